@@ -6,7 +6,7 @@ from .version import __version__ as __version__
 
 # First: if it is not compiled, its error says what to do.
 from . import native  # isort: skip
-from .dtypes import *  # isort: skip  # noqa: F403
+from .dtype_objects import *  # isort: skip  # noqa: F403
 from . import autograd, random
 from . import sparse as sparse
 from .autograd import (

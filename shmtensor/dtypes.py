@@ -1,8 +1,9 @@
-"""Dtypes by PyTorch's names, the default dtype, and PyTorch's promotion rules.
+"""The dtypes of arrays by PyTorch's names, the default dtype, and PyTorch's promotion rules.
 
-A dtype is NumPy's own object: `shmtensor.float32 is numpy.dtype("float32")`. Tensors hold only such
-canonical instances, so that the test for equal dtypes is `is`. NumPy has no bfloat16: the core
-registers one (docs/design/bfloat16.md).
+These are NumPy's objects, which arrays have. Tensors hold arrays of these canonical instances only,
+so that the test for equal dtypes of arrays is `is`. Users see the objects in `dtype_objects.py`:
+`Tensor.dtype`, `shmtensor.float32`; the test for a tensor's dtype and one of these is `==`. NumPy
+has no bfloat16: the core registers one (docs/design/bfloat16.md).
 """
 
 from __future__ import annotations
@@ -14,42 +15,9 @@ import numpy as np
 
 from . import native
 
-__all__ = [
-    "as_dtype",
-    "bfloat16",
-    "bool",
-    "can_cast",
-    "cdouble",
-    "cfloat",
-    "complex64",
-    "complex128",
-    "double",
-    "dtype",
-    "finfo",
-    "float",
-    "float16",
-    "float32",
-    "float64",
-    "get_default_dtype",
-    "half",
-    "iinfo",
-    "int",
-    "int8",
-    "int16",
-    "int32",
-    "int64",
-    "long",
-    "promote_types",
-    "set_default_dtype",
-    "short",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-]
-
-dtype = np.dtype
 Dtype = np.dtype[Any]
+
+CLASSES = (native.dtype, np.dtype)  # what `to` takes for a dtype by its class
 
 bool: Dtype = np.dtype("bool")
 uint8: Dtype = np.dtype("uint8")
@@ -87,7 +55,7 @@ SPELLINGS: dict[Any, Dtype] = {
     builtins.int: int64,
     builtins.float: float64,
     builtins.complex: complex128,
-    **{np.dtype(d): d for d in ALL},
+    **{native.dtype(d): d for d in ALL},  # ours, which compares faster than NumPy's
     **{d.type: d for d in ALL},
     "bfloat16": bfloat16,
 }

@@ -52,7 +52,7 @@ class SparseTensor(sparse_grad.SparseGradient):
     # ------------------------------------------------------------ properties
 
     @property
-    def dtype(self) -> dtypes.Dtype:
+    def dtype(self) -> native.dtype:
         return self.numbers.dtype
 
     @property

@@ -301,7 +301,7 @@ class TypedStorage(UntypedStorage):
     @property
     def dtype(self) -> Any:
         """The dtype of the elements."""
-        return self.bytes.dtype
+        return native.dtype(self.bytes.dtype)
 
     def untyped(self) -> UntypedStorage:
         """The same memory as bytes."""

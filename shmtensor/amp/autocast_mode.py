@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from .. import cupy_runtime, dtypes
+from .. import cupy_runtime, dtypes, native
 from ..autograd.dispatch.autocast import nest
 from . import autocast_state
 
@@ -57,7 +57,7 @@ class autocast:
     def __init__(
         self,
         device_type: str,
-        dtype: dtypes.Dtype | None = None,
+        dtype: Any = None,
         enabled: bool = True,
         cache_enabled: bool | None = None,
     ) -> None:
@@ -70,22 +70,20 @@ class autocast:
             raise RuntimeError(f"autocast: unsupported device_type: {device_type!r}, hint: 'cpu'")
         self.device = device_type
         self.fast_dtype = (
-            autocast_state.get_autocast_dtype(device_type)
-            if dtype is None
-            else dtypes.as_dtype(dtype)
+            autocast_state.get_autocast_dtype(device_type) if dtype is None else native.dtype(dtype)
         )
         self._cache_enabled = (
             autocast_state.is_autocast_cache_enabled() if cache_enabled is None else cache_enabled
         )
         self._enabled = enabled and self._is_possible()
-        on_cuda = device_type == "cuda" and self.fast_dtype is dtypes.bfloat16
+        on_cuda = device_type == "cuda" and self.fast_dtype == dtypes.bfloat16
         if self._enabled and on_cuda and not cupy_runtime.has_bfloat16():
             raise RuntimeError(
                 "Current CUDA Device does not support bfloat16. Please switch dtype to float16. "
                 "CuPy must be version 14 or newer, and shmtensor must import it: call "
                 "shmtensor.cuda.is_available() before `import cupy`"
             )
-        self._former: list[tuple[bool, dtypes.Dtype, bool]] = []
+        self._former: list[tuple[bool, native.dtype, bool]] = []
 
     def _is_possible(self) -> bool:
         """Whether the machine and the dtype support autocast; warns if not."""
@@ -114,7 +112,7 @@ class autocast:
         nest(-1)
         self._set(*self._former.pop())
 
-    def _set(self, enabled: bool, dtype: dtypes.Dtype, caching: bool) -> None:
+    def _set(self, enabled: bool, dtype: native.dtype, caching: bool) -> None:
         autocast_state.set_autocast_enabled(self.device, enabled)
         autocast_state.set_autocast_dtype(self.device, dtype)
         autocast_state.set_autocast_cache_enabled(caching)

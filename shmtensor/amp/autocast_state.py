@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from .. import dtypes
+from typing import Any
+
+from .. import dtypes, native
 from ..autograd.dispatch import autocast
 
 __all__ = [
@@ -56,15 +58,15 @@ def set_autocast_enabled(device_type: str | bool, enabled: bool | None = None) -
         autocast.switch(check_device_type("set_autocast_enabled", device_type), bool(enabled))
 
 
-def get_autocast_dtype(device_type: str) -> dtypes.Dtype:
+def get_autocast_dtype(device_type: str) -> native.dtype:
     """The lower precision of a device type: by default bfloat16 for "cpu", float16 for "cuda".
 
     Raises: RuntimeError, there is no autocast for the device.
     """
-    return autocast.state.dtypes[check_device_type("get_autocast_dtype", device_type)]
+    return native.dtype(autocast.state.dtypes[check_device_type("get_autocast_dtype", device_type)])
 
 
-def set_autocast_dtype(device_type: str, dtype: dtypes.Dtype) -> None:
+def set_autocast_dtype(device_type: str, dtype: Any) -> None:
     """Sets the lower precision in this thread.
 
     Raises: RuntimeError, there is no autocast for the device.
@@ -83,22 +85,22 @@ def set_autocast_cpu_enabled(enabled: bool) -> None:
     set_autocast_enabled("cpu", enabled)
 
 
-def get_autocast_cpu_dtype() -> dtypes.Dtype:
+def get_autocast_cpu_dtype() -> native.dtype:
     """The older form of `get_autocast_dtype("cpu")`."""
     return get_autocast_dtype("cpu")
 
 
-def set_autocast_cpu_dtype(dtype: dtypes.Dtype) -> None:
+def set_autocast_cpu_dtype(dtype: Any) -> None:
     """The older form of `set_autocast_dtype("cpu", dtype)`."""
     set_autocast_dtype("cpu", dtype)
 
 
-def get_autocast_gpu_dtype() -> dtypes.Dtype:
+def get_autocast_gpu_dtype() -> native.dtype:
     """The older form of `get_autocast_dtype("cuda")`."""
     return get_autocast_dtype("cuda")
 
 
-def set_autocast_gpu_dtype(dtype: dtypes.Dtype) -> None:
+def set_autocast_gpu_dtype(dtype: Any) -> None:
     """The older form of `set_autocast_dtype("cuda", dtype)`."""
     set_autocast_dtype("cuda", dtype)
 

@@ -78,7 +78,7 @@ def check_device_type(where: str, device_type: Any) -> None:
 def cast(value: Any, device_type: str, dtype: dtypes.Dtype) -> Any:
     """Nested containers with their tensors cast to a dtype, except float64 and integers."""
     if isinstance(value, Tensor):
-        needs_cast = value.is_floating_point() and value.dtype is not dtypes.float64
+        needs_cast = value.is_floating_point() and value.dtype != dtypes.float64
         return value.to(dtype) if needs_cast and value.device.type == device_type else value
     if isinstance(value, (str, bytes, np.ndarray)):
         return value

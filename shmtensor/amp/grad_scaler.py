@@ -339,7 +339,7 @@ def has_scaled_halves(optimizer: Any) -> bool:
     """Whether gradients are float16, and the optimizer is a fused one, which takes them scaled."""
     groups = optimizer.param_groups
     return all(group.get("fused", True) for group in groups) and any(
-        p.grad is not None and p.grad.dtype is dtypes.float16
+        p.grad is not None and p.grad.dtype == dtypes.float16
         for group in groups
         for p in group["params"]
     )
@@ -355,7 +355,7 @@ def gradients_of(optimizer: Any, takes_halves: bool = False) -> list[Any]:
         for p in group["params"]:
             if p.grad is None:
                 continue
-            if p.grad.dtype is dtypes.float16 and not takes_halves:
+            if p.grad.dtype == dtypes.float16 and not takes_halves:
                 raise ValueError("GradScaler: Attempting to unscale FP16 gradients.")
             gradients.append(p.grad._values() if p.grad.is_sparse else p.grad)
     return gradients

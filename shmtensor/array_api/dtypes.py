@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, native
 from ..tensor import Tensor
 
 __all__ = ["astype", "can_cast", "isdtype", "result_type"]
@@ -16,13 +16,13 @@ def astype(x: Tensor, dtype: Any, /, *, copy: Any = True, device: Any = None) ->
     return x.to(device, dtype, copy=copy)
 
 
-def result_type(*arrays_and_dtypes: Any) -> dtypes.Dtype:
+def result_type(*arrays_and_dtypes: Any) -> native.dtype:
     """The result dtype of arithmetic on them."""
     operands = [getattr(a, "dtype", a) for a in arrays_and_dtypes]
     result = dtypes.as_dtype(operands[0])
     for d in operands[1:]:
         result = dtypes.promote_types(result, d)
-    return result
+    return native.dtype(result)
 
 
 def can_cast(from_: Any, to: Any, /) -> Any:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .. import dtypes
+from .. import dtype_objects
 from ..device import CPU, Device
-from ..dtypes import int64
+from ..dtype_objects import get_default_dtype, int64
 from .dtypes import isdtype
 
 __all__ = ["DTYPES", "Info", "__array_namespace_info__"]
@@ -15,7 +15,7 @@ NAMES = (
     "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float32",
     "float64", "complex64", "complex128",
 )  # fmt: skip
-DTYPES = {name: getattr(dtypes, name) for name in NAMES}
+DTYPES = {name: getattr(dtype_objects, name) for name in NAMES}
 
 
 class Info:
@@ -34,8 +34,9 @@ class Info:
     def default_dtypes(self, *, device: Any = None) -> dict[str, Any]:
         """The dtypes of new tensors."""
         return {
-            "real floating": dtypes.get_default_dtype(),
-            "complex floating": dtypes.default_complex(), "integral": int64, "indexing": int64,
+            "real floating": get_default_dtype(),
+            "complex floating": get_default_dtype().to_complex(),
+            "integral": int64, "indexing": int64,
         }  # fmt: skip
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, Any]:

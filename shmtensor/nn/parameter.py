@@ -47,7 +47,7 @@ class Parameter(Tensor):
         if requires_grad and data.dtype.kind not in "fc":
             raise RuntimeError(
                 "Parameter: only floating-point and complex tensors can require gradients: "
-                f"got dtype {data.dtype}, hint: pass requires_grad=False"
+                f"got dtype {data.dtype.name}, hint: pass requires_grad=False"
             )
         self = Tensor.__new__(cls)
         self.array = data.array

@@ -87,7 +87,7 @@ class Adafactor(Optimizer):
 
     def _state_of(self, p: Any) -> dict[str, Any]:
         if p.is_complex():
-            raise RuntimeError(f"Adafactor does not support complex parameters: {p.dtype}")
+            raise RuntimeError(f"Adafactor does not support complex parameters: {p.dtype.name}")
         if p.grad.is_sparse:
             raise RuntimeError(
                 f"Adafactor does not support sparse gradients: of a parameter {tuple(p.shape)}"

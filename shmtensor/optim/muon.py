@@ -111,7 +111,7 @@ class Muon(Optimizer):
     def _direction(self, group: Group, p: Any) -> Any:
         """The average of the gradients, with Nesterov's look-ahead if `nesterov`."""
         if p.is_complex():
-            raise RuntimeError(f"Muon does not support complex parameters: {p.dtype}")
+            raise RuntimeError(f"Muon does not support complex parameters: {p.dtype.name}")
         if p.grad.is_sparse:
             raise RuntimeError(
                 f"Muon does not support sparse gradients: of a parameter {tuple(p.shape)}"

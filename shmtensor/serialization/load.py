@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from .. import cupy_runtime
+from .. import cupy_runtime, native
 from ..autograd import wrap
 from ..cuda_arrays import device_of, move_array, new_array
 from ..device import CPU, Device, DeviceMissing, as_device
@@ -223,8 +223,7 @@ def rebuild_tensor(
     if type(storage) is not Storage:
         raise refused("not a storage", storage)
     data, kind, _ = storage
-    if not any(dtype is known for known in DTYPE_NAMES.values()):
-        dtype = kind.dtype
+    dtype = dtype.dtype if type(dtype) is native.dtype else kind.dtype
     for sizes in (size, stride, (offset,)):
         if not isinstance(sizes, tuple) or not all(
             type(n) is int and 0 <= n < MAX_SIZE for n in sizes
@@ -328,7 +327,11 @@ TORCH_NAMES: dict[tuple[str, str], Any] = {
     ("torch", "Size"): Size,
     **{("torch", name): kind for name, kind in STORAGE_NAMES.items()},
     ("torch.storage", "UntypedStorage"): STORAGE_NAMES["UntypedStorage"],
-    **{("torch", name): dtype for name, dtype in DTYPE_NAMES.items()},
+    **{
+        (package, name): native.dtype(dtype)
+        for package in ("torch", "shmtensor")
+        for name, dtype in DTYPE_NAMES.items()
+    },
 }
 CONSTRUCTORS: dict[int, Any] = {
     id(rebuild_tensor): rebuild_tensor,

@@ -17,6 +17,7 @@ from typing import IO, Any, ClassVar
 
 import numpy as np
 
+from .. import native
 from ..cuda_arrays import move_array, pointer
 from ..device import CPU
 from ..nn import Parameter
@@ -302,6 +303,11 @@ class Writer(pickle._Pickler):
         self.memoize(obj)  # type: ignore[attr-defined]
 
     dispatch[Global] = save_global_name
+
+    def save_dtype(self, obj: native.dtype) -> None:
+        self.save(TORCH[obj.name])  # type: ignore[attr-defined]
+
+    dispatch[native.dtype] = save_dtype
 
     def save_plain(self, obj: Plain) -> None:
         self.save_reduce(*self.describe(obj.tensor, False), obj=obj)  # type: ignore[attr-defined]

@@ -295,7 +295,8 @@ def asarray(
         if target is not None and result.dtype != target:
             if copy is False:
                 raise ValueError(
-                    f"asarray: can't alias tensor with dtype {result.dtype} into dtype {target}: a "
+                    f"asarray: can't alias tensor with dtype {result.dtype.name} into dtype "
+                    f"{target}: a "
                     "copy is needed"
                 )
             result = result.to(target)
@@ -427,8 +428,8 @@ def numel(input: Tensor) -> int:
     return input.numel()
 
 
-def result_type(tensor1: Any, tensor2: Any) -> dtypes.Dtype:
+def result_type(tensor1: Any, tensor2: Any) -> native.dtype:
     """The result dtype of arithmetic on two tensors or numbers."""
     from ..autograd.dispatch.promote_operands import common_dtype
 
-    return common_dtype((tensor1, tensor2))
+    return native.dtype(common_dtype((tensor1, tensor2)))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, native
+from .. import dtype_objects, dtypes, native
 from ..device import set_default_device
 from . import Tensor, from_data
 from .new_tensor import sizes_of_constructor
@@ -40,7 +40,7 @@ class Typed(type):
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
         sizes = None if kwargs else sizes_of_constructor(args)
         if sizes is None:
-            same = isinstance(args[0], Tensor) and args[0].array.dtype is cls.dtype
+            same = isinstance(args[0], Tensor) and args[0].dtype is cls.dtype
             result = (
                 args[0].detach() if same else from_data.tensor(args[0], dtype=cls.dtype, **kwargs)
             )
@@ -57,61 +57,61 @@ class Typed(type):
 class FloatTensor(metaclass=Typed):
     """Tensors of float32."""
 
-    dtype = dtypes.float32
+    dtype = dtype_objects.float32
 
 
 class DoubleTensor(metaclass=Typed):
     """Tensors of float64."""
 
-    dtype = dtypes.float64
+    dtype = dtype_objects.float64
 
 
 class HalfTensor(metaclass=Typed):
     """Tensors of float16."""
 
-    dtype = dtypes.float16
+    dtype = dtype_objects.float16
 
 
 class BFloat16Tensor(metaclass=Typed):
     """Tensors of bfloat16."""
 
-    dtype = dtypes.bfloat16
+    dtype = dtype_objects.bfloat16
 
 
 class LongTensor(metaclass=Typed):
     """Tensors of int64."""
 
-    dtype = dtypes.int64
+    dtype = dtype_objects.int64
 
 
 class IntTensor(metaclass=Typed):
     """Tensors of int32."""
 
-    dtype = dtypes.int32
+    dtype = dtype_objects.int32
 
 
 class ShortTensor(metaclass=Typed):
     """Tensors of int16."""
 
-    dtype = dtypes.int16
+    dtype = dtype_objects.int16
 
 
 class CharTensor(metaclass=Typed):
     """Tensors of int8."""
 
-    dtype = dtypes.int8
+    dtype = dtype_objects.int8
 
 
 class ByteTensor(metaclass=Typed):
     """Tensors of uint8."""
 
-    dtype = dtypes.uint8
+    dtype = dtype_objects.uint8
 
 
 class BoolTensor(metaclass=Typed):
     """Tensors of bool."""
 
-    dtype = dtypes.bool
+    dtype = dtype_objects.bool
 
 
 gpu_is_default = threading.Event()  # by set_default_tensor_type

@@ -54,7 +54,7 @@ def index_of_single(tensor: Tensor) -> int:
     if tensor.array.dtype.kind not in "iub" or tensor.array.size != 1:
         raise TypeError(
             "index: only integer tensors of a single element can be converted to an index: "
-            f"shape {tuple(tensor.shape)}, dtype {tensor.dtype}"
+            f"shape {tuple(tensor.shape)}, dtype {tensor.dtype.name}"
         )
     return int(tensor.array.item())
 

@@ -99,10 +99,6 @@ class Tensor(Methods):
     name: Any = None
 
     @property
-    def dtype(self) -> dtypes.Dtype:
-        return self.array.dtype  # type: ignore[no-any-return]
-
-    @property
     def device(self) -> Device:
         return device_of(self.array)
 
@@ -837,7 +833,7 @@ class Tensor(Methods):
 
         Forms: `to(dtype)`, `to(device, dtype=None)`, `to(other)`; `copy=True` always copies.
         """
-        if not kwargs and len(args) == 1 and isinstance(args[0], dtypes.dtype):
+        if not kwargs and len(args) == 1 and isinstance(args[0], dtypes.CLASSES):
             dtype = dtypes.as_dtype(args[0])
             return self if dtype is self.array.dtype else table._to_copy(self, dtype)
         return to_dtype.to(self, args, kwargs)

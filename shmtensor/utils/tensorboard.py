@@ -106,7 +106,7 @@ def to_arrays(value: Any) -> Any:
     """The value with arrays instead of tensors, in the same memory."""
     if isinstance(value, Tensor):
         detached = value.detach()
-        return (detached.float() if detached.dtype is dtypes.bfloat16 else detached).numpy()
+        return (detached.float() if detached.dtype == dtypes.bfloat16 else detached).numpy()
     if value.__class__ in (list, tuple):
         return value.__class__([to_arrays(v) for v in value])
     if value.__class__ is dict:

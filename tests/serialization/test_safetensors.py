@@ -52,7 +52,7 @@ def test_bfloat16_there_and_back() -> None:
     words = (np.float32([1.5, -2]).view(np.uint32) >> 16).astype(np.uint16)
     entry = {"dtype": "BF16", "shape": [2], "data_offsets": [0, 4]}
     x = safetensors.load(encode({"x": entry}, words.tobytes()))["x"]
-    assert x.dtype is dtypes.bfloat16
+    assert x.dtype is st.bfloat16
     assert x.tolist() == [1.5, -2]
     assert safetensors.save({"x": x})[-4:] == words.tobytes()
     empty, number = (st.tensor(v, dtype=dtypes.bfloat16) for v in ([], 3.0))

@@ -220,7 +220,7 @@ def computing_dtype(kind: str, tensors: list[Any], lower: dtypes.Dtype) -> dtype
     """
     if kind == "full":
         return dtypes.float32
-    float_dtypes = {t.dtype for t in tensors} & set(FLOATS)
+    float_dtypes = {t.array.dtype for t in tensors} & set(FLOATS)
     return lower if float_dtypes <= {lower} else dtypes.float32
 
 
@@ -249,7 +249,7 @@ def cast_once(weight: Any, dtype: dtypes.Dtype) -> Any:
     """See Note [Weights are cast once]."""
     source = weight, weight.array, weight._version, (recording.get(), inferring.get())
     entry = state.casts.get(id(weight))
-    if entry is not None and entry.result.dtype is dtype:
+    if entry is not None and entry.result.array.dtype is dtype:
         same = entry.array is source[1] and entry.version == source[2] and entry.modes == source[3]
         if same:
             return entry.result

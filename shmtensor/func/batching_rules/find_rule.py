@@ -82,7 +82,7 @@ def promote_inputs(call: Call) -> list[Any]:
     if len({t.dtype for t in tensors}) > 1:
         dtype = common_dtype([inputs[i] for i in positions])
         for i in positions:
-            if not isinstance(inputs[i], NUMBERS) and inputs[i].dtype is not dtype:
+            if not isinstance(inputs[i], NUMBERS) and inputs[i].dtype != dtype:
                 inputs[i] = table._to_copy(inputs[i], dtype)
     return inputs
 

@@ -1,5 +1,6 @@
 // The Python functions of dispatch/.
 #include "dispatch/numpy_array.h"
+#include "kernels/dtype_object.h"
 #include "kernels/shape/memory_format.h"
 #include "dispatch/autograd_node.h"
 #include "dispatch/device_array.h"
@@ -81,7 +82,7 @@ int add_call(PyObject* module) {
   if (add_function(module) < 0 || add_op(module) < 0 || add_gradients(module) < 0 ||
       add_cublas(module) < 0)
     return -1;
-  if (add_composite(module) < 0 || add_graph_types(module) < 0) return -1;
+  if (add_dtype_objects(module) < 0 || add_composite(module) < 0 || add_graph_types(module) < 0) return -1;
   if (add_kernel_or_fallback(module) < 0 || add_size(module) < 0 || add_device_pointwise(module) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kernels/arguments.h"
+#include "kernels/dtype_object.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
 #include "dispatch/autograd_node.h"
@@ -80,8 +81,8 @@ PyObject* let_python_choose_device(PyObject*, PyObject* on) {
 // kind: 0 uninitialized, 1 zeros, 2 ones.
 PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n) {
   npy_intp dims[NPY_MAXDIMS];
-  if (n != 3 || !PyArray_DescrCheck(args[1]) || python_chooses_device.load(std::memory_order_relaxed)) Py_RETURN_NONE;
-  PyArray_Descr* dtype = reinterpret_cast<PyArray_Descr*>(args[1]);
+  PyArray_Descr* dtype = n == 3 ? canonical_dtype(args[1]) : nullptr;
+  if (!dtype || python_chooses_device.load(std::memory_order_relaxed)) Py_RETURN_NONE;
   const int nd = read_sizes(args[0], dims), type = dtype->type_num;
   const long kind = PyLong_AsLong(args[2]);
   if (nd < 0 || type >= NPY_OBJECT) Py_RETURN_NONE;
@@ -109,7 +110,8 @@ PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n) {
 // start + i * step, from start to end: int64 if all are ints, else dtype.
 PyObject* arange(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr double kExact = 9007199254740992.0;  // 2^53
-  if (n != 4 || !PyArray_DescrCheck(args[3]) || python_chooses_device.load(std::memory_order_relaxed)) Py_RETURN_NONE;
+  PyArray_Descr* dtype = n == 4 ? canonical_dtype(args[3]) : nullptr;
+  if (!dtype || python_chooses_device.load(std::memory_order_relaxed)) Py_RETURN_NONE;
   bool all_ints = true;
   double value[3];
   for (int i = 0; i < 3; ++i) {
@@ -122,7 +124,6 @@ PyObject* arange(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   const double start = args[1] == Py_None ? 0 : value[0], step = value[2];
   const double count = std::ceil((value[1] - start) / step);
-  PyArray_Descr* dtype = reinterpret_cast<PyArray_Descr*>(args[3]);
   const int type = all_ints ? NPY_INT64 : dtype->type_num;
   if (!(count >= 0) || count > kSmall || step == 0 || (value[1] - start) * step < 0) Py_RETURN_NONE;
   if (type != NPY_INT64 && type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;

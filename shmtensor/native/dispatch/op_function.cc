@@ -2,6 +2,7 @@
 #include "dispatch/device_array.h"
 #include "dispatch/op_function.h"
 
+#include "kernels/dtype_object.h"
 #include "memory/heap/heap.h"
 
 namespace shmtensor {
@@ -196,7 +197,7 @@ Outcome parse(OpCall* call, PyObject* const* args, Py_ssize_t n, PyObject* names
   return Outcome::kFast;
 }
 
-// Converts indices and dtypes, except plain ones.
+// Converts indices and dtypes, except plain ones. Canonical dtypes live as long as the program.
 Outcome convert_attributes(OpCall* call) {
   Op* op = call->op;
   for (int i = op->n_inputs; i < op->n_arguments; ++i) {
@@ -208,6 +209,10 @@ Outcome convert_attributes(OpCall* call) {
       converted = PyObject_Vectorcall(hooks.as_index, arguments, 2, nullptr);
     } else if (op->arguments[i].kind == 'd') {
       if (value == Py_None) continue;
+      if (PyArray_Descr* dtype = canonical_dtype(value)) {
+        call->slots[i] = reinterpret_cast<PyObject*>(dtype);
+        continue;
+      }
       converted = PyObject_CallOneArg(hooks.as_dtype, value);
     } else {
       continue;

@@ -1,5 +1,6 @@
 // TensorBase: the slots of Tensor.
 #include "kernels/arguments.h"
+#include "kernels/dtype_object.h"
 #include "dispatch/device_array.h"
 #include "dispatch/function.h"
 
@@ -83,7 +84,17 @@ PyObject* base_shape(PyObject* self, void*) {
   return property ? PyObject_GetAttrString(property.get(), "shape") : nullptr;
 }
 
+PyObject* base_dtype(PyObject* self, void*) {
+  PyObject* array = reinterpret_cast<TensorBase*>(self)->array;
+  if (PyArray_Check(array)) return dtype_object(PyArray_DESCR(reinterpret_cast<PyArrayObject*>(array)));
+  Ref property(is_device_array(array) ? Py_NewRef(array) : PyObject_GetAttrString(self, "array"));
+  Ref dtype(property ? PyObject_GetAttrString(property.get(), "dtype") : nullptr);
+  if (!dtype || !PyArray_DescrCheck(dtype.get())) return dtype.release();
+  return dtype_object(reinterpret_cast<PyArray_Descr*>(dtype.get()));
+}
+
 PyGetSetDef base_getset[] = {
+    {"dtype", base_dtype, nullptr, "The type of its elements.", nullptr},
     {"shape", base_shape, nullptr, "The sizes of the dimensions, a Size.", nullptr},
     {"__dict__", PyObject_GenericGetDict, PyObject_GenericSetDict, nullptr, nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},

@@ -1,6 +1,7 @@
 // The Python bindings of half/.
 #include "kernels/arguments.h"
 #include "half/half.h"
+#include "kernels/dtype_object.h"
 
 namespace shmtensor {
 namespace {
@@ -22,9 +23,10 @@ PyObject* recast(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if ((rounds ? narrow_into(x, out) : PyArray_CopyInto(out, x)) < 0) return nullptr;
     return Py_NewRef(args[1]);
   }
-  if (!PyArray_DescrCheck(args[1]))
+  PyArray_Descr* dtype = canonical_dtype(args[1]);
+  if (!dtype && !PyArray_DescrCheck(args[1]))
     return raise("TypeError", "recast: expected a dtype or an array: %s", Py_TYPE(args[1])->tp_name);
-  auto* dtype = reinterpret_cast<PyArray_Descr*>(args[1]);
+  if (!dtype) dtype = reinterpret_cast<PyArray_Descr*>(args[1]);
   const int from_type = PyArray_TYPE(x), to_type = dtype->type_num;
   if (is_half(from_type) && to_type == NPY_FLOAT) return widen_array(x);
   if (from_type == NPY_FLOAT && is_half(to_type)) return narrow_array(x, to_type);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/arguments.h"
+#include "kernels/dtype_object.h"
 #include "simd/kernel_table.h"
 #include "ufunc/parallel_ufunc.h"
 
@@ -55,8 +56,9 @@ struct Call {
       PyObject* copy = widened_copy(p);
       return copy ? Py_NewRef(copy) : nullptr;
     }
-    if (PyArray_DescrCheck(p)) {
-      auto* dtype = reinterpret_cast<PyArray_Descr*>(p);
+    PyArray_Descr* dtype = canonical_dtype(p);
+    if (!dtype && PyArray_DescrCheck(p)) dtype = reinterpret_cast<PyArray_Descr*>(p);
+    if (dtype) {
       if (is_half(dtype->type_num)) {  // the caller chose the result's dtype
         is_decided = true;
         type = dtype->type_num;

@@ -56,11 +56,12 @@ def _canonical_mask(
         return None
     if mask.dtype.kind not in "fb":
         raise AssertionError(
-            f"only bool and floating types of {mask_name} are supported: {mask.dtype}"
+            f"only bool and floating types of {mask_name} are supported: {mask.dtype.name}"
         )
     if check_other and other_type is not None and mask.dtype != other_type:
         warnings.warn(
-            f"Support for mismatched {mask_name} and {other_name} is deprecated: {mask.dtype}, "
+            f"Support for mismatched {mask_name} and {other_name} is deprecated: "
+            f"{mask.dtype.name}, "
             f"{other_type}, hint: use the same type for both",
             UserWarning,
             stacklevel=3,
@@ -171,7 +172,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     common = promote_types(x1.dtype, x2.dtype)
     if common.kind != "f":
         raise RuntimeError(
-            f"cosine_similarity: the common dtype must be floating point: {x1.dtype}, {x2.dtype}"
+            f"cosine_similarity: the common dtype must be floating point: {x1.dtype.name}, "
+            f"{x2.dtype.name}"
         )
     x1, x2 = x1.to(common), x2.to(common)
     x1, x2 = ops.broadcast_tensors(x1, x2)

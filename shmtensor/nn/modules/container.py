@@ -417,5 +417,5 @@ def _describe(name: str, value: Any) -> str:
     if isinstance(value, Tensor):
         kind = "Parameter" if isinstance(value, Parameter) else "Tensor"
         size = "x".join(str(n) for n in value.shape)
-        return f"  ({name}): {kind} containing: [{value.dtype} of size {size}]"
+        return f"  ({name}): {kind} containing: [{value.dtype.name} of size {size}]"
     return f"  ({name}): Object of type: {type(value).__name__}"

@@ -7,8 +7,7 @@ from typing import Any, TypeVar
 
 from ... import __future__ as _switches
 from ...device import Device
-from ...dtypes import as_dtype
-from ...dtypes import dtype as Dtype
+from ...dtypes import CLASSES, as_dtype
 from ...functions import empty_like
 from ...tensor import Tensor
 from ..parameter import Parameter, is_lazy
@@ -150,7 +149,7 @@ def _destination(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, An
     names: tuple[str, ...] = ("device", "dtype", "non_blocking", "copy")
     if args and isinstance(args[0], Tensor):
         names = ("tensor", "non_blocking", "copy")
-    elif args and isinstance(args[0], Dtype):
+    elif args and isinstance(args[0], CLASSES):
         names = names[1:]
     arguments = {**dict(zip(names, args, strict=False)), **kwargs}
     allowed = {"tensor", "memory_format", *names}

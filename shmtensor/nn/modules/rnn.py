@@ -189,8 +189,9 @@ class RNNBase(Module):
         where, dtype = type(self).__name__, self._flat_weights[0].dtype
         if input.dtype != dtype and not autocast.on:
             raise ValueError(
-                f"{where}: RNN input dtype ({input.dtype}) does not match weight dtype ({dtype}), "
-                f"hint: input.to({dtype}), or model.to({input.dtype})"
+                f"{where}: RNN input dtype ({input.dtype.name}) does not match weight dtype "
+                f"({dtype.name}), "
+                f"hint: input.to({dtype.name}), or model.to({input.dtype.name})"
             )
         dims = 3 if batch_sizes is None else 2
         if input.ndim != dims:

@@ -85,8 +85,8 @@ class ParametrizationList(ModuleList):
             if value.dtype != original.dtype:
                 raise ValueError(
                     "When `right_inverse` outputs one tensor, it may not change the dtype.\n"
-                    f"original.dtype: {original.dtype}\n"
-                    f"right_inverse(original).dtype: {value.dtype}"
+                    f"original.dtype: {original.dtype.name}\n"
+                    f"right_inverse(original).dtype: {value.dtype.name}"
                 )
             _register(self, "original", original)
         else:
@@ -162,8 +162,8 @@ class ParametrizationList(ModuleList):
                     if not self.is_tensor:
                         returned, name = f"Tensor {i}", f"original{i}"
                     raise ValueError(
-                        f"{returned} returned by `right_inverse` has dtype {part.dtype} while "
-                        f"`{name}` has dtype {original.dtype}"
+                        f"{returned} returned by `right_inverse` has dtype {part.dtype.name} while "
+                        f"`{name}` has dtype {original.dtype.name}"
                     )
                 _assign(original, part)
 

@@ -369,6 +369,6 @@ def _lengths(where: str, lengths: Any) -> Any:
     if tensor.ndim != 1 or tensor.device.type != "cpu":
         raise RuntimeError(
             f"{where}: 'lengths' argument should be a 1D CPU int64 tensor, but got {tensor.ndim}D "
-            f"{tensor.device.type} {tensor.dtype} tensor"
+            f"{tensor.device.type} {tensor.dtype.name} tensor"
         )
     return tensor.to(int64).numpy()

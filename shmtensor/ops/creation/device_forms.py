@@ -65,7 +65,7 @@ def run_on_cuda(kernel: Callable[..., Any], arguments: tuple[Any, ...], device: 
         TypeError: CuPy does not take bfloat16.
     """
     for a in arguments:
-        if a is bfloat16:
+        if getattr(a, "dtype", a) is bfloat16:
             check_bfloat16("device", device)
     cupy = device.xp
     form = CUDA_FORMS.get(kernel)

@@ -119,7 +119,7 @@ def unravel_index(ops, indices, shape):
     """Indices of the flattened tensor as one index for each dimension."""
     shape = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
     if indices.dtype.kind not in "iu":
-        raise TypeError(f"unravel_index: whole numbers are needed: {indices.dtype}")
+        raise TypeError(f"unravel_index: whole numbers are needed: {indices.dtype.name}")
     coordinates, flat = [], ops._to_copy(indices, np.dtype(np.int64))
     for n in reversed(shape):
         coordinates.append(ops.remainder(flat, n))

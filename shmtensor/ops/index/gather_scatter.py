@@ -31,7 +31,7 @@ def check_index_range(name: str, index: Any, size: int, error: type[Exception] =
         IndexError: one is not, or they are not integers; another error class if `error` is given.
     """
     if index.dtype.kind not in "iu":
-        raise error(f"{name}: indices must be whole numbers: {index.dtype}")
+        raise error(f"{name}: indices must be whole numbers: {index.dtype.name}")
     if not isinstance(index, np.ndarray):  # Note [Indices on a device]
         return index
     if index.size and (index.min() < 0 or index.max() >= size):

@@ -71,7 +71,7 @@ def where(ops, condition, input=None, other=None):
     if input is None and other is None:
         return ops.nonzero(condition, as_tuple=True)
     if condition.dtype != np.bool_:
-        raise RuntimeError(f"where: the condition must be bool: {condition.dtype}")
+        raise RuntimeError(f"where: the condition must be bool: {condition.dtype.name}")
     if isinstance(input, (int, float)):
         if isinstance(other, (int, float)):
             number = ops.full((), other)
@@ -225,7 +225,7 @@ def _masked_fill(xp, x, value, mask, /):
     if value.ndim:
         raise RuntimeError(f"masked_fill: value must be a number or 0-d: {value.shape}")
     if mask.dtype != np.bool_:
-        raise RuntimeError(f"masked_fill: the mask must be bool: {mask.dtype}")
+        raise RuntimeError(f"masked_fill: the mask must be bool: {mask.dtype.name}")
     where_function = native.where if xp is np else xp.where
     return where_function(mask, value.astype(x.dtype, copy=False), x)
 
@@ -250,7 +250,9 @@ def masked_fill(ops, input, mask, value):
             return ops._where_other(mask, input, float(value))
         value = as_operand_of("masked_fill", value, input)
     elif value.dtype.kind == "c" and input.dtype.kind != "c":
-        raise RuntimeError(f"masked_fill: a complex value does not fit: {value}, {input.dtype}")
+        raise RuntimeError(
+            f"masked_fill: a complex value does not fit: {value}, {input.dtype.name}"
+        )
     return ops._masked_fill(input, value, mask)
 
 
@@ -258,7 +260,7 @@ def masked_fill(ops, input, mask, value):
 def masked_select(ops, input, mask):
     """The elements where the mask is true, in one dimension. Copies: one (the result)."""
     if mask.dtype != np.bool_:
-        raise RuntimeError(f"masked_select: the mask must be bool: {mask.dtype}")
+        raise RuntimeError(f"masked_select: the mask must be bool: {mask.dtype.name}")
     shape = broadcast_shape("masked_select", input.shape, mask.shape)
     return ops._getitem(ops.broadcast_to(input, shape), ops.broadcast_to(mask, shape))
 
@@ -272,7 +274,7 @@ def masked_select(ops, input, mask):
 def _masked_scatter(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
     if mask.dtype != np.bool_:
-        raise RuntimeError(f"masked_scatter: the mask must be bool: {mask.dtype}")
+        raise RuntimeError(f"masked_scatter: the mask must be bool: {mask.dtype.name}")
     shape = broadcast_shape("masked_scatter", x.shape, mask.shape)
     out, mask = xp.broadcast_to(x, shape).copy(), xp.broadcast_to(mask, shape)
     mask = native.private_index(mask)

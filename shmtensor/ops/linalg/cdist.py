@@ -78,7 +78,7 @@ def cdist(ops, x1, x2, p=2.0, compute_mode=None):
         )
     check_same_dtype("cdist", x1, x2)
     if x1.dtype.kind != "f":
-        raise RuntimeError(f"cdist: floating-point points are needed: {x1.dtype}")
+        raise RuntimeError(f"cdist: floating-point points are needed: {x1.dtype.name}")
     if p < 0:
         raise RuntimeError(f"cdist: p must not be negative: {p}")
     check_size("cdist", (x1.shape[-2], x2.shape[-2]), x1.dtype.itemsize)

@@ -276,7 +276,7 @@ def linalg_householder_product(ops, A, tau):
     if tuple(tau.shape[:-1]) != tuple(A.shape[:-2]) or tau.dtype != A.dtype:
         raise RuntimeError(
             "linalg.householder_product: A and tau must have the same batch and dtype: "
-            f"{tuple(A.shape)} {A.dtype}, {tuple(tau.shape)} {tau.dtype}"
+            f"{tuple(A.shape)} {A.dtype.name}, {tuple(tau.shape)} {tau.dtype.name}"
         )
     one = ops.broadcast_to(
         ops._to_copy(eye(m, n, A.dtype, A), A.dtype), (*tuple(A.shape[:-2]), m, n)

@@ -33,7 +33,8 @@ def check_floating(name: str, x: Any) -> None:
         raise RuntimeError(f"{name}: at least 2 dimensions are needed: {tuple(x.shape)}")
     if x.dtype.kind not in "fc" or x.dtype in HALVES:
         raise RuntimeError(
-            f"{name}: floating-point or complex numbers of 32 bits or more are needed: {x.dtype}"
+            f"{name}: floating-point or complex numbers of 32 bits or more are needed: "
+            f"{x.dtype.name}"
         )
 
 

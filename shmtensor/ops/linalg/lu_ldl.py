@@ -174,7 +174,7 @@ def linalg_lu_unpacked(ops, LU_data, LU_pivots, unpack_data=True, unpack_pivots=
     if data_of(LU_pivots).dtype != np.int32:
         raise RuntimeError(
             f"lu_unpack: LU_pivots is expected to be a contiguous tensor of int32 dtype: "
-            f"{LU_pivots.dtype}"
+            f"{LU_pivots.dtype.name}"
         )
     m, n = LU_data.shape[-2], LU_data.shape[-1]
     k = min(m, n)
@@ -211,11 +211,11 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
     check_square("linalg.lu_solve", LU)
     check_floating("linalg.lu_solve", B)
     if data_of(pivots).dtype != np.int32:
-        raise RuntimeError(f"linalg.lu_solve: pivots must be int32: {pivots.dtype}")
+        raise RuntimeError(f"linalg.lu_solve: pivots must be int32: {pivots.dtype.name}")
     if LU.shape[-1] != B.shape[-2 if left else -1] or LU.dtype != B.dtype:
         raise RuntimeError(
-            f"linalg.lu_solve: LU and B do not fit: {tuple(LU.shape)} {LU.dtype}, "
-            f"{tuple(B.shape)} {B.dtype}"
+            f"linalg.lu_solve: LU and B do not fit: {tuple(LU.shape)} {LU.dtype.name}, "
+            f"{tuple(B.shape)} {B.dtype.name}"
         )
     if tuple(pivots.shape) != tuple(LU.shape[:-1]):
         raise RuntimeError(
@@ -316,7 +316,7 @@ def linalg_ldl_solve(ops, LD, pivots, B, *, hermitian=False):
         or LD.dtype != B.dtype
     ):
         raise RuntimeError(
-            f"linalg.ldl_solve: sizes or dtypes do not fit: LD {tuple(LD.shape)} {LD.dtype}, "
-            f"pivots {tuple(pivots.shape)} {pivots.dtype}, B {tuple(B.shape)} {B.dtype}"
+            f"linalg.ldl_solve: sizes or dtypes do not fit: LD {tuple(LD.shape)} {LD.dtype.name}, "
+            f"pivots {tuple(pivots.shape)} {pivots.dtype.name}, B {tuple(B.shape)} {B.dtype.name}"
         )
     return ops._linalg_ldl_solve(LD, pivots, B, hermitian)

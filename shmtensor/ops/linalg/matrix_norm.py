@@ -21,7 +21,7 @@ def cast_for_norm(ops: Any, name: str, A: Any, dtype: Any) -> Any:
     """The tensor in the dtype in which the norm is computed."""
     if A.dtype.kind not in "fc":
         raise RuntimeError(
-            f"{name}: Expected a floating point or complex tensor as input. Got {A.dtype}"
+            f"{name}: Expected a floating point or complex tensor as input. Got {A.dtype.name}"
         )
     if dtype is None:
         return A
@@ -29,7 +29,7 @@ def cast_for_norm(ops: Any, name: str, A: Any, dtype: Any) -> Any:
     if norm_dtype.kind != A.dtype.kind or norm_dtype.itemsize < A.dtype.itemsize:
         raise RuntimeError(
             f"{name}: dtype must be {'complex' if A.dtype.kind == 'c' else 'real'} and at least as "
-            f"wide as the input: {norm_dtype}, {A.dtype}"
+            f"wide as the input: {norm_dtype.name}, {A.dtype.name}"
         )
     return ops._to_copy(A, norm_dtype)
 

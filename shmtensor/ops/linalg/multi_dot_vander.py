@@ -31,8 +31,9 @@ def linalg_multi_dot(ops, tensors):
             )
         if x.dtype != matrices[0].dtype:
             raise RuntimeError(
-                f"linalg.multi_dot: all tensors must have be the same dtype: {matrices[0].dtype}, "
-                f"{x.dtype}"
+                "linalg.multi_dot: all tensors must have be the same dtype: "
+                f"{matrices[0].dtype.name}, "
+                f"{x.dtype.name}"
             )
     row, column = matrices[0].ndim == 1, matrices[-1].ndim == 1
     matrices[0] = ops.unsqueeze(matrices[0], 0) if row else matrices[0]
@@ -76,7 +77,9 @@ def cheapest_splits(sizes: list[int]) -> dict[tuple[int, int], int]:
 def linalg_vecdot(ops, x, y, *, dim=-1):
     """The sum of conj(x) * y along a dimension, with broadcasting."""
     if x.dtype != y.dtype:
-        raise RuntimeError(f"linalg.vecdot: Expected the same dtype: {x.dtype}, {y.dtype}")
+        raise RuntimeError(
+            f"linalg.vecdot: Expected the same dtype: {x.dtype.name}, {y.dtype.name}"
+        )
     return ops.sum(ops.mul(ops.conj(x), y), dim)
 
 

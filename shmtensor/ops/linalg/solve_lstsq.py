@@ -28,7 +28,8 @@ def check_system(name: str, A: Any, B: Any, left: bool = True) -> None:
     check_floating(name, B)
     if A.dtype != B.dtype:
         raise RuntimeError(
-            f"{name}: Expected A and B to have the same dtype, but got {A.dtype} and {B.dtype}"
+            f"{name}: Expected A and B to have the same dtype, but got {A.dtype.name} and "
+            f"{B.dtype.name}"
         )
     if A.shape[-1] != B.shape[-2 if left else -1]:
         raise RuntimeError(
@@ -292,8 +293,8 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
     m, n = A.shape[-2], A.shape[-1]
     if b.shape[-2] != m or A.dtype != B.dtype:
         raise RuntimeError(
-            f"linalg.lstsq: A and B do not fit: {tuple(A.shape)} {A.dtype}, {tuple(B.shape)} "
-            f"{B.dtype}"
+            f"linalg.lstsq: A and B do not fit: {tuple(A.shape)} {A.dtype.name}, {tuple(B.shape)} "
+            f"{B.dtype.name}"
         )
     solution = ops.matmul(ops.linalg_pinv(A, rtol=rcond), b)
     data = data_of(A)

@@ -75,7 +75,7 @@ def class_indices(
         )
         raise explained(ValueError(message)) if batches_differ else RuntimeError(message)
     if target.dtype.kind not in "iu":
-        raise RuntimeError(f"{name}: classes must be whole numbers: {target.dtype}")
+        raise RuntimeError(f"{name}: classes must be whole numbers: {target.dtype.name}")
     target = native.private_index(target)
     flat = target.reshape((1, 1, 1) if len(shape) == 1 else (shape[0], 1, math.prod(shape[2:])))
     mask = flat != ignore_index
@@ -99,11 +99,11 @@ def check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
         raise ValueError(f"{name}: expected an input of 1 or more dimensions: shape ()")
     if target.dtype.char not in "lqB":
         raise RuntimeError(
-            f"{name}: target holds no class numbers: expected int64 or uint8: {target.dtype}"
+            f"{name}: target holds no class numbers: expected int64 or uint8: {target.dtype.name}"
         )
     if weight is not None and weight.dtype != input.dtype:
         raise RuntimeError(
-            f"{name}: weight must be of the input's dtype: {weight.dtype}, {input.dtype}"
+            f"{name}: weight must be of the input's dtype: {weight.dtype.name}, {input.dtype.name}"
         )
     check_class_weights(name, input.shape[0 if input.ndim == 1 else 1], weight)
 

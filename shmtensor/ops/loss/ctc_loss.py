@@ -175,7 +175,7 @@ def lengths_of(name: str, lengths: Any, n: int, longest: int) -> Lengths:
     """
     if hasattr(lengths, "tolist"):
         if lengths.dtype.kind not in "iu":
-            raise RuntimeError(f"ctc_loss: {name} must be integral: {lengths.dtype}")
+            raise RuntimeError(f"ctc_loss: {name} must be integral: {lengths.dtype.name}")
         lengths = lengths.tolist()
         lengths = lengths if isinstance(lengths, list) else [lengths]
     elif not isinstance(lengths, (tuple, list)):
@@ -198,7 +198,7 @@ def check_shapes(log_probs: Any, targets: Any, blank: int) -> None:
     shape, target_shape = tuple(log_probs.shape), tuple(targets.shape)
     if log_probs.dtype not in (float32, float64):
         raise NotImplementedError(
-            f"ctc_loss: not implemented for {log_probs.dtype}, hint: log_probs.float()"
+            f"ctc_loss: not implemented for {log_probs.dtype.name}, hint: log_probs.float()"
         )
     if len(shape) not in (2, 3):
         raise RuntimeError(f"ctc_loss: log_probs must have 2 or 3 dimensions: {shape}")
@@ -207,7 +207,7 @@ def check_shapes(log_probs: Any, targets: Any, blank: int) -> None:
     if len(target_shape) not in (1, 2):
         raise RuntimeError(f"ctc_loss: targets must have 1 or 2 dimensions: {target_shape}")
     if targets.dtype.kind == "c":
-        raise RuntimeError(f"ctc_loss: targets must be real: {targets.dtype}")
+        raise RuntimeError(f"ctc_loss: targets must be real: {targets.dtype.name}")
     if not 0 <= blank < shape[-1]:
         raise RuntimeError(f"ctc_loss: blank must be in label range: {blank} of {shape[-1]}")
 

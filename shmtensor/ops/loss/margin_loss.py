@@ -57,7 +57,7 @@ def multi_margin_loss(
             f"{name}: one class for each of {n} rows is needed: target has {tuple(target.shape)}"
         )
     if target.dtype != np.int64:
-        raise RuntimeError(f"{name}: class indices must be int64: {target.dtype}")
+        raise RuntimeError(f"{name}: class indices must be int64: {target.dtype.name}")
     if weight is not None and tuple(weight.shape) != (c,):
         raise RuntimeError(
             f"{name}: one weight for each of {c} classes is needed: {tuple(weight.shape)}"
@@ -103,7 +103,7 @@ def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, r
             f"{name}: inconsistent target size: {tuple(target.shape)} for {tuple(input.shape)}"
         )
     if target.dtype != np.int64:
-        raise RuntimeError(f"{name}: class indices must be int64: {target.dtype}")
+        raise RuntimeError(f"{name}: class indices must be int64: {target.dtype.name}")
     labels = data_of(target)
     if isinstance(labels, np.ndarray) and labels.size and (labels.min() < -1 or labels.max() >= c):
         raise RuntimeError(

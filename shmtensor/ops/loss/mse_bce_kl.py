@@ -129,7 +129,7 @@ def binary_cross_entropy_with_logits(
     if target.dtype.kind in "biu":
         raise RuntimeError(
             "binary_cross_entropy_with_logits: target must hold floating-point numbers: "
-            f"{target.dtype}, hint: target.to(input.dtype)"
+            f"{target.dtype.name}, hint: target.to(input.dtype)"
         )
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     check_reduction("binary_cross_entropy_with_logits", reduction)

@@ -206,8 +206,8 @@ def check_arguments(name: str, n: int, x: Any, weight: Any, bias: Any, groups: i
     for parameter, other in (("weight", weight), ("bias", bias)):
         if other is not None and other.dtype != x.dtype:
             raise RuntimeError(
-                f"{name}: input and {parameter} should have the same dtype: {x.dtype}, "
-                f"{other.dtype}"
+                f"{name}: input and {parameter} should have the same dtype: {x.dtype.name}, "
+                f"{other.dtype.name}"
             )
 
 

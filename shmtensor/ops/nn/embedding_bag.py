@@ -83,7 +83,7 @@ def _embedding_bag(
     if weight.ndim != 2:
         raise ValueError(f"embedding_bag: weight has to be 2-d: {tuple(weight.shape)}")
     if weight.dtype.kind != "f":
-        raise RuntimeError(f"embedding_bag: weight has to be floating point: {weight.dtype}")
+        raise RuntimeError(f"embedding_bag: weight has to be floating point: {weight.dtype.name}")
     if sample_weights is not None:
         if tuple(sample_weights.shape) != tuple(input.shape):
             raise ValueError(
@@ -97,7 +97,7 @@ def _embedding_bag(
         if sample_weights.dtype != weight.dtype:
             raise RuntimeError(
                 "embedding_bag: per_sample_weights has to be of weight's dtype: "
-                f"{sample_weights.dtype}, {weight.dtype}"
+                f"{sample_weights.dtype.name}, {weight.dtype.name}"
             )
     bag, n = bag_of_each(input, offsets, include_last_offset)
     flat = ops.reshape(input, (-1,))

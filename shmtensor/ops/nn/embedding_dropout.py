@@ -82,7 +82,7 @@ def embedding(ops, input, weight, padding_idx=None, sparse=False):
 def _one_hot(xp, x, /, n):
     """For each class index a row of n numbers: 1 at the index, else 0."""
     if x.dtype != np.int64:
-        raise RuntimeError(f"one_hot: class numbers are int64: {x.dtype}, hint: x.long()")
+        raise RuntimeError(f"one_hot: class numbers are int64: {x.dtype.name}, hint: x.long()")
     if not x.size and n <= 0:
         raise RuntimeError("one_hot: num_classes is needed for an empty tensor")
     if x.size > SMALL:
@@ -134,6 +134,6 @@ def dropout(ops, input, p=0.5, train=True):
     if p == 1.0:
         return ops.mul(input, 0 if input.dtype.kind in "iu" else 0.0)
     if input.dtype.kind in "iub":
-        raise RuntimeError(f"dropout: a float result does not fit into {input.dtype}: p={p}")
+        raise RuntimeError(f"dropout: a float result does not fit into {input.dtype.name}: p={p}")
     seed, offset = claim(None, math.prod(input.shape), False, input)
     return ops._dropout(input, p, seed, offset)

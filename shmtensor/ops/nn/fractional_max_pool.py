@@ -106,8 +106,9 @@ def check_samples(name: str, samples: Any, shape: Shape, dtype: Any) -> None:
     samples_shape = tuple(samples.shape)
     if samples.dtype != dtype:
         raise RuntimeError(
-            f"{name}: Expect _random_samples to have the same dtype as input: {samples.dtype}, "
-            f"{dtype}"
+            f"{name}: Expect _random_samples to have the same dtype as input: "
+            f"{samples.dtype.name}, "
+            f"{dtype.name}"
         )
     if len(samples_shape) != 3 or samples_shape[0] < shape[0] or samples_shape[1:] != (shape[1], n):
         raise RuntimeError(
@@ -133,7 +134,7 @@ def fractional(ops, n, input, kernel_size, output_size, ratio, indices, samples)
         )
     size = output_size_of(name, input_shape, kernel, output_size, ratio)
     if input.dtype.kind != "f":
-        raise NotImplementedError(f"{name}: not implemented for {input.dtype}")
+        raise NotImplementedError(f"{name}: not implemented for {input.dtype.name}")
     x = ops.unsqueeze(input, 0) if len(input_shape) == n + 1 else input
     shape = tuple(x.shape)
     if samples is None:

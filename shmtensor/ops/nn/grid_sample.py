@@ -33,7 +33,7 @@ def affine_grid(ops, theta, size, align_corners=None):
     """
     n = len(size) - 2
     if theta.dtype.kind != "f":
-        raise ValueError(f"affine_grid: theta must be floating point: {theta.dtype}")
+        raise ValueError(f"affine_grid: theta must be floating point: {theta.dtype.name}")
     if n not in (2, 3):
         raise NotImplementedError(f"affine_grid: sizes of 4 or 5 numbers are supported: {size}")
     if tuple(theta.shape[1:]) != (n, n + 1):
@@ -153,8 +153,8 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
             raise ValueError(f"grid_sample: no such {name}: {value!r}, one of {choices} is needed")
     if input.dtype.kind != "f" or input.dtype != grid.dtype:
         raise RuntimeError(
-            f"grid_sample: input and grid must be of one floating dtype: {input.dtype}, "
-            f"{grid.dtype}"
+            f"grid_sample: input and grid must be of one floating dtype: {input.dtype.name}, "
+            f"{grid.dtype.name}"
         )
     n, shape = input.ndim - 2, tuple(input.shape)
     if n not in (2, 3) or grid.ndim != n + 2 or grid.shape[-1] != n or grid.shape[0] != shape[0]:

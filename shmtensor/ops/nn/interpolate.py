@@ -239,7 +239,9 @@ def interpolate(
     out, factors = output_size(input, size, scale_factor)
     check_mode(input, mode, align_corners, antialias)
     if input.dtype.kind != "f" and not (input.dtype == np.uint8 and mode in UINT8_MODES):
-        raise NotImplementedError(f"interpolate: mode {mode!r} not implemented for {input.dtype}")
+        raise NotImplementedError(
+            f"interpolate: mode {mode!r} not implemented for {input.dtype.name}"
+        )
     if recompute_scale_factor:
         if size is not None:
             raise ValueError(f"interpolate: recompute_scale_factor needs scale_factor: size={size}")

@@ -23,7 +23,7 @@ def max_unpool(ops, n, input, indices, kernel_size, stride, padding, output_size
             f"{name}: kernel_size and stride must be greater than zero: {kernel}, {stride}"
         )
     if indices.dtype != np.int64:
-        raise RuntimeError(f"{name}: indices should be int64: {indices.dtype}")
+        raise RuntimeError(f"{name}: indices should be int64: {indices.dtype.name}")
     if shape != tuple(indices.shape):
         raise RuntimeError(
             f"{name}: indices must have input's shape: {tuple(indices.shape)}, {shape}"

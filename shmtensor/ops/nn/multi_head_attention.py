@@ -60,7 +60,7 @@ def additive_mask(ops: Any, name: str, mask: Any, dtype: Any) -> Any:
     if mask is None or mask.dtype.kind == "f":
         return mask
     check(mask.dtype == np.bool_, f"only bool and floating types of {name} are supported: "
-           f"{mask.dtype}")  # fmt: skip
+           f"{mask.dtype.name}")  # fmt: skip
     return ops._where_other(mask, zeros(ops, shape_of(mask), dtype, mask), -math.inf)
 
 

@@ -357,7 +357,7 @@ def checked_arguments(
             f"{shape}"
         )
     if dtype == np.bool_:
-        raise NotImplementedError(f"{name}: not implemented for {dtype}")
+        raise NotImplementedError(f"{name}: not implemented for {dtype.name}")
     fit = output_sizes(shape[len(shape) - n :], kernel, stride, padding, dilation, ceil_mode)
     if min(fit) < 1:
         raise RuntimeError(f"{name}: no window fits: {kernel} in {shape}, output size {fit}")

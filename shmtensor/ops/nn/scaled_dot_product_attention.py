@@ -21,7 +21,7 @@ def check_inputs(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, p
         if x.ndim < 2:
             raise RuntimeError(f"{NAME}: {name} needs 2 dimensions: {tuple(x.shape)}")
         if x.dtype != query.dtype:
-            raise RuntimeError(f"{NAME}: dtypes differ: {query.dtype}, {name} {x.dtype}")
+            raise RuntimeError(f"{NAME}: dtypes differ: {query.dtype.name}, {name} {x.dtype.name}")
     if not 0.0 <= p <= 1.0:
         raise RuntimeError(f"{NAME}: dropout probability has to be between 0 and 1: {p}")
     if mask is None:
@@ -32,7 +32,8 @@ def check_inputs(query: Any, key: Any, value: Any, mask: Any, is_causal: bool, p
         )
     if mask.dtype not in (np.bool_, float32, query.dtype):
         raise RuntimeError(
-            f"{NAME}: expected attn_mask of dtype bool or query's: {mask.dtype}, {query.dtype}"
+            f"{NAME}: expected attn_mask of dtype bool or query's: {mask.dtype.name}, "
+            f"{query.dtype.name}"
         )
     if mask.ndim < 2:
         raise IndexError(f"{NAME}: attn_mask needs 2 dimensions: {tuple(mask.shape)}")

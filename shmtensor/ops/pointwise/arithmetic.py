@@ -63,7 +63,7 @@ def refuse_bool(*operands: Any) -> None:
     if any(
         v.dtype.kind == "b" if hasattr(v, "dtype") else v is True or v is False for v in operands
     ):
-        dtypes = ", ".join(str(v.dtype) if hasattr(v, "dtype") else repr(v) for v in operands)
+        dtypes = ", ".join(v.dtype.name if hasattr(v, "dtype") else repr(v) for v in operands)
         raise RuntimeError(
             f"sub: subtraction with bool is not supported: {dtypes}, use `~`, logical_not() or "
             "convert it first"
@@ -198,8 +198,8 @@ def refuse_integer_division(x: Any, tensor1: Any, tensor2: Any) -> None:
     if all(getattr(t, "dtype", None) is not None and t.dtype.kind in "iub"
            for t in (tensor1, tensor2)):  # fmt: skip
         raise RuntimeError(
-            f"addcdiv: Integer division with addcdiv is no longer supported: {tensor1.dtype}, "
-            f"{tensor2.dtype}, hint: tensor1.float()"
+            f"addcdiv: Integer division with addcdiv is no longer supported: {tensor1.dtype.name}, "
+            f"{tensor2.dtype.name}, hint: tensor1.float()"
         )
 
 
@@ -234,7 +234,7 @@ def lerp_kernel(x: Any, end: Any, weight: Any, out: Any = None) -> Any:
         return result
     check_floating("lerp", x)
     if x.dtype.kind != "c" and weight.__class__ is builtins.complex:
-        raise RuntimeError(f"lerp: a complex weight does not fit: {weight}, {x.dtype}")
+        raise RuntimeError(f"lerp: a complex weight does not fit: {weight}, {x.dtype.name}")
     if weight.__class__ is not float:
         return copy_to_out(lerp.forward(np, x, end, weight), out)
     difference = parallel_subtract(end, x)
@@ -337,7 +337,7 @@ abs.alias("absolute")
 def sign(xp, x, /):
     """-1, 0 or 1 by the sign of each element; 0 of NaN, as in PyTorch."""
     if x.dtype.kind == "c":
-        raise NotImplementedError(f"sign: not for complex numbers: {x.dtype}, use sgn()")
+        raise NotImplementedError(f"sign: not for complex numbers: {x.dtype.name}, use sgn()")
     return signs(xp, x)
 
 

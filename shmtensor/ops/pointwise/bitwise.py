@@ -35,7 +35,9 @@ def bitwise_xor(xp, x, y, /):
 def bitwise_not(xp, x, /):
     """All bits inverted; of bools `not`."""
     if x.dtype.kind == "f":
-        raise RuntimeError(f"bitwise_not: the tensor must hold whole numbers or bool: {x.dtype}")
+        raise RuntimeError(
+            f"bitwise_not: the tensor must hold whole numbers or bool: {x.dtype.name}"
+        )
     return ~x
 
 

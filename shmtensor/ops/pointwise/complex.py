@@ -48,7 +48,7 @@ def real(ops, input):
 def imag(xp, x, /):
     """Imaginary part of a complex tensor, a view."""
     if x.dtype.kind != "c":
-        raise RuntimeError(f"imag: the tensor is not complex: {x.dtype}")
+        raise RuntimeError(f"imag: the tensor is not complex: {x.dtype.name}")
     return x.imag
 
 
@@ -136,7 +136,9 @@ def resolve_neg(ops, input):
 def view_as_real(ops, input):
     """Complex numbers as pairs of real ones: (...) to (..., 2)."""
     if input.dtype.kind != "c":
-        raise RuntimeError(f"view_as_real: is only supported for complex tensors: {input.dtype}")
+        raise RuntimeError(
+            f"view_as_real: is only supported for complex tensors: {input.dtype.name}"
+        )
     return ops._view_as_real(input)
 
 
@@ -146,7 +148,7 @@ def view_as_complex(ops, input):
     if input.dtype.kind != "f" or not input.ndim or input.shape[-1] != 2:
         raise RuntimeError(
             "view_as_complex: a real tensor whose last dimension is 2 is needed: "
-            f"{input.dtype}, {tuple(input.shape)}"
+            f"{input.dtype.name}, {tuple(input.shape)}"
         )
     return ops._view_as_complex(input)
 
@@ -174,7 +176,7 @@ def _view_as_complex(xp, x, /):
             f"{tuple(s // x.itemsize for s in x.strides)}"
         )
     if x.dtype.name not in COMPLEX_DTYPES:
-        raise RuntimeError(f"view_as_complex: float32 or float64 are needed: {x.dtype}")
+        raise RuntimeError(f"view_as_complex: float32 or float64 are needed: {x.dtype.name}")
     return x.view(COMPLEX_DTYPES[x.dtype.name])[..., 0]
 
 

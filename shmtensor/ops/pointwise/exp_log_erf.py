@@ -140,7 +140,7 @@ def xlogy(xp, x, y, /):
     if y.__class__ in (int, float):
         y = xp.asarray(y, x.dtype)
     if x.dtype.kind == "c":
-        raise NotImplementedError(f"xlogy: not implemented for {x.dtype}")
+        raise NotImplementedError(f"xlogy: not implemented for {x.dtype.name}")
     return xp.where((x == 0) & ~xp.isnan(y), xp.zeros((), x.dtype), x * xp.log(y))
 
 

@@ -62,7 +62,7 @@ nextafter.pullback(
 def frexp(xp, x, /):
     """x as mantissa * 2 ** exponent, the mantissa from 0.5 up to 1."""
     if x.dtype.kind != "f":
-        raise RuntimeError(f"frexp: the tensor must be floating point: {x.dtype}")
+        raise RuntimeError(f"frexp: the tensor must be floating point: {x.dtype.name}")
     return xp.frexp(x)
 
 

@@ -103,7 +103,8 @@ def check_integer_exponent(x: Any, exponent: Any) -> Any:
         return exponent
     if exponent < 0:
         raise RuntimeError(
-            f"pow: Integers to negative integer powers are not allowed: {x.dtype} to the power of "
+            f"pow: Integers to negative integer powers are not allowed: {x.dtype.name} to the "
+            "power of "
             f"{exponent}, hint: x.float()"
         )
     return exponent if x.dtype.kind == "b" else exponent % (1 << 8 * x.dtype.itemsize)
@@ -177,7 +178,7 @@ def check_double(ops, input, exponent):
     dtype = double_dtype_of(input, exponent)
     if input.dtype != dtype:
         raise RuntimeError(
-            f"float_power_: the base has dtype {input.dtype}, the result requires {dtype}: "
+            f"float_power_: the base has dtype {input.dtype.name}, the result requires {dtype}: "
             "use float_power, or convert the base first"
         )
 

@@ -56,7 +56,9 @@ def round(xp, x, /, *, decimals=0):
     """The nearest number with `decimals` decimals; halves are rounded to even."""
     if x.dtype.kind in "iub":
         if decimals:
-            raise NotImplementedError(f"round: decimals not implemented for {x.dtype}: {decimals}")
+            raise NotImplementedError(
+                f"round: decimals not implemented for {x.dtype.name}: {decimals}"
+            )
         return x.copy()
     if decimals == 0:
         return xp.rint(x)

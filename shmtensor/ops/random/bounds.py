@@ -22,7 +22,7 @@ def check_random_dtype(name: str, dtype: Any, kinds: str = "fc", error: Any = No
         error: the exception's class, NotImplementedError by default.
     """
     if dtype.kind not in kinds:
-        raise (error or NotImplementedError)(f"{name}: not implemented for {dtype}")
+        raise (error or NotImplementedError)(f"{name}: not implemented for {dtype.name}")
 
 
 @functools.cache
@@ -60,11 +60,11 @@ def check_random_bounds(name: str, low: int, high: int, dtype: Any) -> None:
     smallest = 0 if dtype.kind in "bu" else -largest - (dtype.kind == "i")
     for bound_name, value in (("from", low), ("to - 1", high - 1)):
         if not smallest <= value <= largest:
-            raise RuntimeError(f"{name}: {bound_name} is out of bounds for {dtype}: {value}")
+            raise RuntimeError(f"{name}: {bound_name} is out of bounds for {dtype.name}: {value}")
         if dtype.kind == "f" and abs(value) > exact:
             warnings.warn(
                 f"{name}: {bound_name} is out of bounds [-{exact}, {exact}]: {value}, beyond which "
-                f"{dtype} does not have all whole numbers",
+                f"{dtype.name} does not have all whole numbers",
                 stacklevel=4,
             )
 
@@ -79,12 +79,13 @@ def check_uniform_bounds(name: str, low: float, high: float, dtype: Any) -> None
     largest = finite_max(dtype)
     for bound_name, value in (("from", low), ("to", high)):
         if not -largest <= value <= largest:
-            raise RuntimeError(f"{name}: {bound_name} is out of bounds for {dtype}: {value}")
+            raise RuntimeError(f"{name}: {bound_name} is out of bounds for {dtype.name}: {value}")
     if low > high:
         raise RuntimeError(
             f"{name}: expects to return a [from, to) range, but found from={low} > to={high}"
         )
     if not math.isfinite(high - low) or high - low > largest:
         raise RuntimeError(
-            f"{name}: expects to - from to be at most the largest {dtype}: from={low}, to={high}"
+            f"{name}: expects to - from to be at most the largest {dtype.name}: from={low}, "
+            f"to={high}"
         )

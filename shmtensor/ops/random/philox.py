@@ -222,7 +222,7 @@ class Generator:
         state = np.ascontiguousarray(state)
         if state.dtype != np.uint8 or state.shape != (16,):
             raise RuntimeError(
-                f"set_state: 16 bytes are needed: {state.dtype}, shape {state.shape}"
+                f"set_state: 16 bytes are needed: {state.dtype.name}, shape {state.shape}"
             )
         with self._lock:
             self._seed, self._offset = (int(i) for i in state.view(np.uint64))

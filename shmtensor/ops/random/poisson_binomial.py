@@ -54,7 +54,7 @@ _binomial.pullback(x=lambda g: g * 0, y=lambda g: g * 0)
 def poisson(ops, input, generator=None):
     """Poisson numbers whose rates are the elements; same shape and dtype."""
     if input.dtype.kind != "f":
-        raise RuntimeError(f"poisson: rates must be floating point: {input.dtype}")
+        raise RuntimeError(f"poisson: rates must be floating point: {input.dtype.name}")
     return ops._poisson(input, *claim(generator, 4 * numel(input), False, input))
 
 
@@ -63,7 +63,8 @@ def binomial(ops, count, prob, generator=None):
     """The number of successes in `count` trials of probability `prob`; tensors of one dtype."""
     if prob.dtype.kind != "f" or count.dtype != prob.dtype:
         raise RuntimeError(
-            f"binomial: count and prob must be of one floating dtype: {count.dtype}, {prob.dtype}"
+            f"binomial: count and prob must be of one floating dtype: {count.dtype.name}, "
+            f"{prob.dtype.name}"
         )
     count, prob = ops.broadcast_tensors(count, prob)
     return ops._binomial(count, prob, *claim(generator, 4 * numel(count), False, count))

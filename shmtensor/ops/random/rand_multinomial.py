@@ -406,7 +406,7 @@ def bernoulli(ops, input, p=None, *, generator=None):
     if p is not None:
         input = ops.full_like(input, p)
     if input.dtype.kind != "f":
-        raise RuntimeError(f"bernoulli: probabilities must be floating point: {input.dtype}")
+        raise RuntimeError(f"bernoulli: probabilities must be floating point: {input.dtype.name}")
     return ops._bernoulli(input, *claim(generator, numel(input), True, input))
 
 
@@ -503,7 +503,7 @@ def multinomial(ops, input, num_samples, replacement=False, *, generator=None):
     n = input.shape[-1] if input.ndim else 0
     if input.ndim not in (1, 2) or input.dtype.kind != "f":
         raise RuntimeError(
-            f"multinomial: rows of weights are needed: {tuple(input.shape)} {input.dtype}"
+            f"multinomial: rows of weights are needed: {tuple(input.shape)} {input.dtype.name}"
         )
     if num_samples < 1 or (num_samples > n and not replacement):
         raise RuntimeError(f"multinomial: cannot draw {num_samples} of {n} without replacement")

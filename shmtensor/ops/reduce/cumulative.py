@@ -209,7 +209,7 @@ def trapezoids(ops: Any, y: Any, x: Any, dx: Any, dim: int) -> Any:
     """The area under each pair of neighbours."""
     tensors = [y] if x is None else [y, x]
     if any(v.dtype.kind == "b" for v in tensors):
-        raise RuntimeError(f"trapezoid: not for bool: {', '.join(str(v.dtype) for v in tensors)}")
+        raise RuntimeError(f"trapezoid: not for bool: {', '.join(v.dtype.name for v in tensors)}")
     if isinstance(dx, bool):
         raise RuntimeError(f"trapezoid: dx must be a real number: {dx}")
     dim = axis(y, dim)

@@ -74,7 +74,7 @@ def extreme_of_dtype(name: str, dtype: Any, sign: int) -> Any:
         return sign * math.inf
     if dtype.kind in "iu":
         return iinfo(dtype).max if sign > 0 else iinfo(dtype).min
-    raise NotImplementedError(f"masked.{name}: identity of {name} on {dtype} input")
+    raise NotImplementedError(f"masked.{name}: identity of {name} on {dtype.name} input")
 
 
 def fill_masked(ops: Any, name: str, input: Any, mask: Any, value: Any) -> Any:
@@ -198,7 +198,7 @@ def masked_mean(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
     if mean_dtype.kind not in "fc":
         raise ValueError(
             "masked.mean: Could not infer output dtype. dtype must be either a floating point or "
-            f"complex dtype. Got: {mean_dtype}"
+            f"complex dtype. Got: {mean_dtype.name}"
         )
     total = ops.masked_sum(input, dims, keepdim=keepdim, dtype=mean_dtype, mask=mask)
     counts = ops.reshape(count_unmasked(ops, "mean", input, dims, mask), tuple(total.shape))
@@ -220,7 +220,7 @@ def masked_median(ops, input, dim=-1, *, keepdim=False, dtype=None, mask=None):
     if bool(ops.any(ops.isnan(out))):
         raise ValueError(
             "masked.median: expects no fully masked out rows if dtype is not floating point: "
-            f"{input.dtype}"
+            f"{input.dtype.name}"
         )
     return ops._to_copy(out, result_dtype(input, dtype))
 
@@ -325,7 +325,7 @@ def masked_std(
 def check_floating(name: str, dtype: Any) -> None:
     """Raises NotImplementedError for integers and bool."""
     if dtype.kind not in "fc":
-        raise NotImplementedError(f"masked.{name}: not implemented for {dtype}")
+        raise NotImplementedError(f"masked.{name}: not implemented for {dtype.name}")
 
 
 def softmax_arguments(ops, name, input, dim, dtype, mask, sign=-1):

@@ -163,7 +163,7 @@ def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
         input = ops._to_copy(input, dtype)
     if input.dtype.kind in "iub":
         raise RuntimeError(
-            f"norm: the tensor must be floating point or complex: {input.dtype}, give dtype="
+            f"norm: the tensor must be floating point or complex: {input.dtype.name}, give dtype="
         )
     if p == "nuc":
         return nuclear(ops, input, dim, keepdim)
@@ -191,7 +191,9 @@ def renorm(ops, input, p, dim, maxnorm):
     if input.ndim < 2:
         raise RuntimeError(f"renorm: at least 2 dimensions are needed: {tuple(input.shape)}")
     if input.dtype.kind not in "fc":
-        raise RuntimeError(f"renorm: the tensor must be floating point or complex: {input.dtype}")
+        raise RuntimeError(
+            f"renorm: the tensor must be floating point or complex: {input.dtype.name}"
+        )
     other_dims = tuple(d for d in range(input.ndim) if d != dim % input.ndim)
     norms = ops._vector_norm(input, p, other_dims, True)
     scale = ops._where(norms > maxnorm, maxnorm / (norms + 1e-7), 1.0)

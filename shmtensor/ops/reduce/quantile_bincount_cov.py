@@ -24,7 +24,7 @@ def _bincount(xp, x, weights=None, /, minlength=0):
     x = native.private_index(x)
     if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
         raise RuntimeError(
-            f"bincount: a vector of whole numbers >= 0 is needed: {x.shape} {x.dtype}"
+            f"bincount: a vector of whole numbers >= 0 is needed: {x.shape} {x.dtype.name}"
         )
     if weights is None:
         return xp.bincount(x, minlength=minlength).astype(np.int64)
@@ -153,10 +153,10 @@ def quantiles(
             f"{name}: no such interpolation: {interpolation!r}, one of {INTERPOLATIONS} is needed"
         )
     if input.dtype.kind != "f":
-        raise RuntimeError(f"{name}: the tensor must be floating point: {input.dtype}")
+        raise RuntimeError(f"{name}: the tensor must be floating point: {input.dtype.name}")
     if input.dtype.itemsize == 2:
         raise RuntimeError(
-            f"{name}: not implemented for {input.dtype}: shape {tuple(input.shape)}, "
+            f"{name}: not implemented for {input.dtype.name}: shape {tuple(input.shape)}, "
             "hint: x.float()"
         )
     check_same_dtype(name, input, q)
@@ -255,7 +255,9 @@ def nanquantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear
 def nanmean(ops, input, dim=None, keepdim=False, *, dtype=None):
     """Average of the elements that are not NaN."""
     if input.dtype.kind not in "fc":
-        raise RuntimeError(f"nanmean: the tensor must be floating point or complex: {input.dtype}")
+        raise RuntimeError(
+            f"nanmean: the tensor must be floating point or complex: {input.dtype.name}"
+        )
     n = ops.sum(input == input, dim, keepdim)
     return ops.div(ops.nansum(input, dim, keepdim, dtype=dtype), n)
 
@@ -271,7 +273,7 @@ def check_weights(name: str, weights: Any, kinds: str, n: int) -> None:
         )
     if weights.dtype.kind not in kinds:
         expected = "integers" if kinds == "iu" else "floating-point numbers"
-        raise RuntimeError(f"cov: {name} must be {expected}: {weights.dtype}")
+        raise RuntimeError(f"cov: {name} must be {expected}: {weights.dtype.name}")
     data = host_array(weights)
     if data.size and data.min() < 0:
         raise RuntimeError(f"cov: {name} cannot be negative: {data.min()}")

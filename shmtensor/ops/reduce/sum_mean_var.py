@@ -104,7 +104,7 @@ def check_mean_dtype(name: str, x: Any, dtype: Any) -> Any:
         x = x.astype(dtype, copy=False)
     if x.dtype.kind in "iub":
         raise RuntimeError(
-            f"{name}: the tensor must be floating point or complex: {x.dtype}, "
+            f"{name}: the tensor must be floating point or complex: {x.dtype.name}, "
             f"convert it or give dtype="
         )
     return x
@@ -405,7 +405,7 @@ def check_floating(name: str, input: Any) -> None:
     """Raises RuntimeError unless the tensor is floating-point or complex."""
     if input.dtype.kind in "iub":
         raise RuntimeError(
-            f"{name}: the tensor must be floating point or complex: {input.dtype}, convert it"
+            f"{name}: the tensor must be floating point or complex: {input.dtype.name}, convert it"
         )
 
 

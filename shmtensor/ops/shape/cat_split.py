@@ -358,7 +358,7 @@ def check_repeats(repeats: Any) -> Any:
     data = data_of(repeats)
     if not on_device(data):
         data = native.private_index(np.asarray(data))
-    message = f"{data.dtype} of shape {data.shape}"
+    message = f"{data.dtype.name} of shape {data.shape}"
     if data.ndim > 1:
         raise RuntimeError(f"repeat_interleave: repeats must be a vector: {message}")
     if data.dtype not in (np.int32, np.int64) and data.size:

@@ -63,7 +63,7 @@ def narrow(xp, x, /, dim, start, length):
     if not isinstance(start, int):
         if start.ndim or start.dtype.kind not in "iu":
             raise RuntimeError(
-                f"narrow: start must be a whole number or a 0-d tensor of one: {start.dtype} "
+                f"narrow: start must be a whole number or a 0-d tensor of one: {start.dtype.name} "
                 f"{tuple(start.shape)}"
             )
         start = int(start)

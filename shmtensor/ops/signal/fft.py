@@ -133,9 +133,9 @@ def check_input(ops: Any, name: str, x: Any, real: bool = False) -> Any:
     if x.dtype.kind in "iub":
         x = ops._to_copy(x, get_default_dtype())
     if x.dtype == np.float16 or x.dtype.kind not in "fc":
-        raise RuntimeError(f"{name}: unsupported dtype: {x.dtype}")
+        raise RuntimeError(f"{name}: unsupported dtype: {x.dtype.name}")
     if real and x.dtype.kind == "c":
-        raise RuntimeError(f"{name}: expects a real input tensor, but got {x.dtype}")
+        raise RuntimeError(f"{name}: expects a real input tensor, but got {x.dtype.name}")
     return x
 
 

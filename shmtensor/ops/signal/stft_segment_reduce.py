@@ -48,7 +48,7 @@ def fft_stft(
     if input.dtype.kind not in "fc" or not 1 <= input.ndim <= 2:
         raise RuntimeError(
             "stft: expected a 1D or 2D tensor of floating point or complex values: "
-            f"{input.dtype}, {tuple(input.shape)}"
+            f"{input.dtype.name}, {tuple(input.shape)}"
         )
     x = input if input.ndim == 2 else ops.unsqueeze(input, 0)
     if n_fft <= 0:
@@ -89,7 +89,7 @@ def fft_istft(
     if input.dtype.kind != "c" or not 2 <= input.ndim <= 3:
         raise RuntimeError(
             "istft: requires a complex-valued input tensor matching the output from stft with "
-            f"return_complex=True: {input.dtype}, {tuple(input.shape)}"
+            f"return_complex=True: {input.dtype.name}, {tuple(input.shape)}"
         )
     x = input if input.ndim == 3 else ops.unsqueeze(input, 0)
     hop, window = frame_arguments(ops, "istft", x, n_fft, hop_length, win_length, window)

@@ -111,7 +111,7 @@ def searchsorted(
     if isinstance(input, (int, float)):
         input = constant(np.asarray(input), sorted_sequence)
     if sorted_sequence.dtype.kind == "b":
-        raise NotImplementedError(f"searchsorted: not for bool: {sorted_sequence.dtype}")
+        raise NotImplementedError(f"searchsorted: not for bool: {sorted_sequence.dtype.name}")
     side = side or ("right" if right else "left")
     indices = ops._searchsorted(sorted_sequence, input, sorter, side)
     return ops._to_copy(indices, np.dtype(np.int32)) if out_int32 else indices

@@ -35,7 +35,7 @@ def _unique2(xp, x, /, dim=None):
 def check_real(x: Any) -> Any:
     """x; raises NotImplementedError for complex numbers, which are not ordered."""
     if x.dtype.kind == "c":
-        raise NotImplementedError(f"unique: not implemented for {x.dtype}: shape {x.shape}")
+        raise NotImplementedError(f"unique: not implemented for {x.dtype.name}: shape {x.shape}")
     return x
 
 

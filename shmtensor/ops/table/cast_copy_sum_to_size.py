@@ -9,12 +9,12 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import device_of, move_array
 from .native_or_numpy import kernel_or_fallback
-from .op_definition import op
+from .op_definition import dtype, op
 from .tensor_like import order_of
 
 
 @op(method=False, function=False, samples=(), layout="like", halves="copies", vmap="alone")
-def _to_copy(xp, x, /, dtype):
+def _to_copy(xp, x, /, dtype: dtype):
     """The tensor in another dtype; complex to real keeps the real part, as for gradients."""
     if x.dtype.kind == "c" and dtype.kind != "c":
         if dtype.kind == "b":

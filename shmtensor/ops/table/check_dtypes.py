@@ -18,7 +18,7 @@ def check_same_dtype(name: str, *xs: Any) -> None:
         if first is None:
             first = dtype
         elif dtype is not None and dtype is not first and dtype != first:
-            dtypes = ", ".join(str(x.dtype) for x in xs if hasattr(x, "dtype"))
+            dtypes = ", ".join(x.dtype.name for x in xs if hasattr(x, "dtype"))
             raise RuntimeError(
                 f"{name}: expected the operands to have the same dtype: {dtypes}, "
                 "hint: convert one of them, x.to(y.dtype)"
@@ -43,14 +43,14 @@ def check_floating(name: str, x: Any) -> None:
     """
     if x.dtype.kind in "iub":
         raise NotImplementedError(
-            f"{name}: not implemented for {x.dtype}: shape {tuple(x.shape)}, hint: x.float()"
+            f"{name}: not implemented for {x.dtype.name}: shape {tuple(x.shape)}, hint: x.float()"
         )
 
 
 def unsupported_dtype(name: str, x: Any) -> Exception:
     """The error of an op that does not take x's dtype."""
     error = NotImplementedError if x.dtype.kind == "c" else RuntimeError
-    return error(f"{name}: not for {x.dtype}: shape {x.shape}")
+    return error(f"{name}: not for {x.dtype.name}: shape {x.shape}")
 
 
 def check_parameter_dtypes(name: str, x: Any, *parameters: Any) -> None:
@@ -68,7 +68,8 @@ def check_parameter_dtypes(name: str, x: Any, *parameters: Any) -> None:
             continue
         if dtype.itemsize != 2 or p.dtype.kind != "f" or p.dtype.itemsize != 4:
             raise RuntimeError(
-                f"{name}: mixed dtypes: expected parameters of {dtype} as the input, not {p.dtype}"
+                f"{name}: mixed dtypes: expected parameters of {dtype.name} as the input, not "
+                f"{p.dtype.name}"
             )
 
 
@@ -148,5 +149,6 @@ def check_index_dtype(
     if dtype.char not in kinds and not (name in BY_ELEMENT and 0 in index.shape):
         expected = "int32 or int64" if "i" in kinds else "int64"
         raise error(
-            f"{name}: the index must be of whole numbers: {dtype}, use long(), expected {expected}"
+            f"{name}: the index must be of whole numbers: {dtype.name}, use long(), expected "
+            f"{expected}"
         )

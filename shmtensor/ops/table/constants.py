@@ -38,7 +38,7 @@ def array_module(x: Any) -> Any:
 def on_device(x: Any) -> bool:
     """Whether a tensor or array is in other memory than NumPy's."""
     data = data_of(x)
-    return hasattr(data, "dtype") and not isinstance(data, (np.ndarray, np.generic))
+    return hasattr(data, "dtype") and not isinstance(data, (np.ndarray, np.generic, native.dtype))
 
 
 def constant(array: Any, like: Any) -> Any:

@@ -73,7 +73,7 @@ def check_ordered(name: str, x: Any, refused: str = "c") -> Any:
         NotImplementedError: the dtype is of a kind in `refused`, by default complex.
     """
     if x.dtype.kind in refused:
-        raise NotImplementedError(f"{name}: not implemented for {x.dtype}: shape {x.shape}")
+        raise NotImplementedError(f"{name}: not implemented for {x.dtype.name}: shape {x.shape}")
     return x
 
 

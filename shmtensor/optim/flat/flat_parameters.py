@@ -99,7 +99,7 @@ class Flat:
     def __repr__(self) -> str:
         return (
             f"Flat({len(self.tensors)} parameters, {self.parameter.size} elements of "
-            f"{self.parameter.dtype}, state {sorted(self.state)})"
+            f"{self.parameter.dtype.name}, state {sorted(self.state)})"
         )
 
     # ---------------------------------------------------------------- gradients
