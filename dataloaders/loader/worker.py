@@ -17,6 +17,7 @@ from shmtensor.multiprocessing.child_main import end_with_parent
 
 from .batch_block import BlockAllocator
 from .fetch import Recipe, make_fetcher
+from .file_positions import OpenFile, open_again
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds, seed_everything
 from .torch_in_worker import prepare_torch
@@ -53,6 +54,7 @@ class WorkerConfig:
         parent: the row and incarnation of the loading process.
         recipe: inherited by a fork; None: it comes with the first orders.
         seeds: inherited by a fork.
+        files: the open files whose position a fork shares with its parent.
     """
 
     id: int
@@ -64,6 +66,7 @@ class WorkerConfig:
     parent: tuple[int, int]
     recipe: Recipe | None
     seeds: SampleSeeds | None
+    files: Mapping[int, OpenFile]
 
 
 def run_worker(config: WorkerConfig) -> None:
@@ -95,7 +98,7 @@ class Worker:
         self.seeds = config.seeds or SampleSeeds()
         self.allocator = BlockAllocator()
         self.memory = WorkerMemory()
-        self.warnings: list[WorkerWarning] = []  # not yet sent
+        self.warnings: list[WorkerWarning] = open_again(config.files)  # not yet sent
 
     def run(self) -> None:
         self.begin(None)  # before the first task, so that all workers prepare in parallel

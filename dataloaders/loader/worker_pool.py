@@ -20,6 +20,7 @@ from shmtensor import multiprocessing, native
 from shmtensor.multiprocessing import reduction
 
 from .fetch import Recipe
+from .file_positions import positions
 from .seeding import SampleSeeds
 from .worker import WorkerConfig, run_worker
 from .worker_progress import make_progress_board, row_of, set_epoch
@@ -86,6 +87,7 @@ class WorkerPool:
             parent=native.row(),
             recipe=self.recipe if self.is_forked else None,
             seeds=self.seeds,
+            files=positions() if self.is_forked else {},
         )
         process = self.context.Process(
             target=run_worker, args=(config,), name=f"loader worker {worker}", daemon=True
