@@ -13,6 +13,9 @@ import io
 import os
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import current_process
 from queue import Empty
 from typing import Any
 
@@ -92,7 +95,8 @@ class WorkerPool:
         process = self.context.Process(
             target=run_worker, args=(config,), name=f"loader worker {worker}", daemon=True
         )
-        process.start()
+        with children_of_daemons():
+            process.start()
         return process
 
     @property
@@ -160,6 +164,24 @@ class WorkerPool:
     def dead(self) -> list[int]:
         """The workers that have ended."""
         return [w for w, process in enumerate(self.processes) if process.exitcode is not None]
+
+
+@contextmanager
+def children_of_daemons() -> Iterator[None]:
+    """Lets a daemonic process, such as that of a Pool or of another loader, start workers.
+
+    `multiprocessing` refuses it because a daemon may be killed, and its children would stay. The
+    kernel kills workers when their parent ends, however it ends.
+    """
+    config: dict[str, Any] = vars(current_process())["_config"]
+    is_daemon = config.get("daemon", False)
+    try:
+        if is_daemon:
+            config["daemon"] = False
+        yield
+    finally:
+        if is_daemon:
+            config["daemon"] = True
 
 
 class _MessageTooLong(Exception):
