@@ -102,14 +102,14 @@ def life_and_death() -> None:
     actors = time.perf_counter()
     os.kill(child.pid, 9)
     while native.liveness(child.row, child.inc) == "alive":
-        assert time.perf_counter() - actors < 1
+        assert time.perf_counter() - actors < 10
     with pytest.raises(PeerLostError) as caught:
         native.raise_peer_lost("barrier", child.row, child.inc)
     assert str(caught.value) == f"barrier: rank 1 (pid {child.pid}) was killed by SIGKILL (-9)"
     assert (caught.value.name, caught.value.pid, caught.value.exitcode) == ("rank 1", child.pid, -9)
     os.waitpid(child.pid, 0)
     while native.liveness(child.row, child.inc) != "dead":
-        assert time.perf_counter() - actors < 1
+        assert time.perf_counter() - actors < 10
     settle(0)
     assert native.liveness(*native.row()) == "alive"
     assert native.liveness(child.row, child.inc + 1) == "dead"
