@@ -208,11 +208,11 @@ def flatten(
         if set(map(type, batch)) != {dict} or set(map(len, batch)) != {len(names)}:
             check_keys(batch, sample, where)
         try:
-            columns = [[other[name] for other in batch] for name in names]
+            parts = [[other[name] for other in batch] for name in names]
         except KeyError:
             check_keys(batch, sample, where)
             raise
-        children = [enter(column, name) for name, column in zip(names, columns, strict=True)]
+        children = [enter(part, name) for name, part in zip(names, parts, strict=True)]
         return Node(lambda parts: rebuild_mapping(sample, names, parts), children)
     if isinstance(sample, tuple) and hasattr(sample, "_fields"):
         columns = zip(*batch, strict=True)
