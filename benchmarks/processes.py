@@ -1,10 +1,14 @@
-"""Detecting a death, waiting, joining; against a constant, or fewer processes."""
+"""Importing, against NumPy; detecting a death, waiting, joining, against a constant, or fewer
+processes."""
 
 from __future__ import annotations
 
 import os
 import signal
 import struct
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +22,29 @@ SOON = f"{OURS}, 50 ms"  # the bound of the median; each detection takes at most
 IDLE = f"{OURS}, 1 % of a core"
 FEW = f"{OURS}, 25 processes"
 WATCH = 2.0  # seconds for which a waiter is watched
+
+
+def imported(name: str) -> Callable[[Any], Iterator[Any]]:
+    """CPU seconds of an import in a new process: other load on the machine does not change them.
+
+    The modules are compiled once, as an install does. NumPy's BLAS starts no threads: they use CPU
+    time while they wait for their first work.
+    """
+    code = f"import time; a = time.process_time(); import {name}; print(time.process_time() - a)"
+    command = [sys.executable, "-c", code]
+
+    def build(library: Any) -> Iterator[Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            compiled = {"PYTHONPYCACHEPREFIX": folder, "PYTHONDONTWRITEBYTECODE": ""}
+            environment = {**os.environ, **compiled, "OPENBLAS_NUM_THREADS": "1"}
+
+            def run() -> float:
+                return float(subprocess.check_output(command, env=environment))
+
+            run()
+            yield run
+
+    return build
 
 
 def constant(seconds: float) -> Callable[[Any], Callable[[], float]]:
@@ -192,6 +219,13 @@ def join(n: int) -> Callable[[Any], Callable[[], float]]:
 
 
 CASES = [
+    Case(
+        "processes/import",
+        {OURS: imported("shmtensor"), "numpy": imported("numpy")},
+        2.0,
+        "numpy",
+        slow=True,
+    ),
     *(
         Case(
             f"processes/death, {what}",

@@ -205,15 +205,15 @@ def flatten(
 
     if isinstance(sample, Mapping):
         names = list(sample)
+        if set(map(type, batch)) != {dict} or set(map(len, batch)) != {len(names)}:
+            check_keys(batch, sample, where)
         try:
-            return Node(
-                lambda parts: rebuild_mapping(sample, names, parts),
-                [enter([other[name] for other in batch], name) for name in names],
-            )
-        except KeyError as error:
-            raise RuntimeError(
-                f"collate: samples differ in their keys{at(where)}: {error} is not in all of them"
-            ) from error
+            parts = [[other[name] for other in batch] for name in names]
+        except KeyError:
+            check_keys(batch, sample, where)
+            raise
+        children = [enter(part, name) for name, part in zip(names, parts, strict=True)]
+        return Node(lambda parts: rebuild_mapping(sample, names, parts), children)
     if isinstance(sample, tuple) and hasattr(sample, "_fields"):
         columns = zip(*batch, strict=True)
         children = [enter(c, n) for n, c in zip(sample._fields, columns, strict=True)]
@@ -236,6 +236,23 @@ def flatten(
         f"{kind.__module__}.{kind.__qualname__}, samples hold tensors, NumPy arrays, numbers, "
         "strings, dicts, lists and tuples of these; for others pass a collate_fn"
     )
+
+
+def check_keys(batch: Sequence[Any], sample: Mapping[Any, Any], where: str) -> None:
+    """Raises RuntimeError if the samples are not mappings with the same keys, in any order."""
+    names = sample.keys()
+    for i, other in enumerate(batch):
+        if not isinstance(other, Mapping):
+            raise RuntimeError(
+                f"collate: samples differ in their structure{at(where)}: sample 0 is a mapping, "
+                f"sample {i} is {type(other).__name__}"
+            )
+        if other.keys() != names:
+            odd = [repr(key) for key in (*names, *other) if (key in names) != (key in other)]
+            raise RuntimeError(
+                f"collate: samples differ in their keys{at(where)}: {', '.join(odd)} not in both "
+                f"of samples 0 and {i}"
+            )
 
 
 def unflatten(tree: Any, library: str) -> Any:

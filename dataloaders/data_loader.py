@@ -26,6 +26,7 @@ from .loader.fetch import Recipe, is_stateful
 from .loader.memory_growth_warning import warn_of_growth
 from .loader.seeding import GeneratorLike
 from .loader.statistics import EpochCounters, LoaderStatistics
+from .loader.worker_warning import WRITE
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 if TYPE_CHECKING:
@@ -96,6 +97,8 @@ class DataLoader(Generic[T_co]):
             `state_dict` is taken; resuming in between draws the batches since then and drops them.
         output: "shmtensor", "numpy", "torch" or "jax": whose arrays the batches hold; what is
             converted has no history. None: those of the samples, or what `collate_fn` returned.
+        write_warning: warns once of the first in-place write of a worker to a tensor of the data
+            set, which all processes share; False: such writes are meant (a cache).
 
     Raises:
         ValueError: arguments that exclude each other, or an unknown `output`.
@@ -142,6 +145,7 @@ class DataLoader(Generic[T_co]):
         stall_warning: float | None = None,
         snapshot_every_n_steps: int = 1,
         output: str | None = None,
+        write_warning: bool = True,
     ) -> None:
         check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
         check_extras(num_workers, restart_workers, stall_warning, snapshot_every_n_steps)
@@ -193,6 +197,8 @@ class DataLoader(Generic[T_co]):
         self.stall_warning = stall_warning
         self.snapshot_every_n_steps = snapshot_every_n_steps
         self.output = output
+        self.write_warning = write_warning
+        self._shown: set[str] = set()  # kinds of the workers' warnings
         self._workers: WorkerPool | None = None
         self._pool: PinnedPool | None = None
         self._has_no_gpu = False
@@ -237,6 +243,7 @@ class DataLoader(Generic[T_co]):
             self.drop_last,
             self.worker_init_fn,
             self.snapshot_every_n_steps,
+            self.write_warning and WRITE not in self._shown,
         )
         limits = self._limits()
         if self.num_workers:
@@ -379,6 +386,7 @@ class DataLoader(Generic[T_co]):
             self.restart_workers,
             self._pool,
             self.output or ("torch" if is_default_of_torch(self.collate_fn) else None),
+            self._shown,
         )
 
     def _by_workers(self, recipe: Recipe, progress: Progress, limits: Limits) -> BaseEpoch:

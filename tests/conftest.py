@@ -5,13 +5,14 @@ from __future__ import annotations
 import gc
 import os
 import re
+import secrets
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
-from multiprocessing import forkserver, resource_tracker
+from multiprocessing import forkserver, process, resource_tracker, shared_memory
 from pathlib import Path
 
 import pytest
@@ -153,8 +154,16 @@ def descriptors() -> dict[int, str]:
 
 # Names that this code could leave, by itself or through the standard library, loky and joblib.
 PREFIXES = ("shmtensor-", "psm_", "sem.", "pym-", "joblib_")
-# loky and joblib put the creator's pid into the name.
-MAKER = re.compile(r"(?:sem\.loky-|joblib_memmapping_folder_)(\d+)")
+# Of these the standard library's say by themselves that this session made them: processes started
+# by multiprocessing inherit the prefix of semaphores, forked ones that of shared memory. Spawned
+# processes that import this file are of the session.
+_VARIABLE = f"TESTS_SESSION{os.environ.get('PYTEST_XDIST_WORKER', '')}"
+SESSION = os.environ.setdefault(_VARIABLE, secrets.token_hex(2))
+process.current_process()._config["semprefix"] = f"/mp-{SESSION}"  # type: ignore[attr-defined]
+shared_memory._SHM_NAME_PREFIX = f"/psm_{SESSION}"  # type: ignore[attr-defined]
+OURS = ("shmtensor-", f"sem.mp-{SESSION}", f"psm_{SESSION}")
+# Other kinds have the creator's pid in the name.
+MAKER = re.compile(r"(?:sem\.loky-|joblib_memmapping_folder_|pym-)(\d+)")
 
 
 def shm_names() -> set[str]:
@@ -174,28 +183,46 @@ def descendants(pid: int) -> set[int]:
     return pids
 
 
-def is_mapped(name: str, pid: int) -> bool:
+def mapped_names(pid: int) -> set[str]:
+    """The names in /dev/shm that a process has mapped."""
     try:
-        return f"/dev/shm/{name}" in Path(f"/proc/{pid}/maps").read_text()
+        return set(re.findall(r" /dev/shm/(\S+)", Path(f"/proc/{pid}/maps").read_text()))
     except OSError:  # it has ended meanwhile, or belongs to another user
-        return False
+        return set()
 
 
 def left_in_shm(before: set[str]) -> set[str]:
-    """New names, except those that a living process made or uses that does not descend from this
-    one: other programs on the machine use /dev/shm, too."""
+    """New names that this session made: other programs on the machine use /dev/shm, too.
+
+    The name says so, or a process of this session has it mapped. A name of shmtensor's is not ours
+    if only others have it mapped; each process has a new one for a moment.
+    """
     new = shm_names() - before
     if not new:
         return new
     family = descendants(os.getpid())
-    other_pids = {int(name) for name in os.listdir("/proc") if name.isdigit()} - family
     makers = {name: int(maker[1]) for name in new if (maker := MAKER.match(name))}
-    return {
-        name
-        for name in new
-        if makers.get(name) not in other_pids
-        and not any(is_mapped(name, pid) for pid in other_pids)
-    }
+    ours = {name for name in new if name.startswith(OURS) or makers.get(name) in family}
+    for pid in family:
+        ours |= new & mapped_names(pid)
+    return ours - names_of_others(family) if any(n.startswith("shmtensor-") for n in ours) else ours
+
+
+def names_of_others(family: set[int]) -> set[str]:
+    """What processes outside of the family have mapped, and none in it."""
+    names: set[str] = set()
+    for name in os.listdir("/proc"):
+        if name.isdigit() and int(name) not in family:
+            names |= mapped_names(int(name))
+    return names.difference(*map(mapped_names, family))
+
+
+def are_gone(names: set[str], before: set[str]) -> bool:
+    """Whether none of the names is there any more; removes those that are gone, once and for all:
+    names that come and go are of other programs that use this library."""
+    if names:
+        names &= left_in_shm(before)
+    return not names
 
 
 def blocks() -> int:
@@ -230,4 +257,5 @@ def nothing_left() -> Iterator[None]:
     assert settled(lambda: set(descriptors()) <= fds), (
         f"descriptors are open: {[v for k, v in descriptors().items() if k not in fds]}"
     )
-    assert settled(lambda: not left_in_shm(shm)), f"left in /dev/shm: {left_in_shm(shm)}"
+    names = left_in_shm(shm)
+    assert settled(lambda: are_gone(names, shm)), f"left in /dev/shm: {names}"

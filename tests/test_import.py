@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import statistics
 import subprocess
 import sys
 from pathlib import Path
@@ -62,20 +61,15 @@ assert get_handler_name(numpy.zeros(3)) == "default_allocator", get_handler_name
     run(code)
 
 
-def test_takes_at_most_twice_numpys_time(tmp_path: Path) -> None:
-    # Compiled once, as an install does, for any location and environment.
-    cached = {"PYTHONPYCACHEPREFIX": str(tmp_path), "PYTHONDONTWRITEBYTECODE": ""}
-    run("import shmtensor", **cached)
-    # The process's CPU time: other load on the machine is not the import's. Nor is what the
-    # threads of NumPy's BLAS use up while they wait for their first work.
-    cached["OPENBLAS_NUM_THREADS"] = "1"
-    code = "import time; a = time.process_time(); import {}; print(time.process_time() - a)"
-    pairs = [
-        [float(run(code.format(name), **cached)) for name in ("numpy", "shmtensor")]
-        for _ in range(7)
-    ]
-    ratio = statistics.median(ours / numpys for numpys, ours in pairs)
-    assert ratio <= 2, f"import shmtensor takes {ratio:.2f} times NumPy's time"
+def test_imports_few_modules_beyond_numpys() -> None:
+    """The time is a case of the benchmarks, processes/import."""
+    code = """
+import sys, numpy
+before = set(sys.modules)
+import shmtensor
+print(len(set(sys.modules) - before))
+"""
+    assert int(run(code)) <= 220
 
 
 def test_source_tree_without_the_extension_names_the_command(tmp_path: Path) -> None:

@@ -32,13 +32,15 @@ class BlockAllocator:
             of the largest one so far (smaller ones are not the batch); None: blocks are allocated.
         most: bytes of the largest block so far.
         early: parts and arrays of the batch that were allocated before collation, or None.
+        lent: the memory of another process that this batch may be written to, or None.
     """
 
-    __slots__ = ("array", "early", "most", "outer")
+    __slots__ = ("array", "early", "lent", "most", "outer")
     current: ClassVar[BlockAllocator | None] = None
 
     def __init__(self) -> None:
         self.array: Array | None = None
+        self.lent: Array | None = None
         self.most = 0
         self.early: tuple[Parts, list[Array]] | None = None
         # The outer loader's, if the data set iterates over another loader.
@@ -49,7 +51,11 @@ class BlockAllocator:
 
     def __exit__(self, *error: object) -> None:
         BlockAllocator.current = self.outer
-        self.outer = self.array = self.early = None
+        self.outer = self.array = self.early = self.lent = None
+
+    def lend(self, array: Array | None) -> None:
+        """Takes memory of the loading process for the next batch."""
+        self.array = self.lent = array
 
     def allocate(self, nbytes: int) -> Any:
         """Memory for a block of `nbytes`."""

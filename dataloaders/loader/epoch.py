@@ -12,7 +12,7 @@ import os
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -24,11 +24,12 @@ from .output import convert
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds
 from .statistics import EpochCounters
-from .worker import BATCH, END
+from .worker import BATCH, END, WARNING
 from .worker_death import describe_loss, where_at
 from .worker_info import acting_as
 from .worker_pool import WorkerPool, get
 from .worker_progress import BLOCK, POSITION, SINCE, TASK, epoch_of, make_progress_board, row_of
+from .worker_warning import show_once
 
 __all__ = ["BaseEpoch", "Limits", "MultiProcessEpoch", "SingleProcessEpoch"]
 
@@ -47,6 +48,7 @@ class Limits:
         restarts: how many dead workers an epoch may replace.
         pool: pinned memory for batches, or None.
         output: whose arrays the batches hold, see output.py.
+        shown: kinds of the workers' warnings that the loader has shown.
     """
 
     capacity: int
@@ -56,6 +58,7 @@ class Limits:
     restarts: int
     pool: PinnedPool | None
     output: str | None = None
+    shown: set[str] = field(default_factory=set)
 
 
 class BaseEpoch(Iterator[Any]):
@@ -282,6 +285,9 @@ class MultiProcessEpoch(BaseEpoch):
         epoch, number, worker, kind, payload, state = message
         if epoch != self.number or number not in self.in_flight:
             return True  # of an abandoned epoch, or a batch made twice because a worker died
+        if kind == WARNING:
+            show_once(payload, self.limits.shown)
+            return True
         del self.in_flight[number]
         if (pinned := self.pinned_blocks.pop(number, None)) is not None:
             pinned.is_reserved = False

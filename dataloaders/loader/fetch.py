@@ -36,6 +36,7 @@ class Recipe:
         drop_last: of a stream: leave out the last batch if it is shorter.
         init_fn: called with the worker's id.
         snapshot_every: of a stream: after how many batches its state is taken.
+        write_warning: whether a worker warns of a write to a tensor of the data set.
     """
 
     dataset: Dataset[Any]
@@ -45,6 +46,7 @@ class Recipe:
     drop_last: bool
     init_fn: Callable[[int], None] | None
     snapshot_every: int = 1
+    write_warning: bool = False
 
 
 class Doing:

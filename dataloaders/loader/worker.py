@@ -17,6 +17,7 @@ from shmtensor.multiprocessing.child_main import end_with_parent
 
 from .batch_block import BlockAllocator
 from .fetch import Recipe, make_fetcher
+from .file_positions import OpenFile, open_again
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds, seed_everything
 from .torch_in_worker import prepare_torch
@@ -24,6 +25,7 @@ from .worker_exception import Failure
 from .worker_info import WorkerInfo, set_worker_info
 from .worker_memory import WorkerMemory
 from .worker_progress import BLOCK, IDLE, PEAK, POSITION, SEND, SINCE, TASK, epoch_of, row_of
+from .worker_warning import WorkerWarning, watch_writes
 
 __all__ = ["WorkerConfig", "run_worker"]
 
@@ -33,7 +35,7 @@ __all__ = ["WorkerConfig", "run_worker"]
 # ends one worker.
 # Results: (epoch, number, stream or worker, kind, payload, state of a stream); the payload of a
 # batch is the batch, and whether the worker has imported JAX; with kind:
-BATCH, FAILURE, END = 0, 1, 2
+BATCH, FAILURE, END, WARNING = 0, 1, 2, 3
 
 PARENT_CHECK = 0.25  # seconds between checks of the parent while idle
 
@@ -52,6 +54,7 @@ class WorkerConfig:
         parent: the row and incarnation of the loading process.
         recipe: inherited by a fork; None: it comes with the first orders.
         seeds: inherited by a fork.
+        files: the open files whose position a fork shares with its parent.
     """
 
     id: int
@@ -63,6 +66,7 @@ class WorkerConfig:
     parent: tuple[int, int]
     recipe: Recipe | None
     seeds: SampleSeeds | None
+    files: Mapping[int, OpenFile]
 
 
 def run_worker(config: WorkerConfig) -> None:
@@ -94,13 +98,15 @@ class Worker:
         self.seeds = config.seeds or SampleSeeds()
         self.allocator = BlockAllocator()
         self.memory = WorkerMemory()
+        self.warnings: list[WorkerWarning] = open_again(config.files)  # not yet sent
 
     def run(self) -> None:
         self.begin(None)  # before the first task, so that all workers prepare in parallel
         began = monotonic()
         while (task := self.get(self.config.tasks)) is not None:
-            epoch, number, stream, indices, self.allocator.array = task
-            del task  # it holds the pinned block, which the consumer reuses
+            epoch, number, stream, indices, block = task
+            self.allocator.lend(block)
+            del task, block  # it holds the pinned block, which the consumer reuses
             if epoch == epoch_of(self.config.board):
                 # Reset the position first: with the new task the old one would name a wrong sample.
                 self.row[POSITION] = 0
@@ -112,7 +118,7 @@ class Worker:
                 self.work(epoch, number, stream, indices)
                 self.row[SINCE] = self.row[TASK] = 0
                 self.memory.after_batch()
-            self.allocator.array = None
+            self.allocator.lend(None)
             began = monotonic()
 
     def get(self, queue: Any) -> Any:
@@ -146,6 +152,10 @@ class Worker:
     def prepare(self, seed: int, positions: Any) -> None:
         config, recipe = self.config, self.recipe
         assert recipe is not None
+        if recipe.write_warning:
+            watch_writes(config.id, recipe.dataset, self.allocator, self.warnings)
+        else:
+            native.watch_writes(None)
         if recipe.is_stream and not same_workers(positions, config.num_workers):
             self.readers = open_streams(
                 recipe, seed, self.seeds, self.row, positions, config.id, config.num_workers
@@ -171,10 +181,9 @@ class Worker:
 
     def work(self, epoch: int, number: int, stream: int | None, indices: Any) -> None:
         """Makes the batch of a task and sends it, or the failure."""
-        results = self.config.results
         head = (epoch, number, self.config.id if stream is None else stream)
         if self.failure is not None:
-            results.put((*head, FAILURE, self.failure, None))
+            self.put((*head, FAILURE, self.failure, None))
             return
         reader = self.readers[stream]
         fetcher = reader.fetcher
@@ -186,7 +195,7 @@ class Worker:
             state = fetcher.state()
         except StopIteration as error:
             if fetcher.recipe.is_stream:
-                results.put((*head, END, None, None))
+                self.put((*head, END, None, None))
                 return
             failure = Failure(error, f"{self.name()}, {fetcher.doing}")
         except Exception as error:
@@ -197,16 +206,22 @@ class Worker:
                 return
             except Exception as error:
                 failure = Failure(error, f"{self.name()}, sending the result of {fetcher.doing}")
-        results.put((*head, FAILURE, failure, None))
+        self.put((*head, FAILURE, failure, None))
 
     def send(self, message: Any) -> None:
         row = self.row
         row[SINCE] = 0
         began = monotonic()
-        self.config.results.put(message)
+        self.put(message)
         row[SEND] += monotonic() - began
         row[BLOCK] = self.allocator.most
         row[PEAK] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    def put(self, message: Any) -> None:
+        """Puts a result into the queue of results, after the warnings that came up meanwhile."""
+        while self.warnings:
+            self.config.results.put((*message[:3], WARNING, self.warnings.pop(0), None))
+        self.config.results.put(message)
 
     def name(self) -> str:
         return f"DataLoader worker {self.config.id}"

@@ -13,6 +13,9 @@ import io
 import os
 import time
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import current_process
 from queue import Empty
 from typing import Any
 
@@ -20,6 +23,7 @@ from shmtensor import multiprocessing, native
 from shmtensor.multiprocessing import reduction
 
 from .fetch import Recipe
+from .file_positions import positions
 from .seeding import SampleSeeds
 from .worker import WorkerConfig, run_worker
 from .worker_progress import make_progress_board, row_of, set_epoch
@@ -86,11 +90,13 @@ class WorkerPool:
             parent=native.row(),
             recipe=self.recipe if self.is_forked else None,
             seeds=self.seeds,
+            files=positions() if self.is_forked else {},
         )
         process = self.context.Process(
             target=run_worker, args=(config,), name=f"loader worker {worker}", daemon=True
         )
-        process.start()
+        with children_of_daemons():
+            process.start()
         return process
 
     @property
@@ -158,6 +164,24 @@ class WorkerPool:
     def dead(self) -> list[int]:
         """The workers that have ended."""
         return [w for w, process in enumerate(self.processes) if process.exitcode is not None]
+
+
+@contextmanager
+def children_of_daemons() -> Iterator[None]:
+    """Lets a daemonic process, such as that of a Pool or of another loader, start workers.
+
+    `multiprocessing` refuses it because a daemon may be killed, and its children would stay. The
+    kernel kills workers when their parent ends, however it ends.
+    """
+    config: dict[str, Any] = vars(current_process())["_config"]
+    is_daemon = config.get("daemon", False)
+    try:
+        if is_daemon:
+            config["daemon"] = False
+        yield
+    finally:
+        if is_daemon:
+            config["daemon"] = True
 
 
 class _MessageTooLong(Exception):

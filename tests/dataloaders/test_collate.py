@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from array import array as array_of_numbers
-from collections import OrderedDict, UserDict, namedtuple
+from collections import OrderedDict, UserDict, defaultdict, namedtuple
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -167,6 +168,7 @@ def test_gradients_flow_through_a_batch() -> None:
         ([{"x": [array(1)]}, {"x": [array(1, 2)]}], RuntimeError, r"at \['x'\]\[0\]"),
         ([[1], [1, 2]], RuntimeError, r"different lengths: \[1, 2\]"),
         ([{"x": 1}, {"y": 1}], RuntimeError, "differ in their keys: 'x'"),
+        ([{"x": 1}, 2], RuntimeError, "sample 0 is a mapping, sample 1 is int"),
         ([None, None], TypeError, "builtins.NoneType"),
         ([(1, object())], TypeError, r"at \[1\]: builtins.object"),
         ([np.array(["a"])], TypeError, "cannot be tensors: <U1"),
@@ -179,6 +181,43 @@ def test_samples_that_cannot_be_batched_are_named(
 ) -> None:
     with pytest.raises(kind, match=message):
         default_collate(samples)
+
+
+LARGE = np.zeros(8192, np.float32)  # copied to the batch before collation
+
+
+@pytest.mark.parametrize("workers", [None, 0, 1])
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        ([{"a": 1}, {"a": 2, "b": 3}], "keys: 'b' not in both of samples 0 and 1"),
+        ([{"a": 1, "b": 3}, {"a": 2}], "keys: 'b' not in both of samples 0 and 1"),
+        ([{"a": 1, "b": 3}, {"a": 2, "c": 3}], "keys: 'b', 'c' not in both"),
+        ([{"a": 1, "b": 3}, defaultdict(int, {"a": 2, "c": 3})], "keys: 'b', 'c' not in both"),
+        ([defaultdict(int, {"a": 1}), {"a": 2}, {"a": 3, "b": 3}], "samples 0 and 2"),
+        ([MappingProxyType({"a": 1}), {"a": 2, "b": 3}], "keys: 'b'"),
+        ([([{"a": 1}],), ([{"a": 2, "b": 3}],)], r"keys at \[0\]\[0\]: 'b'"),
+        ([{"a": {}}, {"a": {"b": 3}}], r"keys at \['a'\]: 'b'"),
+        ([{"a": LARGE.copy()}, {"a": LARGE.copy(), "b": LARGE.copy()}], "keys: 'b'"),
+        ([{"a": LARGE.copy(), "b": LARGE.copy()}, {"a": LARGE.copy()}], "keys: 'b'"),
+    ],
+)
+def test_a_key_that_some_samples_lack_is_named(
+    samples: list[Any], message: str, workers: int | None
+) -> None:
+    expected = pytest.raises(RuntimeError, match=message)
+    if workers is None:
+        with expected:
+            default_collate(samples)
+        return
+    arguments = {"multiprocessing_context": "fork"} if workers else {}
+    with DataLoader(samples, 3, num_workers=workers, **arguments) as loader, expected:
+        next(iter(loader))
+
+
+def test_another_order_of_the_keys_is_no_difference() -> None:
+    batch = default_collate([{"a": 1, "b": 2}, {"b": 3, "a": 4}, OrderedDict(b=5, a=6)])
+    assert {name: x.tolist() for name, x in batch.items()} == {"a": [1, 4, 6], "b": [2, 3, 5]}
 
 
 def test_a_map_of_functions_decides() -> None:

@@ -83,6 +83,27 @@ def options(workers: int, method: str | None = None) -> dict[str, Any]:
     return {"num_workers": workers, "pin_memory": True, "multiprocessing_context": method}
 
 
+def collate_and_double(samples: list[Any]) -> Any:
+    images, labels = default_collate(samples)
+    images.mul_(2)
+    return images, labels.mul_(2)
+
+
+def test_a_batch_may_be_written_in_place(cuda: FakeCuda) -> None:
+    """Its pinned memory is the loading process's, which is no reason for the loader's warning."""
+    pinned = 0
+    with (
+        warnings.catch_warnings(),
+        DataLoader(Images(), BATCH, collate_fn=collate_and_double, **options(1)) as loader,
+    ):
+        warnings.simplefilter("error")
+        for batch in loader:
+            check(batch)
+            pinned += cuda.is_pinned(batch[0].numpy())
+        del batch
+    assert pinned > 10
+
+
 @pytest.mark.parametrize(
     ("workers", "method"), [(0, None), (2, "fork"), (2, "forkserver"), (2, "spawn")]
 )

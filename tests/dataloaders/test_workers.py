@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing as stdlib_multiprocessing
 import os
 import random
 import re
@@ -10,6 +11,7 @@ import signal
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
+from multiprocessing import current_process
 from pathlib import Path
 from typing import Any
 
@@ -459,10 +461,11 @@ def test_a_busy_worker_is_not_waited_for_long() -> None:
     assert time.monotonic() - start < 10
 
 
-def test_workers_end_when_the_consumer_is_killed(method: str) -> None:
+@pytest.mark.parametrize("daemon", [False, True])
+def test_workers_end_when_the_consumer_is_killed(method: str, daemon: bool) -> None:
     context = st.multiprocessing.get_context(method)
     queue = context.SimpleQueue()
-    consumer = context.Process(target=consume_for_ever, args=(queue,))
+    consumer = context.Process(target=consume_for_ever, args=(queue,), daemon=daemon)
     consumer.start()
     workers = queue.get()
     os.kill(consumer.pid, signal.SIGKILL)
@@ -480,6 +483,38 @@ def consume_for_ever(queue: Any) -> None:
     next(iterator)
     queue.put([process.pid for process in iterator.workers.processes])
     time.sleep(60)
+
+
+def labels_by_workers(method: str) -> Any:
+    with DataLoader(Numbers(8), 4, num_workers=2, multiprocessing_context=method) as loader:
+        return labels(loader), current_process().daemon
+
+
+@pytest.mark.parametrize(
+    ("multiprocessing", "method"),
+    [
+        (stdlib_multiprocessing, "fork"),
+        (stdlib_multiprocessing, "spawn"),
+        (st.multiprocessing, "forkserver"),
+    ],
+)
+def test_a_worker_of_a_pool_may_have_a_loader_with_workers(
+    multiprocessing: Any, method: str
+) -> None:
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(labels_by_workers, (method,)) == ([[0, 1, 2, 3], [4, 5, 6, 7]], True)
+
+
+class Nested(Numbers):
+    """Each sample is an epoch of another loader."""
+
+    def __getitem__(self, index: int) -> Any:
+        return [label + index for part in labels_by_workers("fork")[0] for label in part]
+
+
+def test_a_worker_of_a_loader_may_have_a_loader_with_workers() -> None:
+    with DataLoader(Nested(2), 1, num_workers=1, collate_fn=list) as loader:
+        assert list(loader) == [[list(range(8))], [list(range(1, 9))]]
 
 
 def is_running(pid: int) -> bool:

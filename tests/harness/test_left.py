@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import mmap
+import multiprocessing
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from multiprocessing import shared_memory
 from pathlib import Path
 
 import conftest
@@ -45,25 +47,59 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
         yield process
 
 
-def test_a_name_that_nobody_has_is_ours(name: Callable[[str], Path]) -> None:
+@pytest.mark.parametrize("kind", ["shmtensor-test-{}", "sem.mp-{session}{}", "psm_{session}{}"])
+def test_a_name_of_this_session_that_nobody_has_is_ours(
+    kind: str, name: Callable[[str], Path]
+) -> None:
     before = conftest.shm_names()
-    path = name(f"psm_test-{os.getpid()}")
+    path = name(kind.format(os.getpid(), session=conftest.SESSION))
     assert conftest.left_in_shm(before) == {path.name}
     assert conftest.left_in_shm({*before, path.name}) == set()
 
 
+@pytest.mark.parametrize("kind", ["sem.mp-test{}", "psm_test{}", "sem.test{}"])
+def test_a_name_of_another_session_that_nobody_has_is_not_ours(
+    kind: str, name: Callable[[str], Path]
+) -> None:
+    before = conftest.shm_names()
+    name(kind.format(os.getpid()))
+    assert conftest.left_in_shm(before) == set()
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_what_the_standard_library_makes_in_this_session_says_so(method: str) -> None:
+    before = conftest.shm_names()
+    lock = multiprocessing.get_context("spawn").Lock()  # its name stays as long as it does
+    segment = shared_memory.SharedMemory(create=True, size=8)
+    try:
+        assert conftest.left_in_shm(before) == {f"sem.{lock._semlock.name[1:]}", segment.name}
+        with multiprocessing.get_context(method).Pool(1) as pool:
+            assert pool.apply(name_of_a_lock).startswith(f"/mp-{conftest.SESSION}")
+    finally:
+        segment.close()
+        segment.unlink()
+
+
+def name_of_a_lock() -> str:
+    return str(multiprocessing.get_context("spawn").Lock()._semlock.name)
+
+
 def test_a_name_that_this_process_maps_is_ours(name: Callable[[str], Path]) -> None:
     before = conftest.shm_names()
-    path = name(f"sem.mp-test-{os.getpid()}")
+    path = name(f"sem.test{os.getpid()}")
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 8):
         assert conftest.left_in_shm(before) == {path.name}
 
 
+@pytest.mark.parametrize("kind", ["psm_other{}", "shmtensor-other{}"])
 def test_a_name_that_another_program_maps_is_not_ours(
-    name: Callable[[str], Path], stranger: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    kind: str,
+    name: Callable[[str], Path],
+    stranger: subprocess.Popen[bytes],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = conftest.shm_names()
-    path = name(f"psm_other-{os.getpid()}")
+    path = name(kind.format(os.getpid()))
     assert stranger.stdin
     assert stranger.stdout
     stranger.stdin.write(f"{path}\n".encode())
@@ -74,7 +110,21 @@ def test_a_name_that_another_program_maps_is_not_ours(
     assert conftest.left_in_shm(before) == set()
 
 
-@pytest.mark.parametrize("kind", ["sem.loky-{}-7", "joblib_memmapping_folder_{}_a_b"])
+def test_names_that_come_and_go_are_not_left(name: Callable[[str], Path]) -> None:
+    before = conftest.shm_names()
+    first = name(f"shmtensor-first{os.getpid()}")
+    names = conftest.left_in_shm(before)
+    assert names == {first.name}
+    second = name(f"shmtensor-second{os.getpid()}")
+    assert not conftest.are_gone(names, before)
+    assert names == {first.name}
+    first.rename(second)
+    assert conftest.are_gone(names, before)
+    first.touch()
+    assert conftest.are_gone(names, before)
+
+
+@pytest.mark.parametrize("kind", ["sem.loky-{}-7", "joblib_memmapping_folder_{}_a_b", "pym-{}-x"])
 def test_loky_and_joblib_say_who_made_a_name(
     kind: str,
     name: Callable[[str], Path],

@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +18,6 @@ from shmtensor import memory, native
 from shmtensor.errors import DomainError, PeerLostError
 
 from .fresh import Child, check, fresh, settle
-
-
-def names() -> set[str]:
-    return {n for n in os.listdir("/dev/shm") if n.startswith("shmtensor-")}
 
 
 def imported() -> None:
@@ -56,7 +53,9 @@ def test_first_fork_makes_the_domain() -> None:
 
 def test_nothing_of_ours_is_named() -> None:
     native.domain_ensure()
-    assert not names()
+    maps = Path("/proc/self/maps").read_text()
+    assert "/dev/shm/shmtensor-" in maps
+    assert not [name for name in os.listdir("/dev/shm") if f"/dev/shm/{name}\n" in maps]
 
 
 def small_address_space(gigabytes: int) -> None:
@@ -103,14 +102,14 @@ def life_and_death() -> None:
     actors = time.perf_counter()
     os.kill(child.pid, 9)
     while native.liveness(child.row, child.inc) == "alive":
-        assert time.perf_counter() - actors < 1
+        assert time.perf_counter() - actors < 10
     with pytest.raises(PeerLostError) as caught:
         native.raise_peer_lost("barrier", child.row, child.inc)
     assert str(caught.value) == f"barrier: rank 1 (pid {child.pid}) was killed by SIGKILL (-9)"
     assert (caught.value.name, caught.value.pid, caught.value.exitcode) == ("rank 1", child.pid, -9)
     os.waitpid(child.pid, 0)
     while native.liveness(child.row, child.inc) != "dead":
-        assert time.perf_counter() - actors < 1
+        assert time.perf_counter() - actors < 10
     settle(0)
     assert native.liveness(*native.row()) == "alive"
     assert native.liveness(child.row, child.inc + 1) == "dead"
@@ -250,7 +249,9 @@ OWN_SHM = (
 )  # fmt: skip
 
 
-def test_nothing_is_left_when_all_are_killed_at_once() -> None:
+@pytest.fixture
+def keeper() -> Iterator[int]:
+    """The pid of a process with a /dev/shm of its own."""
     with subprocess.Popen(OWN_SHM, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as keeper:
         try:
             assert keeper.stdout
@@ -258,12 +259,12 @@ def test_nothing_is_left_when_all_are_killed_at_once() -> None:
             assert said == b"mounted\n", (
                 f"this test mounts a /dev/shm and needs the right to: {said!r}"
             )
-            all_killed_over(keeper.pid)
+            yield keeper.pid
         finally:
             keeper.kill()
 
 
-def all_killed_over(keeper: int) -> None:
+def test_nothing_is_left_when_all_are_killed_at_once(keeper: int) -> None:
     shm = f"/proc/{keeper}/root/dev/shm"
     free = os.statvfs(shm).f_bfree
     code = f"import sys; sys.path[:0] = {sys.path!r}; import {__name__} as m; m.all_killed()"
@@ -289,12 +290,16 @@ def killed_with_a_name() -> None:
     native.domain_ensure()
 
 
-def test_name_left_by_a_kill_is_swept_at_the_next_start() -> None:
-    fresh(killed_with_a_name, env={"SHMTENSOR_FAULT": "domain.opened"}, returncode=-9)
-    assert len(names()) == 1
-    assert all(Path("/dev/shm", n).stat().st_size == 0 for n in names())
-    fresh(killed_with_a_name)
-    assert not names()
+def test_name_left_by_a_kill_is_swept_at_the_next_start(keeper: int) -> None:
+    there = ("nsenter", "-t", str(keeper), "-m")
+    shm = Path(f"/proc/{keeper}/root/dev/shm")
+    fault = {"SHMTENSOR_FAULT": "domain.opened"}
+    fresh(killed_with_a_name, env=fault, prefix=there, returncode=-9)
+    (path,) = shm.iterdir()
+    assert path.name.startswith("shmtensor-")
+    assert path.stat().st_size == 0
+    fresh(killed_with_a_name, prefix=there)
+    assert not list(shm.iterdir())
 
 
 def plain_spawn(handle: bytes) -> None:

@@ -92,7 +92,7 @@ def test_a_killed_party_is_named(met_before: bool) -> None:
     with pytest.raises(PeerLostError, match=r"party 1 .*SIGKILL") as caught:
         barrier.wait(20.0)
     assert caught.value.pid == pid
-    assert time.monotonic() - start < 2
+    assert time.monotonic() - start < 10  # the benchmarks' processes/death has the time
 
 
 def test_a_party_killed_in_its_action_is_named_to_those_that_wait() -> None:

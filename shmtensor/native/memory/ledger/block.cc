@@ -22,6 +22,14 @@ PyTypeObject* block_type = nullptr;
 void* block_base(PyObject* block) { return reinterpret_cast<BlockObject*>(block)->base; }
 size_t block_nbytes(PyObject* block) { return size_t(reinterpret_cast<BlockObject*>(block)->nbytes); }
 
+bool is_of_another_process(const void* p) {
+  if (!is_shared(p)) return false;
+  if (!domain.contains(p)) return true;  // of a guest's domain
+  // No lock: the record of a slot of this process is there as long as a block of it is in use.
+  const Arena* a = domain.arenas[size_t(static_cast<const char*>(p) - domain.base) >> kSlotShift];
+  return !a || a->ownership != Ownership::Own;
+}
+
 static void release_memory(void* base, Origin origin) {
   if (origin == Origin::Received)
     drop_block(base);

@@ -11,6 +11,8 @@ bool add_block(PyObject* module);
 extern PyTypeObject* block_type;
 void* block_base(PyObject* block);
 size_t block_nbytes(PyObject* block);
+// Whether it is shared memory that another process made, or a parent before it forked this one. No lock.
+bool is_of_another_process(const void* p);
 
 // ---- Python bindings: bind.cc, bind_statistics.cc, bind_guest.cc, survey.cc
 using Arguments = PyObject* const*;
