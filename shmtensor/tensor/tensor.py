@@ -41,6 +41,7 @@ from . import (
     to_dtype,
     torch_constants,
 )
+from . import torch_private_names as private_names
 from .numpy_ufunc import array_ufunc
 from .setitem import setitem
 from .subclass import as_subclass, register_if_plain, torch_function, with_class
@@ -416,6 +417,18 @@ class Tensor(Methods):
     def grad(self) -> None:
         self.grad = None
 
+    _grad = grad
+    _grad_fn = property(grad_fn.fget, private_names.set_grad_fn)
+    _backward_hooks = property(private_names.backward_hooks, private_names.set_backward_hooks)
+    _post_accumulate_grad_hooks = property(
+        private_names.post_accumulate_grad_hooks, private_names.set_post_accumulate_grad_hooks
+    )
+    _is_param = private_names.Unsupported("nn.Parameter(tensor) makes a parameter")
+    _is_buffer = private_names.Unsupported("nn.Buffer(tensor) makes a buffer")
+    _cdata = private_names.Unsupported("data_ptr() or id() tells tensors apart")
+    _python_dispatch = private_names.Unsupported("__torch_function__ of a subclass sees its ops")
+    _has_symbolic_sizes_strides = private_names.Unsupported("sizes are always numbers")
+
     @property
     def retains_grad(self) -> bool:
         return self.accumulate_grad is not None and self.node is not self.accumulate_grad
@@ -482,6 +495,9 @@ class Tensor(Methods):
     @property
     def _base(self) -> Any:
         return None if self.base is None else views_and_inplace.root_and_steps(self)[0]
+
+    def _is_view(self) -> bool:
+        return self._base is not None
 
     def is_inference(self) -> bool:
         """Whether the tensor was made in `inference_mode`."""
