@@ -37,6 +37,7 @@ from . import (
     pinned,
     python_operators,
     resize_set,
+    share_memory,
     strides,
     to_dtype,
     torch_constants,
@@ -237,9 +238,14 @@ class Tensor(Methods):
         return not isinstance(self.array, np.ndarray) or bool(native.is_shared(self.array))
 
     def share_memory_(self) -> Self:
-        """Moves the tensor into shared memory, unless it is there. Copies: none or one."""
+        """Moves the tensor into shared memory, unless it is there, with all tensors that share its
+        memory: they stay views of each other. If something else has that memory (the NumPy array
+        of `from_numpy`, a mapped file), a UserWarning says that it does not follow.
+
+        Copies: none or one.
+        """
         if not self.is_shared():
-            self.array = native.call(np.array, self.array)
+            share_memory.move_to_shared_memory([self], warns=True)
         return self
 
     def share(self, *, readonly: bool = False) -> Tensor:

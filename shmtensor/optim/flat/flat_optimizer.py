@@ -6,6 +6,7 @@ import functools
 import importlib
 import os
 import weakref
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from ... import native
 from ...autograd import no_grad, wrap
 from ...cuda_arrays import device_of, move_array
 from ...dtypes import HALVES, float32
+from ...tensor import Tensor
 from .. import reference_updates
 from ..arguments import as_numbers, check_implementations
 from ..optimizer import Group, Optimizer
@@ -272,7 +274,21 @@ class FlatOptimizer(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         self._drop_new_entries()
-        return super().__getstate__()
+        saved = super().__getstate__()
+        counts = {"step", *self.scalars}  # views of arrays that are not sent
+        saved["state"] = defaultdict(
+            dict,
+            {
+                key: {
+                    name: x.clone() if name in counts and isinstance(x, Tensor) else x
+                    for name, x in entry.items()
+                }
+                if isinstance(entry, dict)
+                else entry
+                for key, entry in self.state.items()
+            },
+        )
+        return saved
 
     def _drop_new_entries(self) -> None:
         """Removes the entries of parameters whose steps were all skipped, if they have no "step"
