@@ -12,6 +12,7 @@ from ..autograd import enable_grad
 from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..nn.modules.module_hooks import RemovableHandle, Table, insert
 from ..tensor import Tensor
+from .flat.state_entry import Entry
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
@@ -70,7 +71,7 @@ class Optimizer:
                 f"dicts, but got {type(params).__name__}"
             )
         self.defaults = defaults
-        self.state = defaultdict(dict)
+        self.state = self._new_state()
         self.param_groups = []
         self._make_hooks()
         groups = list(params)
@@ -80,6 +81,9 @@ class Optimizer:
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(dict(group))
+
+    def _new_state(self) -> defaultdict[Any, Any]:
+        return defaultdict(dict)
 
     def _make_hooks(self) -> None:
         for name in Optimizer.HOOKS:
@@ -198,7 +202,7 @@ class Optimizer:
             for group in self.param_groups
         ]
         state = {
-            (numbers[id(key)] if isinstance(key, Tensor) else key): value
+            (numbers[id(key)] if isinstance(key, Tensor) else key): plain(value)
             for key, value in self.state.items()
         }
         saved: dict[str, Any] = {"state": state, "param_groups": groups}
@@ -308,6 +312,11 @@ def _cast(p: Any, value: Any, key: str | None = None) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_cast(p, v, key) for v in value)
     return deepcopy(value)
+
+
+def plain(entry: Any) -> Any:
+    """An entry of the state as a plain dictionary. Copies: none of its tensors."""
+    return entry.copy() if type(entry) is Entry else entry
 
 
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:

@@ -14,7 +14,7 @@ import gc
 import mmap
 import warnings
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +25,12 @@ from ..storage import owner_of
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["move_to_shared_memory"]
+__all__ = ["followers", "move_to_shared_memory"]
 
 Array = np.ndarray[Any, Any]
+
+# Each tells whether an array is a part of the library that will use the moved tensors over it.
+followers: list[Callable[[Array], bool]] = []
 
 
 class Bytes:
@@ -64,10 +67,10 @@ def move_to_shared_memory(tensors: Iterable[Tensor], *, warns: bool = False) -> 
     left: list[Any] = []
     for group in overlapping(everyone):
         if any(id(x) in wanted for x in group):
-            left += others_of(group) if warns else []
+            left += others_of(group)
             move(group)
     for what, reference, shape in left:
-        if reference() is not None:
+        if warns and reference() is not None:
             warnings.warn(
                 f"share_memory_: the tensor is in shared memory now, {what} still has the former "
                 f"memory: neither sees the other's writes: shape {shape}, hint: write to the "
@@ -144,6 +147,8 @@ def others_of(group: list[Any]) -> list[tuple[str, Any, tuple[int, ...]]]:
     for tensor in group:
         owner = owner_of(tensor.array)
         if id(owner) in result or not owner.flags.writeable or not owner.size:
+            continue
+        if any(is_followed(owner) for is_followed in followers):
             continue
         what, base = "something else (a NumPy array, a value saved for backward)", owner.base
         reference: Any = weakref.ref(owner)
