@@ -165,7 +165,7 @@ class FlatOptimizer(Optimizer):
         return loss
 
     def _reload_state(self) -> None:
-        """Loads the state if the program has replaced, added or removed some since the last step."""
+        """Loads the state if the program has replaced or removed some since the last step."""
         if (
             self._changes.any
             or self.state is not self._last_state
