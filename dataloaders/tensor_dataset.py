@@ -72,6 +72,12 @@ class Rows(Sequence[Any]):
         return (self.pack(list(parts)) for parts in zip(*self.columns, strict=True))
 
 
+def in_shared_memory(array: Any) -> Tensor:
+    """An array as a tensor in shared memory. Copies: none if it is there, else one."""
+    tensor = as_tensor(array)
+    return tensor if tensor.is_shared() else tensor.clone()
+
+
 class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """Sample i is the tuple of row i of each tensor.
 
@@ -91,9 +97,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     def __init__(self, *tensors: Tensor | np.ndarray[Any, Any]) -> None:
         if not tensors:
             raise ValueError("TensorDataset: at least one tensor is needed: got none")
-        columns = tuple(
-            t if isinstance(t, Tensor) else as_tensor(t).share_memory_() for t in tensors
-        )
+        columns = tuple(t if isinstance(t, Tensor) else in_shared_memory(t) for t in tensors)
         for i, column in enumerate(columns):
             if not column.ndim or len(column) != len(columns[0]):
                 raise ValueError(

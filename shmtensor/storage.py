@@ -191,15 +191,16 @@ class UntypedStorage:
         return not isinstance(self.bytes, np.ndarray) or bool(native.is_shared(self.bytes))
 
     def share_memory_(self) -> Self:
-        """Returns itself if the memory is shared, as that of every tensor created here is.
-
-        Raises: RuntimeError: the memory is not shared; a storage cannot move its tensors.
+        """Moves the memory into shared memory, unless it is there, with all tensors over it, as
+        `Tensor.share_memory_`. Copies: none or one.
         """
         if not self.is_shared():
-            raise RuntimeError(
-                f"share_memory_: the memory of {self!r} is not shared: "
-                "call share_memory_() of the tensor"
-            )
+            tensor = native.wrap(self.bytes)
+            del self.bytes  # a reference that `share_memory_` would take for another program's
+            try:
+                tensor.share_memory_()
+            finally:
+                self.bytes = tensor.array
         return self
 
     @classmethod

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from shmtensor.multiprocessing.reduction import dumps, loads
+from shmtensor.multiprocessing.reduction import dumps, loads, sending_values
 
 from .fetch import OPENING, Fetcher, Recipe, make_fetcher
 from .seeding import SampleSeeds, seed_everything
@@ -58,7 +58,8 @@ def open_streams(
     readers = {}
     for stream in range(first, len(positions), step):
         worker = positions[stream]["worker"]
-        own_recipe = replace(recipe, dataset=loads(*dumps(recipe.dataset)))
+        with sending_values():
+            own_recipe = replace(recipe, dataset=loads(*dumps(recipe.dataset)))
         info = None
         if worker >= 0:
             info = WorkerInfo(worker, len(positions), seed + worker, own_recipe.dataset)

@@ -14,6 +14,7 @@ from typing import Any
 
 from shmtensor import native
 from shmtensor.multiprocessing.child_main import end_with_parent
+from shmtensor.multiprocessing.reduction import sending_values
 
 from .batch_block import BlockAllocator
 from .fetch import Recipe, make_fetcher
@@ -212,7 +213,8 @@ class Worker:
         row = self.row
         row[SINCE] = 0
         began = monotonic()
-        self.put(message)
+        with sending_values():
+            self.put(message)
         row[SEND] += monotonic() - began
         row[BLOCK] = self.allocator.most
         row[PEAK] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

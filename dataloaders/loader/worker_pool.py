@@ -203,11 +203,12 @@ def as_message(obj: Any, limit: int | None = None) -> tuple[bytes, list[Any]]:
     """An object as a message; arrays in shared memory as handles. Raises _MessageTooLong if its
     pickle is longer than `limit` bytes.
     """
-    if limit is not None:
-        buffer = _LimitedBuffer()
-        buffer.limit = limit
-        reduction.Pickler(buffer, reduction._Blocks()).dump(obj)
-    return reduction.pickle_dumps(obj)
+    with reduction.sending_values():
+        if limit is not None:
+            buffer = _LimitedBuffer()
+            buffer.limit = limit
+            reduction.Pickler(buffer, reduction._Blocks()).dump(obj)
+        return reduction.pickle_dumps(obj)
 
 
 @functools.cache

@@ -180,6 +180,8 @@ class GradScaler:
             flags = self._found[id(optimizer)]
             found = any(map(bool, flags))  # reads those of GPUs
             self._found[id(optimizer)] = [found]
+            if found:
+                note_skipped_step(optimizer)
             result = None if found else optimizer.step(*args, **kwargs)
         self._stages[id(optimizer)] = Stage.STEPPED
         return result
@@ -333,6 +335,14 @@ def step_takes_found_inf(optimizer: Any) -> bool:
     name = "_step_supports_amp_scaling"
     has_one = name in getattr(optimizer, "__dict__", {}) or hasattr(type(optimizer), name)
     return has_one and bool(getattr(optimizer, name))
+
+
+def note_skipped_step(optimizer: Any) -> None:
+    """Tells schedules that the program called `step`: they warn if it did not."""
+    while optimizer is not None:
+        if "_opt_called" in getattr(optimizer, "__dict__", {}):
+            optimizer._opt_called = True
+        optimizer = getattr(optimizer, "__dict__", {}).get("optimizer")  # of a wrapper
 
 
 def has_scaled_halves(optimizer: Any) -> bool:

@@ -30,6 +30,7 @@ from shmtensor.errors import PeerLostError
 from .current_context import current_context
 from .pool_results import Results
 from .queue import SimpleQueue, peer_lost_error
+from .reduction import sending_values
 
 __all__ = ["Pool", "ThreadPool"]
 
@@ -385,7 +386,8 @@ def _worker_main(
                 error = stdlib.ExceptionWithTraceback(error, error.__traceback__)
             result = (False, error)
         try:
-            results.put((number, job, i, result))
+            with sending_values():
+                results.put((number, job, i, result))
         except Exception as error:
             wrapped = stdlib.MaybeEncodingError(error, result[1])
             util.debug(f"possible encoding error while sending result: {wrapped}")

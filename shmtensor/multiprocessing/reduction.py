@@ -17,6 +17,7 @@ import ctypes
 import io
 import pickle
 import threading
+import warnings
 from collections import ChainMap
 from multiprocessing.reduction import ForkingPickler as ForkingPickler  # its name is public there
 from types import FunctionType
@@ -37,6 +38,7 @@ __all__ = [
     "pickle_dumps",
     "pickle_loads",
     "reduce_for_stdlib",
+    "sending_values",
 ]
 
 _CODEC_MARK = b"\x01"  # native/ipc/codec/codec.h; a pickle begins with 0x80
@@ -52,6 +54,27 @@ class _ReceivedBlocks(threading.local):
 
 
 _received = _ReceivedBlocks()
+
+
+class _Sending(threading.local):
+    """Whether this thread sends values: nobody expects that the receiver's tensor aliases them."""
+
+    values = False
+
+
+_sending = _Sending()
+
+
+class sending_values:
+    """In this context the copy of foreign memory in a message is what the program wants: a result,
+    a data set, an object of a collective. No warning says that it does not alias.
+    """
+
+    def __enter__(self) -> None:
+        self.previous, _sending.values = _sending.values, True
+
+    def __exit__(self, *_: object) -> None:
+        _sending.values = self.previous
 
 
 class _ByValue(Exception):
@@ -78,11 +101,17 @@ class _Blocks:
             self.owners.append(owner)
         return i
 
-    def array(self, array: np.ndarray[Any, Any]) -> tuple[Any, ...]:
-        """Arguments of `rebuild_array`. Copies: none, or one if the memory is not shared."""
+    def array(self, array: np.ndarray[Any, Any], is_tensor: bool = False) -> tuple[Any, ...]:
+        """Arguments of `rebuild_array`. Copies: none, or one if the memory is not shared.
+
+        Args:
+            is_tensor: it is a tensor's: a warning says that a copy does not alias it.
+        """
         # An array without elements may point to the start of another block: it gets its own.
         layout = native.array_layout(array) if array.size else None
         if layout is None:
+            if is_tensor and array.flags.writeable and array.size and not _sending.values:
+                warn_of_copy(array)
             array = share(array)
             layout = native.array_layout(array)
             assert layout is not None
@@ -94,7 +123,7 @@ class _Blocks:
             return self.on_gpu(obj, cls)
         if cls is Tensor:
             if obj.node is None and obj.accumulate_grad is None and obj.base is None:
-                return rebuild_plain, self.array(obj.array)
+                return rebuild_plain, self.array(obj.array, True)
             return rebuild_tensor, (cls, *self.tensor(obj))
         if cls is np.ndarray:
             if native.array_layout(obj) is None:
@@ -147,7 +176,7 @@ class _Blocks:
     def tensor(self, tensor: Tensor) -> tuple[Any, ...]:
         """Arguments of `rebuild_tensor` after the class."""
         leaf = self.leaf(tensor)
-        return self.array(tensor.array), *leaf
+        return self.array(tensor.array, True), *leaf
 
     def leaf(self, tensor: Tensor) -> tuple[bool, Any, Any]:
         """Whether a leaf requires grad, its gradient, and its attributes.
@@ -285,6 +314,17 @@ def restore_tensor(
     if state is not None:
         tensor.__dict__.update(state)
     return tensor
+
+
+def warn_of_copy(array: np.ndarray[Any, Any]) -> None:
+    """Warns that the receiver of a tensor gets a copy."""
+    warnings.warn(
+        "multiprocessing: a tensor over memory that is not shared (from_numpy, DLPack, a mapped "
+        "file) is sent as a copy: neither process sees the other's writes: shape "
+        f"{array.shape}, hint: share_memory_() before it is sent, or send a clone()",
+        UserWarning,
+        stacklevel=5,
+    )
 
 
 def share(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

@@ -79,6 +79,11 @@ class Adagrad(FlatOptimizer):
             if flat.group is group:
                 self._begin(flat, self.states, range(len(flat.tensors)))
 
+    def share_memory(self) -> None:
+        """Moves the sums into shared memory, unless they are there. Copies: none or one."""
+        for entry in self.state.values():
+            entry["sum"].share_memory_()
+
     def _initial(self, group: Group) -> dict[str, float]:
         return {"sum": group["initial_accumulator_value"]}
 

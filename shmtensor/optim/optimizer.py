@@ -12,6 +12,7 @@ from ..autograd import enable_grad
 from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..nn.modules.module_hooks import RemovableHandle, Table, insert
 from ..tensor import Tensor
+from .flat.state_entry import Entry
 
 __all__ = ["Optimizer", "register_optimizer_step_post_hook", "register_optimizer_step_pre_hook"]
 
@@ -55,12 +56,12 @@ class Optimizer:
     state: defaultdict[Any, Any]
 
     HOOKS = (
-        "_step_pre_hooks",
-        "_step_post_hooks",
-        "_state_dict_pre_hooks",
-        "_state_dict_post_hooks",
-        "_load_state_dict_pre_hooks",
-        "_load_state_dict_post_hooks",
+        "_optimizer_step_pre_hooks",
+        "_optimizer_step_post_hooks",
+        "_optimizer_state_dict_pre_hooks",
+        "_optimizer_state_dict_post_hooks",
+        "_optimizer_load_state_dict_pre_hooks",
+        "_optimizer_load_state_dict_post_hooks",
     )
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
@@ -70,7 +71,7 @@ class Optimizer:
                 f"dicts, but got {type(params).__name__}"
             )
         self.defaults = defaults
-        self.state = defaultdict(dict)
+        self.state = self._new_state()
         self.param_groups = []
         self._make_hooks()
         groups = list(params)
@@ -80,6 +81,9 @@ class Optimizer:
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(dict(group))
+
+    def _new_state(self) -> defaultdict[Any, Any]:
+        return defaultdict(dict)
 
     def _make_hooks(self) -> None:
         for name in Optimizer.HOOKS:
@@ -165,11 +169,11 @@ class Optimizer:
 
     def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(optimizer, args, kwargs)` before each step; may return a new (args, kwargs)."""
-        return insert(hook, self._table("_step_pre_hooks"))
+        return insert(hook, self._table("_optimizer_step_pre_hooks"))
 
     def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(optimizer, args, kwargs)` after each step."""
-        return insert(hook, self._table("_step_post_hooks"))
+        return insert(hook, self._table("_optimizer_step_post_hooks"))
 
     def _table(self, name: str) -> Table:
         table: Table = self.__dict__[name]
@@ -187,7 +191,7 @@ class Optimizer:
 
         Copies: none (the state's tensors are the optimizer's own).
         """
-        for hook in self._table("_state_dict_pre_hooks").values():
+        for hook in self._table("_optimizer_state_dict_pre_hooks").values():
             hook(self)
         numbers = {id(p): i for i, p in enumerate(self._parameters())}
         groups = [
@@ -198,11 +202,11 @@ class Optimizer:
             for group in self.param_groups
         ]
         state = {
-            (numbers[id(key)] if isinstance(key, Tensor) else key): value
+            (numbers[id(key)] if isinstance(key, Tensor) else key): plain(value)
             for key, value in self.state.items()
         }
         saved: dict[str, Any] = {"state": state, "param_groups": groups}
-        for hook in self._table("_state_dict_post_hooks").values():
+        for hook in self._table("_optimizer_state_dict_post_hooks").values():
             result = hook(self, saved)
             if result is not None:
                 saved = result
@@ -214,7 +218,7 @@ class Optimizer:
         Copies: one.
         """
         state_dict = dict(state_dict)
-        for hook in self._table("_load_state_dict_pre_hooks").values():
+        for hook in self._table("_optimizer_load_state_dict_pre_hooks").values():
             result = hook(self, state_dict)
             if result is not None:
                 state_dict = result
@@ -245,32 +249,32 @@ class Optimizer:
             if "param_names" in current and "param_names" not in group:
                 group["param_names"] = current["param_names"]
         self.__setstate__({"state": state, "param_groups": groups})
-        for hook in self._table("_load_state_dict_post_hooks").values():
+        for hook in self._table("_optimizer_load_state_dict_post_hooks").values():
             hook(self)
 
     def register_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """`hook(optimizer)` before it is saved."""
-        return insert(hook, self._table("_state_dict_pre_hooks"), prepend=prepend)
+        return insert(hook, self._table("_optimizer_state_dict_pre_hooks"), prepend=prepend)
 
     def register_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """`hook(optimizer, state_dict)` after it is saved; may return another dictionary."""
-        return insert(hook, self._table("_state_dict_post_hooks"), prepend=prepend)
+        return insert(hook, self._table("_optimizer_state_dict_post_hooks"), prepend=prepend)
 
     def register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """`hook(optimizer, state_dict)` before loading; may return another dictionary."""
-        return insert(hook, self._table("_load_state_dict_pre_hooks"), prepend=prepend)
+        return insert(hook, self._table("_optimizer_load_state_dict_pre_hooks"), prepend=prepend)
 
     def register_load_state_dict_post_hook(
         self, hook: Callable[..., Any], prepend: bool = False
     ) -> RemovableHandle:
         """`hook(optimizer)` after loading."""
-        return insert(hook, self._table("_load_state_dict_post_hooks"), prepend=prepend)
+        return insert(hook, self._table("_optimizer_load_state_dict_post_hooks"), prepend=prepend)
 
     def __getstate__(self) -> dict[str, Any]:
         return {
@@ -310,20 +314,28 @@ def _cast(p: Any, value: Any, key: str | None = None) -> Any:
     return deepcopy(value)
 
 
+def plain(entry: Any) -> Any:
+    """An entry of the state as a plain dictionary. Copies: none of its tensors."""
+    return entry.copy() if type(entry) is Entry else entry
+
+
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     """A subclass's `step` that calls the hooks, if there are any."""
 
     def step_with_hooks(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         attributes = self.__dict__
         if not (
-            attributes["_step_pre_hooks"]
-            or attributes["_step_post_hooks"]
+            attributes["_optimizer_step_pre_hooks"]
+            or attributes["_optimizer_step_post_hooks"]
             or _global_pre_hooks
             or _global_post_hooks
         ):
             attributes["_opt_called"] = True
             return step(self, *args, **kwargs)
-        for hook in [*_global_pre_hooks.values(), *attributes["_step_pre_hooks"].values()]:
+        for hook in [
+            *_global_pre_hooks.values(),
+            *attributes["_optimizer_step_pre_hooks"].values(),
+        ]:
             result = hook(self, args, kwargs)
             if result is not None:
                 if not (isinstance(result, tuple) and len(result) == 2):
@@ -334,7 +346,10 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 args, kwargs = result
         attributes["_opt_called"] = True
         out = step(self, *args, **kwargs)
-        for hook in [*attributes["_step_post_hooks"].values(), *_global_post_hooks.values()]:
+        for hook in [
+            *attributes["_optimizer_step_post_hooks"].values(),
+            *_global_post_hooks.values(),
+        ]:
             hook(self, args, kwargs)
         return out
 

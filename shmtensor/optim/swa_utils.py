@@ -241,9 +241,12 @@ class SWALR(LRScheduler):
         x = max(0.0, min(1.0, step / max(1, self.anneal_epochs)))
         return x if self._anneal_strategy == "linear" else (1 - math.cos(math.pi * x)) / 2
 
+    def _resumed_rates(self) -> list[Any]:
+        return self._rates  # the one that the schedule began with is unknown
+
     def get_lr(self) -> list[Any]:
         """The next rate of each group, from the present one."""
-        step = self._step_count - 1
+        step = self.last_epoch
         if self.anneal_epochs == 0:
             step = max(1, step)
         before, part = self._part(step - 1), self._part(step)

@@ -37,10 +37,12 @@ from . import (
     pinned,
     python_operators,
     resize_set,
+    share_memory,
     strides,
     to_dtype,
     torch_constants,
 )
+from . import torch_private_names as private_names
 from .numpy_ufunc import array_ufunc
 from .setitem import setitem
 from .subclass import as_subclass, register_if_plain, torch_function, with_class
@@ -233,9 +235,14 @@ class Tensor(Methods):
         return not isinstance(self.array, np.ndarray) or bool(native.is_shared(self.array))
 
     def share_memory_(self) -> Self:
-        """Moves the tensor into shared memory, unless it is there. Copies: none or one."""
+        """Moves the tensor into shared memory, unless it is there, with all tensors that share its
+        memory: they stay views of each other. If something else has that memory (the NumPy array
+        of `from_numpy`, a mapped file), a UserWarning says that it does not follow.
+
+        Copies: none or one.
+        """
         if not self.is_shared():
-            self.array = native.call(np.array, self.array)
+            share_memory.move_to_shared_memory([self], warns=True)
         return self
 
     def share(self, *, readonly: bool = False) -> Tensor:
@@ -413,6 +420,18 @@ class Tensor(Methods):
     def grad(self) -> None:
         self.grad = None
 
+    _grad = grad
+    _grad_fn = property(grad_fn.fget, private_names.set_grad_fn)
+    _backward_hooks = property(private_names.backward_hooks, private_names.set_backward_hooks)
+    _post_accumulate_grad_hooks = property(
+        private_names.post_accumulate_grad_hooks, private_names.set_post_accumulate_grad_hooks
+    )
+    _is_param = private_names.Unsupported("nn.Parameter(tensor) makes a parameter")
+    _is_buffer = private_names.Unsupported("nn.Buffer(tensor) makes a buffer")
+    _cdata = private_names.Unsupported("data_ptr() or id() tells tensors apart")
+    _python_dispatch = private_names.Unsupported("__torch_function__ of a subclass sees its ops")
+    _has_symbolic_sizes_strides = private_names.Unsupported("sizes are always numbers")
+
     @property
     def retains_grad(self) -> bool:
         return self.accumulate_grad is not None and self.node is not self.accumulate_grad
@@ -479,6 +498,9 @@ class Tensor(Methods):
     @property
     def _base(self) -> Any:
         return None if self.base is None else views_and_inplace.root_and_steps(self)[0]
+
+    def _is_view(self) -> bool:
+        return self._base is not None
 
     def is_inference(self) -> bool:
         """Whether the tensor was made in `inference_mode`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from .. import native
 from ..device import CPU
 from ..errors import PeerLostError, ShmTensorError, TornWeights
 from ..nn import Module
+from ..tensor.share_memory import move_to_shared_memory
 from .progress_board import ProgressBoard
 from .rank_step import Replica
 from .sharded_optimizer import FullOptimizer, Shards, Snapshot
@@ -195,6 +195,4 @@ def move_into_shared_memory(trainer: Trainer) -> None:
     """Moves parameters and buffers in private memory to shared memory, where children see the
     updates. Copies: one, of those.
     """
-    for x in [*trainer.model.parameters(), *trainer.model.buffers()]:
-        if not native.is_shared(x.array) and x.array.nbytes:
-            x.share_memory_()
+    move_to_shared_memory([*trainer.model.parameters(), *trainer.model.buffers()])

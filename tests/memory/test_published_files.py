@@ -178,16 +178,19 @@ def test_it_is_no_shared_memory_of_the_domain_any_more() -> None:
     publish(x)
     assert not x.is_shared()
     queue: Any = mp.get_context("fork").SimpleQueue()
-    queue.put(x)
+    with pytest.warns(UserWarning, match="sent as a copy"):
+        queue.put(x)
     copy = queue.get()
-    again = pickle.loads(ForkingPickler.dumps(x))
+    with pytest.warns(UserWarning, match="sent as a copy"):
+        again = pickle.loads(ForkingPickler.dumps(x))
     buffer = io.BytesIO()
     st.save(x, buffer)
     x[0] = 10
     assert copy.is_shared()
     assert copy[0] == again[0] == 0
     opened = memory.open(NAME, readonly=True)
-    x.share_memory_()
+    with pytest.warns(UserWarning, match="mapped file"):
+        x.share_memory_()
     x[0] = 20
     assert x.is_shared()
     assert opened[0] == 10

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from shmtensor import memory, native
+from shmtensor import memory, native, nn
 from shmtensor import multiprocessing as mp
 from shmtensor.multiprocessing.reduction import dumps, loads
 
@@ -80,7 +80,8 @@ def test_private_arrays_and_objects_go_by_value() -> None:
 def test_memory_from_outside_is_copied_once_and_does_not_alias() -> None:
     private = np.ones(4, np.float32)
     tensor = st.from_numpy(private)
-    result = through(tensor)
+    with pytest.warns(UserWarning, match="sent as a copy"):
+        result = through(tensor)
     assert result.is_shared()
     result += 1
     assert private.tolist() == [1] * 4
@@ -119,7 +120,8 @@ def test_arrays_with_negative_strides() -> None:
     assert result.strides == (-8,)
     result[0] = -1
     assert full[5] == array[5] == -1
-    assert through(st.from_numpy(array[::-1].copy())).tolist() == [-1, 4, 3, 2, 1, 0]
+    backwards = st.from_numpy(array[::-1].copy()).share_memory_()
+    assert through(backwards).tolist() == [-1, 4, 3, 2, 1, 0]
 
 
 def test_overlapping_views_are_one_block_sent_once() -> None:
@@ -393,3 +395,34 @@ def test_a_script_that_allocates_at_import_stays_in_one_domain(tmp_path) -> None
     )
     assert process.stdout == "good\n", process.stderr
     assert process.stderr == ""
+
+
+def test_a_copy_that_does_not_alias_is_named_when_it_is_sent() -> None:
+    queue = mp.get_context("fork").SimpleQueue()
+    receiver, sender = mp.Pipe()
+    for send, receive in ((queue.put, queue.get), (sender.send, receiver.recv)):
+        foreign = st.from_numpy(np.zeros(2))
+        for message in (foreign, [foreign[:1]], nn.Parameter(foreign)):
+            with pytest.warns(UserWarning, match="sent as a copy"):
+                send(message)
+            receive()
+        foreign.share_memory_()
+        send(foreign)
+        receive().fill_(1)
+        assert foreign.tolist() == [1, 1]
+        readonly = np.zeros(2)
+        readonly.flags.writeable = False
+        send(st.from_numpy(readonly))
+        assert receive().tolist() == [0, 0]
+    queue.close()
+    receiver.close()
+    sender.close()
+
+
+def foreign_result(n: int) -> st.Tensor:
+    return st.from_numpy(np.full(2, float(n)))
+
+
+def test_results_of_a_pool_are_values() -> None:
+    with mp.get_context("fork").Pool(1) as pool:
+        assert [x.tolist() for x in pool.map(foreign_result, [1, 2])] == [[1, 1], [2, 2]]

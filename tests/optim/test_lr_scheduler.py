@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from typing import Any
 
@@ -169,3 +170,189 @@ def test_adam_cycles_beta1() -> None:
     rates(o, schedule, 3)
     assert 0.85 <= o.param_groups[0]["betas"][0] < 0.95
     assert o.param_groups[0]["betas"][1] == 0.999
+
+
+# ---------------------------------------------------------------- resumed by last_epoch alone
+
+
+class At:
+    """The module of schedules with every schedule resumed after step `last_epoch`."""
+
+    def __init__(self, last_epoch: int, name: str) -> None:
+        self.last_epoch = last_epoch
+        self.name = name
+
+    def __getattr__(self, name: str) -> Any:
+        def make(*args: Any, **kwargs: Any) -> Any:
+            schedule = getattr(schedules, name)
+            if name == "ChainedScheduler" or (self.name == "SequentialLR" and name != self.name):
+                return schedule(*args, **kwargs)  # SequentialLR begins its schedules itself
+            return schedule(*args, last_epoch=self.last_epoch, **kwargs)
+
+        return make
+
+
+def settings(o: Any) -> list[list[float]]:
+    return [[group["lr"], group["momentum"]] for group in o.param_groups]
+
+
+def run(name: str, n: int) -> tuple[list[Any], list[Any]]:
+    """The settings after each step, and the states of the optimizer."""
+    o = optimizer()
+    schedule = SCHEDULES[name](schedules, o)
+    history, saved = [settings(o)], [copy.deepcopy(o.state_dict())]
+    for _ in range(n):
+        o.step()
+        schedule.step()
+        history.append(settings(o))
+        saved.append(copy.deepcopy(o.state_dict()))
+    return history, saved
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_resumed_schedule_goes_on_at_every_epoch(name: str) -> None:
+    history, saved = run(name, 30)
+    for k in range(1, 30):
+        o = optimizer()
+        o.load_state_dict(saved[k])
+        schedule = SCHEDULES[name](At(k - 1, name), o)
+        np.testing.assert_allclose(settings(o), history[k], err_msg=f"resumed at {k}")
+        np.testing.assert_allclose(schedule.get_last_lr(), [lr for lr, _ in history[k]])
+        for j in range(k + 1, 31):
+            o.step()
+            schedule.step()
+            np.testing.assert_allclose(settings(o), history[j], err_msg=f"{j}, resumed at {k}")
+
+
+@pytest.mark.parametrize("name", sorted(SCHEDULES.keys() - {"ChainedScheduler"}))
+def test_a_schedule_resumes_an_optimizer_with_its_initial_rates(name: str) -> None:
+    history, saved = run(name, 30)
+    for k in range(1, 30):
+        o = optimizer()
+        for group, was in zip(o.param_groups, saved[0]["param_groups"]):
+            group["lr"] = group["initial_lr"] = was["initial_lr"]
+        schedule = SCHEDULES[name](At(k - 1, name), o)
+        for j in range(k, 31):
+            np.testing.assert_allclose(settings(o), history[j], err_msg=f"{j}, resumed at {k}")
+            if j < 30:
+                o.step()
+                schedule.step()
+
+
+def test_a_rate_that_was_saved_before_the_schedules_step_is_advanced() -> None:
+    o = optimizer()
+    for group in o.param_groups:
+        group["initial_lr"], group["lr"] = 1.0, 0.25  # of epoch 2
+    schedules.ExponentialLR(o, 0.5, last_epoch=2)
+    assert [group["lr"] for group in o.param_groups] == [0.125, 0.125]
+
+
+def test_a_rate_that_something_else_changed_stays() -> None:
+    o = optimizer()
+    for group in o.param_groups:
+        group["initial_lr"], group["lr"] = 1.0, 0.01
+    schedule = schedules.ExponentialLR(o, 0.5, last_epoch=2)
+    assert schedule.get_last_lr() == [0.01, 0.01]
+    o.step()
+    schedule.step()
+    assert schedule.get_last_lr() == [0.005, 0.005]
+
+
+def test_restarts_are_not_missed_by_rounding() -> None:
+    """(3**5 - 1) / 2 is a restart; a logarithm of 243 is 4.999."""
+    o = optimizer()
+    for group in o.param_groups:
+        group["initial_lr"] = group["lr"]
+    schedule = schedules.CosineAnnealingWarmRestarts(o, 1, 3, last_epoch=120)
+    assert schedule.get_last_lr() == [0.1, 0.05]
+    assert (schedule.T_cur, schedule.T_i) == (0, 243)
+
+
+def test_the_rate_of_swa_goes_on() -> None:
+    def make(last_epoch: int, o: Any) -> Any:
+        return optim.swa_utils.SWALR(o, [0.01, 0.2], 5, "linear", last_epoch)
+
+    o = optimizer()
+    schedule = make(-1, o)
+    history, saved = [settings(o)], [copy.deepcopy(o.state_dict())]
+    for _ in range(8):
+        o.step()
+        schedule.step()
+        history.append(settings(o))
+        saved.append(copy.deepcopy(o.state_dict()))
+    np.testing.assert_allclose(history[2], [[0.1 + (0.01 - 0.1) * 2 / 5, 0.9], [0.11, 0.9]])
+    for k in range(1, 8):
+        o = optimizer()
+        o.load_state_dict(saved[k])
+        schedule = make(k - 1, o)
+        for j in range(k, 9):
+            np.testing.assert_allclose(settings(o), history[j], err_msg=f"{j}, resumed at {k}")
+            o.step()
+            schedule.step()
+
+
+def test_the_state_of_a_plateau_continues() -> None:
+    metrics = [1.0, 0.9, 0.95, 0.95, 0.95, 0.8, 0.9, 0.9, 0.9, 0.9, 0.9, 0.9]
+
+    def make(o: Any) -> Any:
+        return schedules.ReduceLROnPlateau(o, patience=1, factor=0.5, cooldown=1)
+
+    o = optimizer()
+    schedule, expected = make(o), []
+    for i, metric in enumerate(metrics):
+        schedule.step(metric)
+        expected.append(settings(o))
+        q = optimizer()
+        q.load_state_dict(o.state_dict())
+        other = make(q)
+        other.load_state_dict(schedule.state_dict())
+        for later in metrics[i + 1 :]:
+            other.step(later)
+        final = settings(q)
+    assert final == expected[-1] == [[0.0125, 0.9], [0.00625, 0.9]]
+
+
+def test_a_constant_rate_of_zero_ends() -> None:
+    o = optimizer()
+    history = rates(o, schedules.ConstantLR(o, 0.0, 3), 4)
+    assert [r[0] for r in history] == [0, 0, 0.1, 0.1]
+
+
+def test_users_schedules_read_pytorchs_names() -> None:
+    calls = []
+
+    class Mine(schedules.LRScheduler):
+        def get_lr(self) -> list[Any]:
+            assert self._get_lr_called_within_step
+            calls.append(self._is_initial)
+            return [base / (1 + self.last_epoch) for base in self.base_lrs]
+
+    o = optimizer()
+    schedule = Mine(o)
+    rates(o, schedule, 1)
+    assert calls == [True, False]
+    assert not schedule._is_initial
+    assert Mine(o, last_epoch=2).get_last_lr() == [0.1 / 4, 0.05 / 4]
+
+
+# ---------------------------------------------------------------- skipped steps
+
+
+@pytest.mark.parametrize("n_skipped", [1, 3])
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_step_that_a_scaler_skips_is_no_missing_step(name: str, n_skipped: int) -> None:
+    o = optimizer()
+    schedule, scaler = SCHEDULES[name](schedules, o), st.amp.GradScaler("cpu")
+    for _ in range(n_skipped):
+        o.zero_grad()
+        scaler.scale(o.param_groups[0]["params"][0].sum() * math.inf).backward()
+        scaler.step(o)
+        scaler.update()
+        schedule.step()  # warnings are errors
+    assert o.param_groups[0]["params"][0].tolist() == [1]
+
+
+def test_a_schedule_before_a_scalers_step_is_warned_of() -> None:
+    schedule = schedules.StepLR(optimizer(), 1)
+    with pytest.warns(UserWarning, match="before"):
+        schedule.step()

@@ -128,7 +128,8 @@ def test_outside_memory_moves_in_once() -> None:
     plain = np.ones(3)
     x = st.from_numpy(plain)
     assert not x.is_shared()
-    view = x.share(readonly=True)
+    with pytest.warns(UserWarning, match="NumPy array"):
+        view = x.share(readonly=True)
     assert view.is_shared()
     x[0] = 4
     assert view.tolist() == [4, 1, 1]

@@ -44,14 +44,19 @@ def test_storage_of_numbers() -> None:
     assert x.untyped_storage()[0] == 0
 
 
-def test_a_storage_is_shared_or_says_how() -> None:
+def test_a_storage_takes_its_tensors_to_shared_memory() -> None:
     storage = st.zeros(4).untyped_storage()
     assert storage.share_memory_() is storage
-    outside = st.from_numpy(np.zeros(4))
-    assert not outside.untyped_storage().is_shared()
-    with pytest.raises(RuntimeError, match=r"share_memory_: .* call share_memory_"):
-        outside.untyped_storage().share_memory_()
-    assert outside.share_memory_().untyped_storage().is_shared()
+    for name in ("untyped_storage", "storage"):
+        outside = st.from_numpy(np.zeros(4))
+        foreign = getattr(outside, name)()
+        assert not foreign.is_shared()
+        assert foreign.share_memory_() is foreign
+        assert outside.is_shared()
+        assert foreign.is_shared()
+        assert foreign.data_ptr() == outside.data_ptr()
+        outside.fill_(3)
+        assert foreign.bytes.tobytes() == outside.numpy().tobytes()
 
 
 def test_a_storage_is_copied_by_pickle() -> None:

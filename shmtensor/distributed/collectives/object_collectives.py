@@ -42,7 +42,8 @@ def encode(obj: object, by_value: bool = False) -> tuple[bytes, list[bytes]]:
 
     if by_value:
         return pickle.dumps((dumps_by_value(obj), [])), []
-    payload, blocks = reduction.dumps(obj)
+    with reduction.sending_values():
+        payload, blocks = reduction.dumps(obj)
     handles = [native.export(block) for block in blocks]
     return pickle.dumps((payload, handles)), handles
 

@@ -14,9 +14,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from operator import is_
 from typing import Any
 
 from ...autograd import is_grad_enabled, wrap
+from ...autograd.engine.accumulate_grad import AccumulateGrad
 from ...cupy_runtime import device_count
 from ...device import Device, as_device
 from ...nn import Module
@@ -28,11 +30,18 @@ from ..group.work import Future, Work
 from ..group.world import group_of
 from .arrived_gradients import ArrivedGradients
 from .bucket import Bucket, GradBucket, call_hook, make_buckets
+from .deepcopy_pickle import Copyable
 from .gpu_bucket import GpuBucket
-from .join import Join, Joinable, JoinHook, all_reduce_int
+from .join import Join, Joinable, JoinHook, JoinState, all_reduce_int
 from .join_shadow_step import ShadowReductions
 from .mixed_precision import MixedPrecision, forward_in_dtype
-from .replica import Replica, broadcast_buffers, check_same_model, copy_from_root
+from .replica import (
+    Replica,
+    broadcast_buffers,
+    check_same_model,
+    copy_from_root,
+    current_tensors,
+)
 from .sparse_bucket import SparseBucket, sparse_parameters
 from .torch_private_attributes import TorchPrivateNames
 from .unused_parameters import reachable_leaves, used_on_any_rank
@@ -67,12 +76,14 @@ def check_device_ids(module: Module, device_ids: Any, output_device: Any) -> Non
         )
 
 
-class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
+class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
     """Wraps a module so that after `backward` every rank has the average of all ranks' gradients.
 
     At construction the shapes of all ranks' parameters are compared, and all ranks copy rank 0's
-    values. The gradient of an Embedding or EmbeddingBag with sparse=True is a sparse tensor and has
-    a bucket of its own: each rank gathers the rows of all, and communication hooks do not see it.
+    values. Parameters that are registered later are copied at the next step; those whose
+    `requires_grad` changes, on all ranks, are reduced, or not, from then on. The gradient of an
+    Embedding or EmbeddingBag with sparse=True is a sparse tensor and has a bucket of its own: each
+    rank gathers the rows of all, and communication hooks do not see it.
 
     Args:
         module: the model; its parameters keep their memory. If several ranks have them in the same
@@ -137,7 +148,7 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
         self.module = module
         if device_mesh is not None:
             process_group = group_along(device_mesh, process_group)
-        self.process_group = group_of("DistributedDataParallel", process_group)
+        group = group_of("DistributedDataParallel", process_group)
         self.broadcast_buffers = (
             broadcast_buffers if forward_sync_buffers is None else forward_sync_buffers
         )
@@ -146,34 +157,40 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
         self.static_graph = static_graph
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self._precision = mixed_precision or MixedPrecision()
-        ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
-        named_parameters = [(n, p) for n, p in module.named_parameters() if n not in ignored]
-        self._replica = Replica(
-            named_parameters, [(n, b) for n, b in module.named_buffers() if n not in ignored]
-        )
-        self._named_params = named_parameters
-        trainable = [p for _, p in named_parameters if p.requires_grad]
-        if not trainable:
+        named = [*module.named_parameters(), *module.named_buffers()]
+        self._ignored = {
+            *getattr(module, "_ddp_params_and_buffers_to_ignore", ()),
+            *(name for name, x in named if getattr(x, "_ddp_ignored", False)),
+        }
+        replica = self._replica()
+        if not any(p.requires_grad for _, p in replica.parameters):
             raise RuntimeError(
                 "DistributedDataParallel: the module has no parameter that requires a gradient"
             )
         if self._precision.buffer_dtype is not None:
-            for _, buffer in self._replica.buffers:
+            for _, buffer in replica.buffers:
                 if buffer.array.dtype.kind == "f":
                     buffer.data = buffer.data.to(self._precision.buffer_dtype)
+        self._init_sync = init_sync
         if init_sync:
-            check_same_model(self.process_group, self._replica)
-            copy_from_root(self.process_group, self._replica, 0)
-        self._trainable = trainable
+            check_same_model(group, replica)
+            copy_from_root(group, replica, 0)
         cap = 25 if bucket_cap_mb is None else bucket_cap_mb
         caps = bucket_cap_mb_list or [min(FIRST / 2**20, cap), cap]
-        self._make_buckets([int(each * 2**20) for each in caps], delay_all_reduce_named_params)
-        if delay_all_reduce_named_params:
-            self._buckets[-1].trigger = {id(param_to_hook_all_reduce)}
-            self._bucket_of.setdefault(id(param_to_hook_all_reduce), []).append(self._buckets[-1])
+        self._caps = [int(each * 2**20) for each in caps]
+        self._delayed = delay_all_reduce_named_params, param_to_hook_all_reduce
         self._divisor: int | None = None
         self._divides_by_world_size = True
         self._finds_unused = find_unused_parameters or static_graph
+        share = len(os.sched_getaffinity(0)) // group.size()
+        self._overlaps = share >= 2
+        self._n_steps = 0
+        self._start(group)
+
+    def _start(self, group: ProcessGroup) -> None:
+        """Makes what belongs to this process: buckets, hooks of the parameters."""
+        self.process_group = group
+        self._joining = JoinState()
         # The ids of the leaves that the outputs depended on, as last computed.
         self._used_leaves: set[int] | None = None
         self._unused: list[Any] = []  # unused parameters that are not yet marked as ready
@@ -181,15 +198,68 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
         self._hook_state: Any = None
         self._optimizers: dict[int, Any] = {}  # of the buckets, by id
         self._pending: list[tuple[Any, Any, list[int] | None, Future]] = []
-        share = len(os.sched_getaffinity(0)) // self.process_group.size()
-        self._overlaps = share >= 2
-        self._n_steps = 0
-        self._arrived_gradients = ArrivedGradients(
-            {id(p): name for name, p in named_parameters}, self._record_static_graph
-        )
-        self._handles = [p.register_post_accumulate_grad_hook(self._on_gradient) for p in trainable]
+        self._arrived_gradients = ArrivedGradients({}, self._record_static_graph)
+        self._handles: dict[int, Any] = {}  # by the id of a parameter
+        self._take_parameters(self._replica().parameters)
 
-    def _make_buckets(self, caps: list[int], delayed: list[tuple[str, Any]] | None) -> None:
+    def _replica(self) -> Replica:
+        """The parameters and buffers as they are now."""
+        ignored = self._ignored
+        return Replica(
+            [(n, p) for n, p in self.module.named_parameters() if n not in ignored],
+            [(n, b) for n, b in self.module.named_buffers() if n not in ignored],
+        )
+
+    def _take_parameters(self, named_parameters: list[tuple[str, Any]]) -> None:
+        """Makes the buckets of the parameters that require grad."""
+        self._named_params = named_parameters
+        self._trainable = [p for _, p in named_parameters if p.node.__class__ is AccumulateGrad]
+        self._arrived_gradients.names = {id(p): name for name, p in named_parameters}
+        self._make_buckets()
+        for p in self._trainable:
+            if id(p) not in self._handles:
+                hook = p.register_post_accumulate_grad_hook(self._on_gradient)
+                self._handles[id(p)] = hook
+
+    def _follow_parameters(self) -> None:
+        """Makes the buckets anew if parameters were registered or replaced, or their requires_grad
+        has changed. Called before a backward, on all ranks: no gradient has arrived.
+
+        Raises:
+            RuntimeError: an optimizer in backward has the former ones.
+            CollectiveMismatch: the ranks' new parameters differ.
+        """
+        if self._ignored:
+            now = [p for n, p in self.module.named_parameters() if n not in self._ignored]
+        else:
+            now = current_tensors(self.module, "_parameters")
+        trainable = [p for p in now if p.node.__class__ is AccumulateGrad]
+        if len(trainable) == len(self._trainable) and all(map(is_, trainable, self._trainable)):
+            return
+        parameters = self._replica().parameters
+        ids = {id(p) for p in self._trainable}
+        changed = [name for name, p in parameters if p.requires_grad is not (id(p) in ids)]
+        if self._optimizers:
+            raise RuntimeError(
+                "DistributedDataParallel: the parameters that require grad have changed, and "
+                f"_register_fused_optim was called for the former ones: {', '.join(changed)}"
+            )
+        known = {id(p) for _, p in self._named_params}
+        new = Replica([(name, p) for name, p in parameters if id(p) not in known], [])
+        if new.parameters and self._init_sync:
+            check_same_model(self.process_group, new)
+            for _, p in new.parameters:
+                p.data = p.data.clone()  # this step's backward needs the former values
+            copy_from_root(self.process_group, new, 0)
+        self._take_parameters(parameters)
+        self._used_leaves = self._arrived_gradients.expected = None
+        for bucket in self._buckets:
+            bucket.reset()
+            bucket.allocate_grad_buffers()
+        self._next = 0
+
+    def _make_buckets(self) -> None:
+        caps, (delayed, trigger) = self._caps, self._delayed
         delayed_ids = {id(p) for _, p in delayed or ()}
         sparse = set(sparse_parameters(self.module)) - delayed_ids
         dense = [p for p in self._trainable[::-1] if id(p) not in delayed_ids | sparse]
@@ -201,6 +271,9 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
         self._bucket_of: dict[int, list[Any]] = {
             id(p): [b] for b in self._buckets for p in b.parameters if id(p) not in delayed_ids
         }
+        if delayed:
+            self._buckets[-1].trigger = {id(trigger)}
+            self._bucket_of.setdefault(id(trigger), []).append(self._buckets[-1])
 
     # ---------------------------------------------------------------- a step
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
@@ -218,8 +291,10 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
             out = self.module(*inputs, **kwargs)
         else:
             out = forward_in_dtype(
-                self.module, self._named_params, self._precision.param_dtype, inputs, kwargs
+                self.module, self._replica().parameters, self._precision.param_dtype, inputs, kwargs
             )
+        if syncs:
+            self._follow_parameters()
         if syncs and self._finds_unused:
             self._find_used_parameters(out)
         return out
@@ -241,7 +316,7 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
 
     def _begin_step(self) -> None:
         unfinished = self._buckets[self._next :]
-        if any(0 < len(b.missing) < len(b.trigger) for b in unfinished):
+        if any(len(b.missing) < len(b.trigger) for b in unfinished):
             missing = {i for b in unfinished for i in b.missing}
             names = [name for name, p in self._named_params if id(p) in missing]
             raise RuntimeError(
@@ -260,7 +335,11 @@ class DistributedDataParallel(Module, TorchPrivateNames, Joinable):
             root = group.rank()
         if self._joining.enable or root < 0:  # the last rank that has not joined
             root = all_reduce_int(group, root, ReduceOp.MAX)
-        broadcast_buffers(group, self._replica, root)
+        if self._ignored:
+            buffers = [b for n, b in self.module.named_buffers() if n not in self._ignored]
+        else:
+            buffers = current_tensors(self.module, "_buffers")
+        broadcast_buffers(group, buffers, root)
 
     def _on_gradient(self, parameter: Any) -> None:
         is_last = self._arrived_gradients.is_last

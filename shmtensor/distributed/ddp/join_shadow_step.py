@@ -31,6 +31,7 @@ class ShadowReductions(JoinHook):
             ddp._broadcast_buffers(-1)
         if not flags & 1:
             return
+        ddp._follow_parameters()
         ddp._divisor = None if ddp._divides_by_world_size else active
         for at, bucket in enumerate(ddp._buckets):
             bucket.allocate_grad_buffers()
@@ -56,4 +57,4 @@ class ShadowReductions(JoinHook):
     def post_hook(self, is_last_joiner: bool) -> None:
         group = self.ddp.process_group
         root = all_reduce_int(group, group.rank() if is_last_joiner else -1, ReduceOp.MAX)
-        copy_from_root(group, self.ddp._replica, root)
+        copy_from_root(group, self.ddp._replica(), root)

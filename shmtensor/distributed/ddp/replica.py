@@ -20,6 +20,7 @@ __all__ = [
     "broadcast_buffers",
     "check_same_model",
     "copy_from_root",
+    "current_tensors",
     "is_shared_with_lower_rank",
 ]
 
@@ -33,6 +34,30 @@ class Replica:
 
     def tensors(self) -> list[tuple[str, Any]]:
         return [*self.parameters, *self.buffers]
+
+
+def current_tensors(module: Any, table: str) -> list[Any]:
+    """The tensors of a module and its submodules as they are now, in the order of
+    `named_parameters`.
+
+    Args:
+        table: "_parameters" or "_buffers".
+    """
+    tensors: list[Any] = []
+    seen: set[int] = set()
+    stack = [module]
+    while stack:
+        attributes = stack.pop().__dict__
+        if id(attributes) in seen:
+            continue
+        seen.add(id(attributes))
+        for x in attributes[table].values():
+            if x is not None and id(x) not in seen:
+                seen.add(id(x))
+                tensors.append(x)
+        if attributes["_modules"]:
+            stack += [m for m in reversed(attributes["_modules"].values()) if m is not None]
+    return tensors
 
 
 def check_same_model(group: ProcessGroup, replica: Replica) -> None:
@@ -102,7 +127,7 @@ def is_shared_with_lower_rank(group: ProcessGroup, array: Array) -> bool:
     return bool(key.any() and (keys[: group.rank()] == key).all(axis=1).any())
 
 
-def broadcast_buffers(group: ProcessGroup, replica: Replica, root: int) -> None:
+def broadcast_buffers(group: ProcessGroup, buffers: list[Any], root: int) -> None:
     """Copies the buffers of rank `root` to all ranks."""
-    for _, buffer in replica.buffers:
+    for buffer in buffers:
         broadcast(group, buffer.array, root)

@@ -63,6 +63,10 @@ class TorchPrivateNames:
     def _set_params_and_buffers_to_ignore_for_model(module: Any, names: list[str]) -> None:
         """Sets the parameters and buffers that a later DistributedDataParallel ignores."""
         module._ddp_params_and_buffers_to_ignore = names
+        ignored = set(names)
+        for name, x in [*module.named_parameters(), *module.named_buffers()]:
+            if name in ignored:
+                x._ddp_ignored = True
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:
         """Values for logging, by PyTorch's names."""

@@ -10,6 +10,7 @@ from ...device import Device
 from ...dtypes import CLASSES, as_dtype
 from ...functions import empty_like
 from ...tensor import Tensor
+from ...tensor.share_memory import move_to_shared_memory
 from ..parameter import Parameter, is_lazy
 from .traversal import Tree, kind_of
 
@@ -36,10 +37,10 @@ class Convertible(Tree):
             if p is None:
                 continue
             old_data, gradient = p.data, p.grad
-            new_data = fn(old_data)
+            new_data = fn(old_data)  # it may work in place, and give `old_data` other memory
             if overwrite:
                 p = self._parameters[name] = Parameter(new_data, p.requires_grad)
-            elif new_data is not old_data:
+            elif new_data.array is not p.array:
                 if gradient is not None and (
                     new_data.dtype != old_data.dtype or new_data.device != old_data.device
                 ):
@@ -141,6 +142,7 @@ class Convertible(Tree):
         for t in (*self.parameters(), *self.buffers()):
             if is_lazy(t):
                 t.share_memory_()
+        move_to_shared_memory((*self.parameters(), *self.buffers()))
         return self._apply(lambda t: t.share_memory_())
 
 

@@ -11,6 +11,7 @@ from inspect import signature
 from typing import Any, TypeVar
 
 from ...tensor import Tensor
+from ...tensor.torch_private_names import Unsupported
 from ..parameter import Buffer, Parameter
 from . import module_hooks as _hook
 from .conversion import Convertible
@@ -100,6 +101,10 @@ class Module(Stateful, Convertible):
         raise NotImplementedError(
             f'Module [{type(self).__name__}] is missing the required "forward" function'
         )
+
+    _call_impl = Unsupported("override __call__ or forward, or register a hook")
+    _slow_forward = Unsupported("override forward, or register a hook")
+    _compiled_call_impl = Unsupported("override __call__ or forward, or register a hook")
 
     # ---------------------------------------------------------------- attributes
     def __getattr__(self, name: str) -> Any:

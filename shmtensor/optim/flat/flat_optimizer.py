@@ -6,7 +6,8 @@ import functools
 import importlib
 import os
 import weakref
-from collections.abc import Callable, Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from ... import native
 from ...autograd import no_grad, wrap
 from ...cuda_arrays import device_of, move_array
 from ...dtypes import HALVES, float32
+from ...tensor import Tensor
+from ...tensor.share_memory import followers
 from .. import reference_updates
 from ..arguments import as_numbers, check_implementations
 from ..optimizer import Group, Optimizer
@@ -22,6 +25,7 @@ from .device_step import NO_SCALING, Scaling, update_on_device
 from .differentiable import step_in_graph
 from .flat_parameters import Array, Flat
 from .layout import lay_out
+from .state_entry import Changes, Entry, State, is_outside
 
 if TYPE_CHECKING:
     from ...sparse import SparseTensor
@@ -51,13 +55,18 @@ class FlatOptimizer(Optimizer):
     rule = ""
     states: tuple[str, ...] = ()
     scalars: tuple[str, ...] = ()
+    _outside: Sequence[Flat] = ()  # the flats whose state is the program's
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         check_implementations(type(self).__name__, defaults)
         self._flats: list[Flat] = []
+        self._changes = Changes()
         super().__init__(params, defaults)
-        self._last_state, self._n_entries = self.state, 0
+        self._last_state, self._n_entries = self.state, len(self.state)
         instances.add(self)
+
+    def _new_state(self) -> defaultdict[Any, Any]:
+        return State(self._changes)
 
     # ---------------------------------------------------------------- to be defined
     def _names(self, group: Group) -> tuple[str, ...]:
@@ -128,8 +137,13 @@ class FlatOptimizer(Optimizer):
                 scaling = Scaling(self.grad_scale, self.found_inf)
             elif not self._unscale_on_host():
                 return loss
-        if self.state is not self._last_state or len(self.state) != self._n_entries:
-            self._load_state()
+        if (
+            self._changes.any
+            or self._outside
+            or self.state is not self._last_state
+            or len(self.state) != self._n_entries
+        ):
+            self._reload_state()
         try:
             indices = [flat.gather() for flat in self._flats]
         except LookupError:  # Note [A parameter that moved away]
@@ -149,6 +163,16 @@ class FlatOptimizer(Optimizer):
                     self._advance_sparse(flat, i)
             flat.end_step()
         return loss
+
+    def _reload_state(self) -> None:
+        """Loads the state if the program has replaced or removed some since the last step."""
+        if (
+            self._changes.any
+            or self.state is not self._last_state
+            or len(self.state) != self._n_entries
+            or any(is_replaced(flat, self.state) for flat in self._outside)
+        ):
+            self._load_state()
 
     def _advance(self, flat: Flat, indices: list[int] | None) -> None:
         group = flat.group
@@ -184,6 +208,9 @@ class FlatOptimizer(Optimizer):
     ) -> None:
         p, g, state = flat.parameter, flat.gradient, flat.state
         group = as_numbers(flat.group)
+        if flat.entry_outside is not None and any(x.dtype != p.dtype for x in state.values()):
+            self._update_mixed(group, (p, g), state, step, scalars)
+            return
         if p.ndim == 1 and stop - start != p.shape[0]:
             p, g = p[start:stop], g[start:stop]
             state = {name: array[start:stop] for name, array in state.items()}
@@ -203,6 +230,24 @@ class FlatOptimizer(Optimizer):
         recast(float_p, p)
         for name, array in state.items():
             recast(float_state[name], array)
+
+    def _update_mixed(
+        self,
+        group: Group,
+        arrays: tuple[Array, Array],
+        state: dict[str, Array],
+        step: int,
+        scalars: dict[str, Any],
+    ) -> None:
+        """The update with state of another dtype than the parameter's, which the program made."""
+        p, g = arrays
+        dtype = float32 if p.dtype in HALVES else p.dtype
+        new = p.astype(dtype)
+        parts = {name: array.astype(dtype) for name, array in state.items()}
+        self._update(group, new, g.astype(dtype), parts, step, scalars)
+        p[...] = new
+        for name, array in state.items():
+            array[...] = parts[name]
 
     # ------------------------------------------------- Note [Steps that may be skipped]
     @property
@@ -261,9 +306,9 @@ class FlatOptimizer(Optimizer):
 
     def _renew_steps(self, flat: Flat) -> None:
         """Makes `self.state` refer to the counts where they are now."""
-        if self.counts:
+        if self.counts and flat.entry_outside is None:
             for i in flat.has_entry:
-                self.state[flat.tensors[i]]["step"] = wrap(flat.step_of(i))
+                self.state[flat.tensors[i]].put("step", wrap(flat.step_of(i)))
 
     # ---------------------------------------------------------------- state
     def state_dict(self) -> dict[str, Any]:
@@ -272,7 +317,16 @@ class FlatOptimizer(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         self._drop_new_entries()
-        return super().__getstate__()
+        saved = super().__getstate__()
+        counts = {"step", *self.scalars}  # views of arrays that are not sent
+        state: defaultdict[Any, Any] = defaultdict(dict)
+        for key, entry in self.state.items():
+            state[key] = entry
+            if type(entry) is Entry and entry.is_intact:
+                state[key] = {k: v.clone() if k in counts else v for k, v in entry.items()}
+        outside = {id(flat.tensors[0]) for flat in self._outside}
+        is_outside = [id(p) in outside for p in self._parameters()]
+        return {**saved, "state": state, **({"_is_outside": is_outside} if outside else {})}
 
     def _drop_new_entries(self) -> None:
         """Removes the entries of parameters whose steps were all skipped, if they have no "step"
@@ -284,7 +338,8 @@ class FlatOptimizer(Optimizer):
             if not flat.names:
                 continue
             flat.count_on_host()
-            for i in [i for i in flat.has_entry if not flat.steps[i]]:
+            is_own = flat.entry_outside is None
+            for i in [i for i in flat.has_entry if is_own and not flat.steps[i]]:
                 entry = self.state.get(flat.tensors[i])
                 if entry and entry.keys() <= set(flat.names):
                     del self.state[flat.tensors[i]]
@@ -293,6 +348,9 @@ class FlatOptimizer(Optimizer):
 
     def _begin(self, flat: Flat, names: tuple[str, ...], indices: Iterable[int]) -> None:
         """Makes missing state, and its entries in `self.state`."""
+        if flat.entry_outside is not None:
+            self._load_outside(flat, names)
+            return
         if names != flat.names:
             if not self.counts and set(names) - set(flat.names):
                 flat.count_on_host()
@@ -307,10 +365,11 @@ class FlatOptimizer(Optimizer):
                 flat.has_entry.add(i)
                 if initial and not self.state.get(flat.tensors[i]):
                     flat.fill(i, initial)
-                entry = flat.entry(i, names, self.counts)
-                if entry:
-                    self.state[flat.tensors[i]] = entry
+                tensors = flat.entry(i, names, self.counts)
+                if tensors:
+                    self.state[flat.tensors[i]] = Entry(self._changes, flat, tensors)
         self._n_entries = len(self.state)
+        self._changes.any = False
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Sets the gradients to None, or with set_to_none=False to zeros."""
@@ -326,8 +385,7 @@ class FlatOptimizer(Optimizer):
     @property
     def flats(self) -> list[Flat]:
         """The blocks of parameters, gradients and state, all allocated: for `step_range`."""
-        if self.state is not self._last_state or len(self.state) != self._n_entries:
-            self._load_state()
+        self._reload_state()
         if any(p.array is not array for flat in self._flats for p, array, _ in flat.slots):
             self._rebuild_flats()
         for flat in self._flats:
@@ -372,20 +430,28 @@ class FlatOptimizer(Optimizer):
         self._flats += self._flats_of(self.param_groups[-1])
 
     def _flats_of(self, group: Group) -> list[Flat]:
-        return [] if group["differentiable"] else lay_out(group, group["params"])
+        return [] if group["differentiable"] else lay_out(group, group["params"], {})
 
     def _rebuild_flats(self) -> None:
         """Makes all flats anew, with the state of their parameters."""
         self._drop_new_entries()
-        self._flats = []
+        self._flats, self._outside = [], []
         for group in self.param_groups:
             self._flats += self._flats_of(group)
         self._load_state()
 
     def _load_state(self) -> None:
-        """Copies `self.state` (loaded, cleared, or of another layout) into the flats."""
+        """Makes the flats use `self.state`: they use tensors of the program's, and copy what was
+        loaded or cleared, or is of another layout. Note [State from outside].
+        """
+        if type(self.state) is not State:
+            self.state = State(self._changes, self.state)
+        self._set_apart()
         for flat in self._flats:
             names = self._names(flat.group)
+            if flat.entry_outside is not None:
+                self._load_outside(flat, names)
+                continue
             flat.add_state(names)
             flat.add_scalars(self.scalars)
             flat.names = names
@@ -393,6 +459,9 @@ class FlatOptimizer(Optimizer):
             flat.count_on_host()
             for i, p in enumerate(flat.tensors):
                 entry = self.state.get(p) or {}
+                if type(entry) is Entry and entry.is_of(flat, names):
+                    flat.has_entry.add(i)
+                    continue
                 step = entry.get("step", 1 if any(v is not None for v in entry.values()) else 0)
                 flat.steps[i] = float(step)
                 with flat.device:
@@ -404,8 +473,96 @@ class FlatOptimizer(Optimizer):
                     standard = {"step", *names, *self.scalars}
                     extra = {k: v for k, v in entry.items() if k not in standard}
                     flat.has_entry.add(i)
-                    self.state[p] = {**flat.entry(i, names, self.counts), **extra}
+                    tensors = flat.entry(i, names, self.counts)
+                    self.state[p] = Entry(self._changes, flat, tensors, extra)
         self._last_state, self._n_entries = self.state, len(self.state)
+        self._changes.any = False
+
+    def _set_apart(self) -> None:
+        """Gives parameters whose state is the program's flats of their own, and the others none."""
+        flats: list[Flat] = []
+        standard = {"step", *self.scalars, *self.states}
+        for flat in self._flats:
+            entries = {id(p): self.state.get(p) for p in flat.tensors}
+            outside = {key: entry for key, entry in entries.items() if is_outside(entry, standard)}
+            former = flat.entry_outside
+            if former is None:
+                is_kept = not outside
+            else:
+                is_kept = any(e is former for e in outside.values()) and not is_replaced(
+                    flat, self.state
+                )
+            flats += [flat] if is_kept else lay_out(flat.group, flat.tensors, outside)
+        self._flats = flats
+        self._outside = [flat for flat in flats if flat.entry_outside is not None]
+
+    def _load_outside(self, flat: Flat, names: tuple[str, ...]) -> None:
+        """Makes a flat of one parameter use the program's tensors in its entry, and makes what the
+        entry lacks.
+        """
+        entry = flat.entry_outside
+        initial = self._initial(as_numbers(flat.group))
+        given = [name for name in names if entry.get(name) is not None]
+        flat.count_on_host()
+        flat.state = {name: self._array_outside(flat, name, entry[name]) for name in given}
+        flat.scalars = {}
+        flat.add_scalars(self.scalars)
+        with flat.device:
+            flat.add_state(names)
+            flat.fill(0, {name: x for name, x in initial.items() if name not in given})
+        counts = dict.fromkeys(("step",) if self.counts else ())
+        for name in (*counts, *self.scalars):
+            self._load_count(flat, name, entry.get(name))
+        if not self.counts:
+            flat.steps[0] = bool(given)
+        made = flat.entry(0, names, self.counts)
+        for name, tensor in made.items():
+            if not isinstance(entry.get(name), Tensor):
+                entry[name] = tensor
+        flat.outside = {name: (entry[name], entry[name].array) for name in made}
+        flat.names = names
+        flat.has_entry = {0}
+        self._n_entries = len(self.state)
+        self._changes.any = False
+
+    def _array_outside(self, flat: Flat, name: str, value: Any) -> Array:
+        """The memory of the program's tensor, in the shape of the flat's parameter."""
+        p = flat.tensors[0].array
+        where = f"{type(self).__name__}.step: the state {name!r} of a parameter of shape {p.shape}"
+        if tuple(value.shape) != p.shape:
+            raise RuntimeError(
+                f"{where} has another shape: {tuple(value.shape)}, hint: del optimizer.state[p] "
+                "starts anew"
+            )
+        if device_of(value.array) != device_of(p):
+            raise RuntimeError(
+                f"{where} is on another device: {value.device} is not {device_of(p)}"
+            )
+        array: Array = value.array
+        if isinstance(array, np.ndarray) and not array.flags.writeable:
+            raise RuntimeError(f"{where} cannot be written: hint: put a clone() there")
+        return array.reshape(-1) if flat.parameter.ndim == 1 else array
+
+    def _load_count(self, flat: Flat, name: str, value: Any) -> None:
+        """Makes a flat of one parameter use the program's tensor of one number, or the number."""
+        if value is None:
+            return
+        row = flat.steps if name == "step" else flat.scalars[name]
+        if not isinstance(value, Tensor):
+            row[0] = value
+            return
+        array = value.array
+        if array.size != 1:
+            raise RuntimeError(
+                f"{type(self).__name__}.step: the state {name!r} has one number: it has the shape "
+                f"{array.shape}"
+            )
+        if not isinstance(array, np.ndarray) or not array.flags.writeable:
+            row[0] = float(value)
+        elif name == "step":
+            flat.steps = array.reshape(1)
+        else:
+            flat.scalars[name] = array.reshape(1)
 
     def _load_array(self, flat: Flat, i: int, name: str, value: Any) -> None:
         shape = flat.tensors[i].array.shape
@@ -421,10 +578,30 @@ class FlatOptimizer(Optimizer):
         target[...] = move_array(value.array, device_of(target))
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        state = dict(state)
+        outside = state.pop("_is_outside", None)
         super().__setstate__(state)
-        self._flats, self._last_state = [], self.state
+        self._changes = Changes()
+        items = dict(self.state)
+        for i, p in enumerate(self._parameters()):
+            entry = items.get(p)
+            if isinstance(entry, dict) and not (outside and outside[i]):  # a copy: it may move
+                own = {name: x for name, x in entry.items() if isinstance(x, Tensor)}
+                extra = {name: x for name, x in entry.items() if name not in own}
+                items[p] = Entry(self._changes, None, own, extra)
+        self.state = self._last_state = State(self._changes, items)
+        self._flats = []
         self._rebuild_flats()
         instances.add(self)
+
+
+def is_replaced(flat: Flat, state: Any) -> bool:
+    """Whether the program has replaced one of its tensors that the flat uses."""
+    entry = flat.entry_outside
+    return state.get(flat.tensors[0]) is not entry or any(
+        entry.get(name) is not tensor or tensor.array is not array
+        for name, (tensor, array) in flat.outside.items()
+    )
 
 
 def rules_for(p: Any) -> Any:
@@ -461,6 +638,21 @@ def real_views(p: Array) -> list[Callable[[Array], Array]]:
 
 
 instances: weakref.WeakSet[FlatOptimizer] = weakref.WeakSet()
+
+
+def _is_followed(array: Array) -> bool:
+    """Whether an array has the counts of an optimizer. `share_memory_` moves tensors over it: the
+    next step uses them.
+    """
+    for optimizer in list(instances):
+        for flat in optimizer._flats:
+            if array is flat.steps or any(array is row for row in flat.scalars.values()):
+                optimizer._changes.any = True
+                return True
+    return False
+
+
+followers.append(_is_followed)
 
 
 def _forget_gradients() -> None:

@@ -51,16 +51,20 @@ class Flat:
         steps: how many updates each parameter has had, in the dtype of PyTorch's "step".
         scalars: further numbers of each parameter, as `steps` ("mu_product", ...).
         scalars_before: their values before update number `steps`.
+        entry_outside: the entry in `optimizer.state` of the one parameter, if it has tensors of the
+            program's; outside: name -> (tensor, its array) of what the step uses of it.
         sparse: indices of the parameters whose gradient is a sparse tensor. It is not copied, and
             memory for a dense gradient is allocated only when there is one.
     """
 
     __slots__ = (
         "device",
+        "entry_outside",
         "gradient",
         "group",
         "has_entry",
         "names",
+        "outside",
         "parameter",
         "scalars",
         "scalars_before",
@@ -90,6 +94,8 @@ class Flat:
         self.scalars: dict[str, Array] = {}
         self.scalars_before: dict[str, Any] = {}
         self.sparse: list[int] = []
+        self.entry_outside: Any = None
+        self.outside: dict[str, Any] = {}
         self.gradient: Any = None
         self.slots: list[tuple[Any, Array, Any]] = [
             (p, p.array, p.accumulate_grad) for p in tensors

@@ -21,20 +21,26 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import array_module, device_of, pointer
 from ...memory.layout import aligned, array_at, offsets
+from ...tensor import Tensor
 from .device_flat import DeviceFlat
 from .flat_parameters import Array, Flat, expects_sparse, on_device, zeros_beside
 
 __all__ = ["lay_out"]
 
 
-def lay_out(group: dict[str, Any], tensors: list[Any]) -> list[Flat]:
+def lay_out(
+    group: dict[str, Any], tensors: list[Any], outside: dict[int, dict[str, Any]]
+) -> list[Flat]:
     """The flats of these parameters. Note [Which parameters are moved].
+
+    Args:
+        outside: id of a parameter whose state is the program's -> its entry in `optimizer.state`.
 
     Copies: one of each parameter that moves.
     """
-    flats: list[Flat] = []
+    flats = [flat_apart(group, p, outside[id(p)]) for p in tensors if id(p) in outside]
     movable: dict[Any, list[Any]] = {}
-    for run in adjacent_runs(tensors):
+    for run in adjacent_runs([p for p in tensors if id(p) not in outside]):
         if len(run) > 1:
             flats.append(flat_over(group, run))
         elif expects_sparse(run[0]) or not is_unshared(run[0]):
@@ -68,6 +74,16 @@ def flat_over(group: dict[str, Any], tensors: list[Any]) -> Flat:
     starts, end = offsets((p.array.size for p in tensors), first.itemsize)
     flat = array_module(first).lib.stride_tricks.as_strided(first, (end,), (first.itemsize,))
     return new_flat(group, tensors, flat, starts)
+
+
+def flat_apart(group: dict[str, Any], p: Any, entry: dict[str, Any]) -> Flat:
+    """A flat over the memory of one parameter, whose state has tensors of the program's."""
+    state = [x.array for x in entry.values() if isinstance(x, Tensor) and x.shape == p.shape]
+    arrays = [p.array, *state]
+    is_flat = all(array.flags.c_contiguous for array in arrays)
+    flat = new_flat(group, [p], p.array.reshape(-1) if is_flat else p.array, [0])
+    flat.entry_outside = entry
+    return flat
 
 
 def new_flat(

@@ -52,16 +52,22 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         else:
             if epoch < 0:
                 raise ValueError(f"step: expected a non-negative epoch: {epoch}")
-            if epoch < self.T_0:
-                self.T_i, self.T_cur = self.T_0, epoch
-            elif self.T_mult == 1:
-                self.T_cur = epoch % self.T_0
-            else:
-                n = int(math.log(epoch / self.T_0 * (self.T_mult - 1) + 1, self.T_mult))
-                self.T_cur = epoch - self.T_0 * (self.T_mult**n - 1) / (self.T_mult - 1)
-                self.T_i = self.T_0 * self.T_mult**n
+            self._find_restart(epoch)
         self.last_epoch = math.floor(epoch)
         self._write(self.get_lr())
+
+    def _find_restart(self, epoch: float) -> None:
+        """Sets T_cur and T_i of an epoch. Logarithms would miss a restart by rounding."""
+        self.T_i, self.T_cur = self.T_0, epoch
+        if self.T_mult == 1:
+            self.T_cur = epoch % self.T_0
+            return
+        while self.T_cur >= self.T_i:
+            self.T_cur -= self.T_i
+            self.T_i *= self.T_mult
+
+    def _resume(self) -> None:
+        self.step(self.last_epoch + 1)
 
 
 def _momentum_of(optimizer: Optimizer, name: str) -> bool:
@@ -127,8 +133,13 @@ class CyclicLR(LRScheduler):
             if last_epoch == -1:
                 for group, most in zip(groups, self.max_momentums, strict=True):
                     _write_momentum(group, most, self.use_beta1)
+        self._lower_lrs = each("base_lr", base_lr, groups)
         super().__init__(optimizer, last_epoch)
-        self.base_lrs = each("base_lr", base_lr, groups)
+        del self._lower_lrs
+
+    def _initial_step(self) -> None:
+        self.base_lrs = self._lower_lrs
+        super()._initial_step()
 
     def scale_fn(self, x: float) -> float:
         """The height of cycle (or step) x."""
@@ -227,18 +238,18 @@ class OneCycleLR(LRScheduler):
                 (total_steps - 1, "max_lr", "min_lr", "base_momentum", "max_momentum"),
             ]
         groups = optimizer.param_groups
-        if last_epoch == -1:
-            for group, most in zip(groups, each("max_lr", max_lr, groups), strict=True):
+        for group, most in zip(groups, each("max_lr", max_lr, groups), strict=True):
+            if last_epoch == -1 or "max_lr" not in group:
                 group["initial_lr"] = most / div_factor
                 group["max_lr"] = most
                 group["min_lr"] = group["initial_lr"] / final_div_factor
         self.cycle_momentum = cycle_momentum
         if cycle_momentum:
             self.use_beta1 = _momentum_of(optimizer, "OneCycleLR")
-            if last_epoch == -1:
-                lows = each("base_momentum", base_momentum, groups)
-                highs = each("max_momentum", max_momentum, groups)
-                for group, low, high in zip(groups, lows, highs, strict=True):
+            lows = each("base_momentum", base_momentum, groups)
+            highs = each("max_momentum", max_momentum, groups)
+            for group, low, high in zip(groups, lows, highs, strict=True):
+                if last_epoch == -1 or "max_momentum" not in group:
                     _write_momentum(group, high, self.use_beta1)
                     group["max_momentum"], group["base_momentum"] = high, low
         super().__init__(optimizer, last_epoch)

@@ -2,10 +2,17 @@
 
 Schedules multiply the current rate, so that several can drive one optimizer; if a rate has a closed
 form, `step(epoch)` uses that.
+
+Note [Schedules that are resumed]
+`last_epoch=k` goes on after step k + 1: the program has saved the optimizer after it. The rate that
+was loaded with the optimizer's state is that of step k + 1, also if other schedules have a part in
+it, and it stays. Where it is the initial rate (of an optimizer that is not loaded), or that of step
+k (saved before the schedule's step), it becomes that of the closed form.
 """
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -41,8 +48,39 @@ class LRScheduler:
         self._last_lr: list[Any] = []
         self._initial_step()
 
+    # Users' schedules read these two, by PyTorch's names.
+    _get_lr_called_within_step = True
+    _is_initial = False  # whether `get_lr` is called at construction
+
     def _initial_step(self) -> None:
-        self.step()
+        self._is_initial = True
+        try:
+            if self.last_epoch < 0:
+                self.step()
+            else:
+                self._resume()
+        finally:
+            del self._is_initial
+
+    def _resume(self) -> None:
+        """Goes on after step `last_epoch` + 1. Note [Schedules that are resumed]."""
+        self._step_count += 1
+        self.last_epoch += 1
+        self._write(self._resumed_rates())
+
+    def _resumed_rates(self) -> list[Any]:
+        closed_form = self._get_closed_form_lr
+        if closed_form is None:
+            return self.get_lr()
+        rates = closed_form()
+        self.last_epoch -= 1
+        before = closed_form()
+        self.last_epoch += 1
+        columns = zip(self._rates, self.base_lrs, before, rates, strict=True)
+        return [
+            rate if is_close(lr, initial) or is_close(lr, previous) else lr
+            for lr, initial, previous, rate in columns
+        ]
 
     # ---------------------------------------------------------------- to be defined
     def get_lr(self) -> list[Any]:
@@ -92,6 +130,11 @@ class LRScheduler:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads the result of `state_dict`."""
         self.__dict__.update(state_dict)
+
+
+def is_close(a: Any, b: Any) -> bool:
+    """Whether two rates, numbers or tensors, are equal but for rounding."""
+    return math.isclose(float(a), float(b), rel_tol=1e-6)
 
 
 def each(name: str, value: Any, groups: Sequence[Any]) -> list[Any]:

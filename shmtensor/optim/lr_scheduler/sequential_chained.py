@@ -66,6 +66,18 @@ class SequentialLR(_CompositeScheduler):
             _undo(schedule)
         self._schedulers[0]._initial_step()
         self._last_lr = self._schedulers[0].get_last_lr()
+        if last_epoch >= 0:
+            self._repeat(last_epoch + 1)
+
+    def _repeat(self, n: int) -> None:
+        """Repeats the first n steps: which schedule wrote a rate depends on all of them."""
+        called, self.optimizer._opt_called = self.optimizer._opt_called, True
+        try:
+            self.last_epoch = 0
+            for _ in range(n):
+                self.step()
+        finally:
+            self.optimizer._opt_called = called
 
     def step(self, epoch: int | None = None) -> None:
         """One step of the current schedule."""
@@ -82,7 +94,7 @@ class SequentialLR(_CompositeScheduler):
 def _undo(schedule: Any) -> None:
     for inner in getattr(schedule, "_schedulers", ()):
         _undo(inner)
-    schedule.last_epoch -= 1
+    schedule.last_epoch = -1
     if hasattr(schedule, "_step_count"):
         schedule._step_count = 0
 

@@ -57,6 +57,11 @@ class MultiplicativeLR(LambdaLR):
         pairs = zip(self._rates, self.lr_lambdas, strict=True)
         return [rate * factor(self.last_epoch) for rate, factor in pairs]
 
+    def _get_closed_form_lr(self) -> list[Any]:
+        steps = range(1, self.last_epoch + 1)
+        pairs = zip(self.base_lrs, self.lr_lambdas, strict=True)
+        return [base * math.prod(map(factor, steps)) for base, factor in pairs]
+
 
 class StepLR(LRScheduler):
     """Times gamma every step_size steps.
@@ -125,6 +130,8 @@ class ConstantLR(LRScheduler):
             return [rate * self.factor for rate in self._rates]
         if self.last_epoch != self.total_iters:
             return self._rates
+        if not self.factor:
+            return self._get_closed_form_lr()
         return [rate * (1.0 / self.factor) for rate in self._rates]
 
     def _get_closed_form_lr(self) -> list[Any]:
@@ -221,8 +228,6 @@ class CosineAnnealingLR(LRScheduler):
         n, period, least = self.last_epoch, self.T_max, self.eta_min
         if n == 0:
             return self._rates
-        if self._step_count == 1 and n > 0:  # resumed: the previous step's rate is unknown
-            return self._get_closed_form_lr()
         if (n - 1 - period) % (2 * period) == 0:  # a factor would stay at the minimum
             rise = (1 - math.cos(math.pi / period)) / 2
             pairs = zip(self._rates, self.base_lrs, strict=True)
