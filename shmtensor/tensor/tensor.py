@@ -29,6 +29,7 @@ from ..device import CPU, Device, as_device
 from ..storage import TypedStorage, UntypedStorage, owner_of
 from . import (
     array_protocols,
+    data_elements,
     deepcopy_pickle,
     dlpack,
     fill_map,
@@ -90,7 +91,9 @@ class Tensor(Methods):
             tensor.array = data.array
         else:
             new_tensor.check_depth(data)
+            data = data_elements.container_as_array(data, "Tensor")
             tensor.array = native.call(np.array, data, dtypes.get_default_dtype())
+            data_elements.check_elements(data, "Tensor")
         return tensor
 
     # ------------------------------------------------------------ shape, dtype, strides
@@ -695,6 +698,10 @@ class Tensor(Methods):
                 return self.detach().cpu().array
             raise array_protocols.needs_cpu(self)
         return self.array
+
+    def to_numpy(self) -> Any:
+        """As `numpy()`, by the name that matplotlib asks for. Copies: none."""
+        return self.numpy()
 
     def item(self) -> Any:
         """The one element as a Python number.

@@ -66,7 +66,7 @@ def as_operand(value: Any) -> Any:
     """
     if isinstance(value, native.TensorBase) or value.__class__ in NUMBERS:
         return value
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and value.dtype.kind not in "mM":  # dates have no number
         return value.item()
     if native.is_array(value):
         try:
