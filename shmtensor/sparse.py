@@ -13,6 +13,7 @@ import numpy as np
 
 from . import dtypes, native
 from .autograd.dispatch.op_function import table
+from .autograd.dispatch.promote_operands import sparse_rules
 from .autograd.engine import sparse_grad
 from .device import Device
 from .ops.table.constants import array_module, at_operands, computed, on_device
@@ -304,12 +305,29 @@ class SparseTensor(sparse_grad.SparseGradient):
     def __truediv__(self, other: Any) -> SparseTensor:
         return self.with_values(self.numbers / other)
 
-    def __matmul__(self, other: Tensor) -> Tensor:
-        if other.ndim == 1:
-            return mm(self, other.unsqueeze(1)).squeeze(1)
-        return mm(self, other)
+    __array_ufunc__ = None  # `array @ self` is `__rmatmul__`
 
-    matmul = mm = __matmul__
+    def __matmul__(self, other: Any) -> Any:
+        return matmul(self, other) if isinstance(other, OPERANDS) else NotImplemented
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return matmul(other, self) if isinstance(other, OPERANDS) else NotImplemented
+
+    def matmul(self, other: Any) -> Any:
+        """The product with a dense or sparse matrix, or with a vector: as `mm`."""
+        return matmul(self, other)
+
+    def mm(self, mat2: Any) -> Any:
+        """The product with a dense or sparse matrix."""
+        return mm(self, mat2)
+
+    def mv(self, vec: Any) -> Tensor:
+        """The product of a matrix and a vector."""
+        return table.mv(self, vec)  # type: ignore[no-any-return]
+
+    def bmm(self, mat2: Any) -> Tensor:
+        """The products of two batches of matrices."""
+        return bmm(self, mat2)
 
     def sum(self) -> Tensor:
         """The sum of all elements."""
@@ -433,32 +451,146 @@ def bounds_of(places: Tensor) -> tuple[list[int], list[int]]:
     return low, high
 
 
-def mm(mat1: SparseTensor, mat2: Tensor) -> Tensor:
-    """The product of a sparse matrix (n, m) and a dense one (m, k).
+OPERANDS = (native.TensorBase, SparseTensor, np.ndarray)
 
-    Copies: none.
+
+def as_operands(where: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """The operands of a product, NumPy arrays as tensors.
+
+    Raises:
+        TypeError: one is neither a tensor nor an array.
+    """
+    for value in (x, y):
+        if not isinstance(value, OPERANDS):
+            raise TypeError(f"{where}: the operands must be tensors: got a {type(value).__name__}")
+    x, y = (from_data.from_numpy(v) if isinstance(v, np.ndarray) else v for v in (x, y))
+    return x, y
+
+
+def mm(mat1: Any, mat2: Any) -> Any:
+    """The product of two matrices (n, m) and (m, k), of which one or both are sparse: dense, but
+    for two sparse ones sparse.
+
+    Copies: none; one of the result if only mat2 is sparse.
 
     Raises:
         RuntimeError: shapes do not fit; the operands are on different devices.
     """
+    mat1, mat2 = as_operands("mm", mat1, mat2)
     if mat1.ndim != 2 or mat2.ndim != 2 or mat1.shape[1] != mat2.shape[0]:
         raise RuntimeError(f"mm: inner sizes differ: {mat1.shape} @ {mat2.shape}")
     check_device("mm", mat1, mat2)
+    mat1, mat2 = (
+        x.to_dense() if isinstance(x, SparseTensor) and x.dense_dim() else x for x in (mat1, mat2)
+    )
+    if not isinstance(mat2, SparseTensor):
+        return sparse_by_dense(mat1, mat2) if isinstance(mat1, SparseTensor) else mat1 @ mat2
+    if isinstance(mat1, SparseTensor):
+        return sparse_by_sparse(mat1, mat2)
+    return sparse_by_dense(mat2.t(), mat1.t()).t().contiguous()
+
+
+def sparse_by_dense(mat1: SparseTensor, mat2: Tensor) -> Tensor:
+    """The dense product of a sparse matrix (n, m) and a dense one (m, k)."""
     rows, columns = mat1.places
     return table._sparse_mm(  # type: ignore[no-any-return]
         mat1.numbers, mat2, rows, columns, mat1.shape[0], mat1.ordered
     )
 
 
+def sparse_by_sparse(mat1: SparseTensor, mat2: SparseTensor) -> SparseTensor:
+    """The sparse product of two sparse matrices: a product for each pair of an element of mat1 and
+    one of mat2 in the row that is its column; those at one place are summed.
+    """
+    rows, columns = mat1.places
+    rows2, columns2 = mat2.places
+    order = table.argsort(rows2)
+    in_order = rows2[order]
+    first = table.searchsorted(in_order, columns)
+    counts = table.searchsorted(in_order, columns, right=True) - first  # pairs of each element
+    left = table.repeat_interleave(table.arange(counts.shape[0], device=rows.device), counts)
+    before = (table.cumsum(counts, 0) - counts)[left]  # pairs of the elements before it
+    right = order[first[left] + table.arange(left.shape[0], device=rows.device) - before]
+    values = mat1.numbers[left] * mat2.numbers[right]
+    places = table.stack([rows[left], columns2[right]])
+    return SparseTensor(places, values, (mat1.shape[0], mat2.shape[1])).coalesce()
+
+
+def matmul(x: Any, y: Any) -> Any:
+    """`x @ y`, of which one or both are sparse: matrices, vectors (sparse ones as dense), batches
+    of matrices, or a matrix and a dense batch. Two sparse matrices give a sparse one.
+
+    Raises:
+        TypeError: one is not a tensor.
+        RuntimeError: shapes do not fit; the operands are on different devices.
+    """
+    x, y = as_operands("matmul", x, y)
+    x, y = (v.to_dense() if isinstance(v, SparseTensor) and v.ndim < 2 else v for v in (x, y))
+    if not x.ndim or not y.ndim or not (isinstance(x, SparseTensor) or isinstance(y, SparseTensor)):
+        return table.matmul(x, y)
+    if y.ndim == 1:
+        return mm(x, y.unsqueeze(1)).squeeze(1) if x.ndim == 2 else matmul(x, y[:, None])[..., 0]
+    if x.ndim == 1:
+        return mm(x.unsqueeze(0), y).squeeze(0) if y.ndim == 2 else matmul(x[None], y)[..., 0, :]
+    if x.ndim == y.ndim == 2:
+        return mm(x, y)
+    if y.ndim == 2:  # dense matrices by a sparse one, or sparse ones by one matrix
+        if isinstance(x, SparseTensor):
+            return bmm(x, dense(y).expand(x.shape[0], *y.shape))
+        return mm(x.reshape(-1, x.shape[-1]), y).reshape(*x.shape[:-1], y.shape[1])
+    if x.ndim == 2:
+        if isinstance(y, SparseTensor):
+            return bmm(dense(x).expand(y.shape[0], *x.shape), y)
+        columns = table.movedim(y, -2, 0)
+        out = mm(x, columns.reshape(y.shape[-2], -1))
+        return table.movedim(out.reshape(x.shape[0], *columns.shape[1:]), 0, -2).contiguous()
+    return bmm(x, y)
+
+
+def dense(x: Any) -> Tensor:
+    return x.to_dense()  # type: ignore[no-any-return]
+
+
+def bmm(x: Any, y: Any) -> Tensor:
+    """Products of two batches of matrices, (B, n, m) and (B, m, k), of which one or both are
+    sparse: dense. It is the product of one matrix (B n, B m) that has the batch on its diagonal.
+    """
+    x, y = as_operands("bmm", x, y)
+    if x.ndim != 3 or y.ndim != 3 or (x.shape[0], x.shape[2]) != tuple(y.shape[:2]):
+        raise RuntimeError(f"bmm: the batches do not fit: {tuple(x.shape)}, {tuple(y.shape)}")
+    if not isinstance(x, SparseTensor):
+        return bmm(y.transpose(1, 2), x.transpose(1, 2)).transpose(1, 2).contiguous()
+    n, rows, inner = x.shape
+    if x.dense_dim():
+        return table.bmm(x.to_dense(), dense(y))  # type: ignore[no-any-return]
+    which, row, column = x.places
+    places = table.stack([which * rows + row, which * inner + column])
+    diagonal = SparseTensor(places, x.numbers, (n * rows, n * inner))
+    out = sparse_by_dense(diagonal, dense(y).reshape(n * inner, y.shape[2]))
+    return out.reshape(n, rows, y.shape[2])
+
+
+def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+    """x @ weight.T + bias, with a sparse input or weight."""
+    out = matmul(x, weight.t())
+    return out if bias is None else out + bias
+
+
+sparse_rules.update(
+    matmul=matmul,
+    bmm=bmm,
+    linear=linear,
+    add=lambda x, y: x + y,
+    mul=lambda x, y: x * y,
+    _to_copy=lambda x, dtype: x.to(dtype),
+)
+
 spmm = mm
 
 
-def addmm(
-    mat: Tensor, mat1: SparseTensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1
-) -> Tensor:
-    """`beta * mat + alpha * (mat1 @ mat2)` with a sparse mat1."""
-    result: Tensor = mat * beta + mm(mat1, mat2) * alpha
-    return result
+def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    """`beta * mat + alpha * (mat1 @ mat2)`, of which any may be sparse."""
+    return mat * beta + mm(mat1, mat2) * alpha
 
 
 def to_sparse(input: Tensor, sparse_dim: int | None = None) -> SparseTensor:

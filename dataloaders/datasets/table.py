@@ -201,7 +201,7 @@ def values_of(table: Any, name: str) -> Any:
         if is_numeric(kind) and kind != "bool":
             return column.to_numpy()
         return column.to_pylist()
-    if not hasattr(column, "to_numpy"):
+    if isinstance(column, Tensor) or not hasattr(column, "to_numpy"):
         return column
     dtype: Any = getattr(column, "dtype", None)
     if isinstance(dtype, np.dtype) or not hasattr(column, "isna"):

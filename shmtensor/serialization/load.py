@@ -16,11 +16,13 @@ from .. import cupy_runtime, native
 from ..autograd import wrap
 from ..cuda_arrays import device_of, move_array, new_array
 from ..device import CPU, Device, DeviceMissing, as_device
+from ..dtypes import as_dtype
 from ..nn import Parameter
+from ..nn.parameter import UninitializedBuffer, UninitializedParameter
 from ..sparse import SparseTensor, sparse_coo_tensor
 from ..storage import UntypedStorage, array_over, memory_of
-from ..tensor import Size, Tensor
-from ..tensor.torch_constants import layout, sparse_coo
+from ..tensor import Size, Tensor, torch_constants
+from ..tensor.torch_constants import layout, memory_format, sparse_coo
 from .constructors import refused
 from .limits import Limits
 from .pickle_names import DTYPE_NAMES, STORAGE_NAMES, StorageType
@@ -287,6 +289,27 @@ def rebuild_parameter(
     return Parameter(data, requires_grad is True)
 
 
+def rebuild_uninitialized(
+    cls: Any,
+    limits: Limits | None,
+    requires_grad: Any = True,
+    device: Any = None,
+    dtype: Any = None,
+    persistent: Any = True,
+) -> Any:
+    """A parameter or buffer of a lazy layer, which has no shape yet."""
+    if not isinstance(device, (Device, type(None))):
+        raise refused("not the device of a parameter", device)
+    arguments = (requires_grad is True, device, None if dtype is None else as_dtype(dtype))
+    return cls(*arguments) if cls is UninitializedParameter else cls(*arguments, persistent is True)
+
+
+def rebuild_device(limits: Limits | None, kind: Any, index: Any = None) -> Device:
+    if type(kind) is not str or type(index) not in (int, type(None)):
+        raise refused("not a device", (kind, index))
+    return Device(kind, index)
+
+
 def rebuild_size(limits: Limits | None, sizes: Any = ()) -> Size:
     if type(sizes) is not tuple or len(sizes) > MAX_DIMS or not all(type(n) is int for n in sizes):
         raise refused("not the sizes of a tensor", sizes)
@@ -332,6 +355,16 @@ TORCH_NAMES: dict[tuple[str, str], Any] = {
         for package in ("torch", "shmtensor")
         for name, dtype in DTYPE_NAMES.items()
     },
+    # What saved modules may hold beside tensors.
+    **{
+        (kind.__module__, kind.__qualname__): kind
+        for kind in (Device, Size, UninitializedParameter, UninitializedBuffer)
+    },
+    **{
+        (memory_format.__module__, constant.name): constant
+        for constant in vars(torch_constants).values()
+        if isinstance(constant, memory_format)
+    },
 }
 CONSTRUCTORS: dict[int, Any] = {
     id(rebuild_tensor): rebuild_tensor,
@@ -339,6 +372,9 @@ CONSTRUCTORS: dict[int, Any] = {
     id(rebuild_sparse): rebuild_sparse,
     id(rebuild_layout): rebuild_layout,
     id(Size): rebuild_size,
+    id(Device): rebuild_device,
+    id(UninitializedParameter): partial(rebuild_uninitialized, UninitializedParameter),
+    id(UninitializedBuffer): partial(rebuild_uninitialized, UninitializedBuffer),
 }
 # For files that may run any code.
 UNLIMITED = {

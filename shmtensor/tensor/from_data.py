@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import reprlib
 from collections.abc import Iterator
@@ -19,6 +18,14 @@ from ..cuda_arrays import check_bfloat16, device_of, move_array
 from ..device import CPU, Device, defaults, device_for_data, unspecified
 from ..ops.table.python_scalars import as_element, fits_dtype
 from . import Tensor
+from .data_elements import (
+    BUILTIN,
+    LISTS,
+    check_elements,
+    container_as_array,
+    explain_objects,
+    has_only_numbers,
+)
 from .dlpack import from_dlpack, to_dlpack
 from .foreign_arrays import as_numpy, on_cuda
 from .new_tensor import as_plain, check_depth, check_nesting
@@ -71,7 +78,6 @@ def convert_integers(data: Any, dtype: dtypes.Dtype, error: Exception) -> np.nda
         RuntimeError: a number does not fit.
     """
     try:
-        check_nesting(data)
         objects = np.array(data, object)
         flat = [as_element("tensor", v, dtype) for v in objects.reshape(-1).tolist()]
     except (TypeError, ValueError):
@@ -79,36 +85,13 @@ def convert_integers(data: Any, dtype: dtypes.Dtype, error: Exception) -> np.nda
     return native.call(np.array, np.reshape(np.array(flat, dtype), objects.shape), dtype)  # type: ignore[no-any-return]
 
 
-def explain_objects(data: Any, array: np.ndarray[Any, Any]) -> Exception:
-    """The error for data that gave an array of objects."""
-    for value in array.reshape(-1).tolist():
-        if isinstance(value, int):
-            return ValueError(f"tensor: overflow, the integer has more than 64 bits: {value}")
-        if not isinstance(value, (str, bytes)):
-            return RuntimeError(
-                f"tensor: could not infer dtype of {type(value).__name__}: {reprlib.repr(data)}"
-            )
-    return TypeError(f"tensor: no tensor can hold this: {reprlib.repr(data)}")
-
-
-LISTS: set[Any] = {list, tuple}
-PLAIN = {bool, int, float, complex}
-BUILTIN = LISTS | PLAIN
 HOST = BUILTIN | {np.ndarray}  # classes of data that is on the host and of no other library
-
-
-def has_only_numbers(data: Any) -> bool:
-    """Whether nested lists hold only Python's numbers, no tensors, arrays or NumPy scalars."""
-    types = set(map(type, data))
-    while types and types <= LISTS:
-        data = list(itertools.chain.from_iterable(data))
-        types = set(map(type, data))
-    return types <= PLAIN
 
 
 def element_dtypes(data: Any) -> Iterator[dtypes.Dtype]:
     """The dtypes of the elements of nested lists, for promotion."""
     for x in data:
+        x = container_as_array(x, "tensor")
         if x.__class__ in (list, tuple):
             yield from element_dtypes(x)
         elif library_of(x) is not None:
@@ -173,20 +156,28 @@ def tensor(
             return from_cuda(array, target, place, requires_grad)
         if library_of(data) is not None:
             data = as_numpy(data, "tensor")
+        data = container_as_array(data, "tensor")
     place = CPU if device is unspecified.value else device_for_data(device)
     try:
         if target is None:
             source = without_tensors(np.asarray, data)
-            target = infer_dtype(data, source)
-            array = native.call(np.array, source, target)
+            inferred = infer_dtype(data, source)
+            array = native.call(np.array, source, inferred)
         else:
             array = without_tensors(lambda plain: native.call(np.array, plain, target), data)
     except (ValueError, TypeError, OverflowError) as error:
+        check_nesting(data)
+        check_elements(data, "tensor")
         if target is None or target.kind not in "iu":
             raise type(error)(f"tensor: {error}: {reprlib.repr(data)}") from None
         array = convert_integers(data, target, error)
+    else:
+        if target is not None:
+            check_elements(data, "tensor")
     if array.dtype.kind == "O":
         raise explain_objects(data, array)
+    if target is None and array.dtype.kind in "mMSUT":
+        check_elements(data, "tensor")
     array = array if array.dtype is target else as_canonical(array)
     result: Tensor = native.wrap(array if place.type == "cpu" else move_array(array, place))
     if pin_memory:
@@ -235,7 +226,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
             data = as_numpy(data, "as_tensor")
     if device is not unspecified.value and device_for_data(device).type != "cpu":
         return tensor(data, dtype=dtype, device=device)
-    if isinstance(data, np.ndarray):
+    if isinstance(data, np.ndarray) and data.dtype.kind != "O":
         array = as_canonical(data)
         if dtype is None or dtypes.as_dtype(dtype) is array.dtype:
             return native.wrap(array)  # type: ignore[no-any-return]
@@ -318,7 +309,7 @@ def alias(obj: Any, dtype: Any) -> Tensor | None:
     if obj.__class__ not in BUILTIN and library_of(obj) is not None:
         obj = as_numpy(obj, "asarray")
     if isinstance(obj, np.ndarray):
-        return native.wrap(as_canonical(obj))  # type: ignore[no-any-return]
+        return None if obj.dtype.kind == "O" else native.wrap(as_canonical(obj))
     if type(obj).__name__ == "PyCapsule":
         return from_dlpack(obj)
     if isinstance(obj, np.generic):

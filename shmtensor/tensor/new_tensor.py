@@ -10,6 +10,7 @@ from .. import dtypes, native
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..cuda_arrays import device_of, move_array
 from ..device import CPU, device_of_new
+from .data_elements import check_elements, container_as_array
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -32,7 +33,9 @@ def new_tensor(data: Any, dtype: Any, device: Any = None, like: Any = None) -> T
     Args:
         device: by default that of the array `like`.
     """
+    data = container_as_array(data, "new_tensor")
     array = as_canonical(native.call(np.array, as_plain(data), dtypes.as_dtype(dtype)))
+    check_elements(data, "new_tensor")
     place = device_of_new(device, None if like is None else device_of(like))
     return native.wrap(array if place.type == "cpu" else move_array(array, place))  # type: ignore[no-any-return]
 

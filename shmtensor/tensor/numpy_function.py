@@ -2,7 +2,8 @@
 
 Imported at the first such call. `numpy_function_table.TABLE` has the differentiable functions. Any
 other function, and any argument that an entry does not take, runs on the arrays; as `numpy()`, that
-refuses tensors that require grad. The results are always tensors.
+refuses tensors that require grad. The results are tensors, except for functions that only convert
+or copy (`np.atleast_1d`): libraries use them to get arrays.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ import numpy.ma  # NumPy imports it on first use; its arrays must not be in shar
 
 from .. import native
 from .numpy_function_table import TABLE
-from .numpy_ufunc import as_tensor_or_array
+from .numpy_ufunc import as_tensor_or_array, is_unsupported
 
 __all__ = ["array_function"]
 
 # Functions that write their first argument.
 WRITERS = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
+
+# Functions that only convert or copy.
+CONVERTERS = {"asarray_chkfinite", "atleast_1d", "atleast_2d", "atleast_3d", "copy", "require"}
 
 
 def array_function(func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -29,12 +33,19 @@ def array_function(func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[st
         return NotImplemented
     entry = TABLE.get(f"{func.__module__}.{func.__name__}")
     if entry is not None and takes(entry, args, kwargs):
-        result = entry(
-            *map(as_python_int, args),
-            **{name: as_python_int(value) for name, value in kwargs.items()},
-        )
+        try:
+            result = entry(
+                *map(as_python_int, args),
+                **{name: as_python_int(value) for name, value in kwargs.items()},
+            )
+        except TypeError:
+            if not any(map(is_unsupported, (*args, *kwargs.values()))):
+                raise
+            result = NotImplemented
         if result is not NotImplemented:
             return result
+    if func.__name__ in CONVERTERS:
+        return func(*as_arrays(args, {}), **as_arrays(kwargs, {}))
     return on_arrays(func, args, kwargs)
 
 

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from .. import native
+from ..autograd.dispatch.foreign_operands import library_of
 from ..autograd.dispatch.op_function import table
 from ..autograd.dispatch.promote_operands import as_canonical
-from ..dtypes import complex128, float64, of_number, promote_types
+from ..dtypes import complex128, float64, is_bfloat16, of_number, promote_types
 from ..ops.table.op_definition import ROWS
 
-__all__ = ["array_ufunc", "cast_to_common_dtype"]
+__all__ = ["array_ufunc", "cast_to_common_dtype", "is_unsupported"]
 
 # NumPy's names that differ from ours; "" if our op of that name has another meaning.
 NAMES = {
@@ -39,11 +40,15 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
     """
     name = NAMES.get(ufunc.__name__, ufunc.__name__)
     if method == "__call__" and not kwargs and name in vars(table):
-        operands = [x.item() if isinstance(x, np.generic) else x for x in inputs]
-        if name in TENSORS_ONLY:
-            is_double = any(getattr(x, "dtype", None) in (float64, complex128) for x in operands)
-            operands = [number_as_tensor(x, is_double) for x in operands]
-        return vars(table)[name](*cast_if_needed(name, operands))
+        try:
+            operands = [x.item() if is_number(x) else x for x in inputs]
+            if name in TENSORS_ONLY:
+                is_double = any(getattr(x, "dtype", 0) in (float64, complex128) for x in operands)
+                operands = [number_as_tensor(x, is_double) for x in operands]
+            return vars(table)[name](*cast_if_needed(name, operands))
+        except TypeError:
+            if not any(map(is_unsupported, inputs)):
+                raise
     arrays = [x.numpy() if isinstance(x, native.TensorBase) else x for x in inputs]  # type: ignore[attr-defined]
     outs = kwargs.get("out", ())
     if outs:
@@ -63,6 +68,25 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
         if isinstance(result, tuple)
         else as_tensor_or_array(result)
     )
+
+
+def is_number(value: Any) -> bool:
+    """Whether it is a NumPy scalar that a tensor can hold; no date, duration or text."""
+    return isinstance(value, np.generic) and value.dtype.kind in "biufc"
+
+
+def is_unsupported(value: Any) -> bool:
+    """Whether NumPy's functions take it and no tensor can hold it: None, text, dates, arrays of
+    these, and other objects, but no array of another library."""
+    if isinstance(value, (native.TensorBase, bool, float, complex)):
+        return False
+    if isinstance(value, (list, tuple)):
+        return any(map(is_unsupported, value))
+    if not isinstance(value, (np.ndarray, np.generic)):
+        if library_of(value) is not None:
+            return False
+        value = np.asarray(value)
+    return value.dtype.kind in "OSTUVmM" and not is_bfloat16(value.dtype)
 
 
 def number_as_tensor(value: Any, is_double: bool) -> Any:

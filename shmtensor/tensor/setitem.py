@@ -16,6 +16,7 @@ from ..autograd.dispatch.promote_operands import UnsupportedOperand, as_operand
 from ..autograd.engine import views_and_inplace
 from ..cuda_arrays import device_of
 from ..ops.table.python_scalars import as_assigned
+from .data_elements import check_elements
 from .new_tensor import check_depth
 
 if TYPE_CHECKING:
@@ -31,7 +32,9 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     is_tensor = isinstance(value, native.TensorBase)
     if isinstance(value, (list, tuple)):
         check_depth(value)
-        value = native.wrap(np.asarray(value, self.array.dtype))
+        elements = value
+        value = native.wrap(np.asarray(elements, self.array.dtype))
+        check_elements(elements, "setitem")
     try:
         value = as_operand(value)
     except UnsupportedOperand:

@@ -29,6 +29,7 @@ from ..device import CPU, Device, as_device
 from ..storage import TypedStorage, UntypedStorage, owner_of
 from . import (
     array_protocols,
+    data_elements,
     deepcopy_pickle,
     dlpack,
     fill_map,
@@ -91,7 +92,9 @@ class Tensor(Methods):
             shape = new_tensor.sizes_of_constructor(() if data is None else (data, *sizes))
             if shape is None:
                 new_tensor.check_depth(data)
+                data = data_elements.container_as_array(data, "Tensor")
                 tensor.array = native.call(np.array, data, dtype)
+                data_elements.check_elements(data, "Tensor")
             else:
                 tensor.array = native.call(np.empty, shape, dtype)
         return tensor
@@ -718,6 +721,10 @@ class Tensor(Methods):
                 return self.detach().cpu().array
             raise array_protocols.needs_cpu(self)
         return self.array
+
+    def to_numpy(self) -> Any:
+        """As `numpy()`, by the name that matplotlib asks for. Copies: none."""
+        return self.numpy()
 
     def item(self) -> Any:
         """The one element as a Python number.

@@ -164,3 +164,90 @@ def test_a_readonly_tensor_of_an_ended_producer() -> None:
     frame = pd.DataFrame(x.numpy(), copy=False)
     assert frame.to_numpy().sum() == 4999 * 2500
     out.close()
+
+
+BIG = 16777217.0  # not a float32
+CONTAINERS: dict[str, Any] = {
+    "Series": pd.Series([BIG]),
+    "Index": pd.Index([BIG]),
+    "DataFrame": pd.DataFrame({"a": [BIG]}),
+    "of two columns": pd.DataFrame({"a": [1], "b": [BIG]}),
+    "nullable": pd.Series([BIG], dtype="Float64"),
+    "ExtensionArray": pd.array([BIG], dtype="Float64"),
+    "NumpyExtensionArray": pd.Series([BIG]).array,
+    "of pyarrow": pd.Series([BIG], dtype=pd.ArrowDtype(pa.float64())),
+    "sparse": pd.Series(pd.arrays.SparseArray([BIG, 0.0])),
+    "with a NaN": pd.Series([BIG, float("nan")]),
+    "in a list": [pd.Series([BIG]), pd.Series([1.0])],
+    "a pyarrow array": pa.array([BIG]),
+}
+
+
+@pytest.mark.parametrize("make", [st.tensor, st.as_tensor, st.asarray])
+@pytest.mark.parametrize("name", CONTAINERS)
+def test_the_dtype_of_a_container_is_kept(name: str, make: Any) -> None:
+    x = make(CONTAINERS[name])
+    assert x.dtype == st.float64
+    assert BIG in np.asarray(x)
+
+
+def test_the_dtype_of_a_container_gives_way_to_one_that_is_asked_for() -> None:
+    series = pd.Series([BIG])
+    assert st.DoubleTensor(series).tolist() == [BIG]
+    assert st.zeros(1, dtype=st.float64).new_tensor(series).tolist() == [BIG]
+    assert st.FloatTensor(series).dtype == st.tensor(series, dtype=st.float32).dtype == st.float32
+    for dtype in ("int8", "Int8", "float32", "Float32", "bool", "boolean"):
+        x = st.tensor(pd.Series([1, 0], dtype=dtype))
+        assert str(x.dtype).rpartition(".")[2] == dtype.lower().replace("boolean", "bool")
+    assert st.tensor([BIG]).dtype == st.float32
+
+
+@pytest.mark.parametrize("make", [st.tensor, st.as_tensor, st.asarray, st.FloatTensor, st.Tensor])
+@pytest.mark.parametrize(
+    "data",
+    [
+        pd.array([1, None], dtype="Int64"),
+        pd.Series([1.5, None], dtype="Float64"),
+        pd.Series([True, None], dtype="boolean"),
+        pd.Series([1, None], dtype=pd.ArrowDtype(pa.int64())),
+        pd.DataFrame({"a": [1.0, 2.0], "b": pd.array([1, None], dtype="Int64")}),
+        pa.array([1, None]),
+        [pd.Series([1, 2]), pd.array([1, None], dtype="Int64")],
+    ],
+)
+def test_a_missing_value_is_an_error_that_says_so(data: Any, make: Any) -> None:
+    with pytest.raises(ValueError, match="1 NA"):
+        make(data)
+
+
+@pytest.mark.parametrize("make", [st.tensor, st.FloatTensor, st.LongTensor, st.Tensor])
+@pytest.mark.parametrize(
+    "data",
+    [
+        pd.Series(pd.to_datetime(["2024-01-01"])),
+        pd.DataFrame({"a": [1], "b": pd.to_datetime(["2024-01-01"])}),
+        pd.to_datetime(["2024-01-01"]),
+        pd.to_datetime(["2024-01-01"]).tz_localize("UTC"),
+        pd.to_timedelta(["1D"]),
+        pd.period_range("2024", periods=2),
+        [pd.Timestamp("2024-01-01")],
+        [1.0, pd.Timedelta(1, "s")],
+        [pd.NaT],
+        [pd.Series(pd.to_timedelta(["1D"]))],
+    ],
+)
+def test_dates_of_pandas_never_become_numbers(data: Any, make: Any) -> None:
+    with pytest.raises((TypeError, RuntimeError), match=r"datetime|timedelta|Time|Period|NaT"):
+        make(data)
+
+
+def test_the_culprit_in_a_frame_is_named() -> None:
+    frame = pd.DataFrame({"a": [1, 2], "b": [1.5, None], "c": [1, None]}, dtype=object)
+    with pytest.raises(RuntimeError, match="NoneType"):
+        st.tensor(frame)
+    with pytest.raises(TypeError, match="NoneType"):
+        st.tensor(frame, dtype=st.float32)
+    with pytest.raises(TypeError, match="str"):
+        st.tensor(pd.DataFrame({"a": [1], "b": ["x"]}))
+    with pytest.raises(RuntimeError, match="NAType"):
+        st.tensor([1, pd.NA])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from collections.abc import Callable
 from typing import Any
 
@@ -214,3 +216,76 @@ def test_unusual_arguments_have_numpys_meaning(case: int) -> None:
         result = call(*tensors).numpy()
         assert result.dtype == want.dtype
         np.testing.assert_allclose(result, want)
+
+
+CONVERTERS: list[Call] = [
+    np.atleast_1d, np.atleast_2d, np.atleast_3d, np.copy, np.array, np.asarray, np.asanyarray,
+    np.ascontiguousarray, np.asfortranarray, np.require, np.asarray_chkfinite,
+    lambda x: np.atleast_1d(x, x)[1], lambda x: np.copy(x, order="F"), lambda x: np.array([x, x]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("convert", CONVERTERS)
+@pytest.mark.parametrize("dtype", [np.float32, np.int64, np.bool])
+def test_functions_that_convert_give_arrays(convert: Call, dtype: Any) -> None:
+    x = st.tensor(X.astype(dtype))
+    result = convert(x)
+    assert type(result) is np.ndarray
+    assert result.dtype == dtype
+    assert np.array_equal(result, convert(X.astype(dtype)))
+    assert not np.shares_memory(np.copy(x), x.numpy())
+    assert np.shares_memory(np.atleast_3d(x), x.numpy())
+    with pytest.raises(RuntimeError, match="requires grad"):
+        convert(st.ones(2, requires_grad=True))
+
+
+OBJECTS, TEXT = np.array([2, None], object), np.array(["a", "b"])
+DATES = np.array(["2024", "2025"], "M8[Y]")
+# Calls with an operand that no tensor can hold, and a tensor x = [1, -1] or i = [0, 1].
+HELD_BY_NO_TENSOR: list[Call] = [
+    lambda x, i: np.where(x > 0, "a", "b"),
+    lambda x, i: np.where(x > 0, b"a", b"b"),
+    lambda x, i: np.where(x > 0, TEXT, "z"),
+    lambda x, i: np.where(x > 0, OBJECTS, None),
+    lambda x, i: np.where(x > 0, DATES, np.datetime64("NaT")),
+    lambda x, i: np.where(x > 0, datetime.date(2024, 1, 1), None),
+    lambda x, i: np.where(x > 0, x, None),
+    lambda x, i: np.where(x > 0, decimal.Decimal(1), 0),
+    lambda x, i: np.concatenate([x, TEXT]),
+    lambda x, i: np.concatenate([x, OBJECTS]),
+    lambda x, i: np.stack([x, OBJECTS]),
+    lambda x, i: np.vstack([x, TEXT]),
+    lambda x, i: np.column_stack([TEXT, x]),
+    lambda x, i: np.take(TEXT, i),
+    lambda x, i: np.take(DATES, i),
+    lambda x, i: np.take_along_axis(TEXT, i, 0),
+    lambda x, i: np.repeat(OBJECTS, i),
+    lambda x, i: np.select([x > 0, x < 0], ["p", "n"], "z"),
+    lambda x, i: np.broadcast_arrays(x, "a")[1],
+    lambda x, i: np.clip(x, np.array([0, 0], object), None),
+    lambda x, i: np.einsum("i,i", x, np.array([1, 2], object)),
+    lambda x, i: np.dot(np.array([1, 2], object), x),
+    lambda x, i: np.equal(x, None),
+    lambda x, i: np.add(DATES, i),
+    lambda x, i: np.multiply(np.timedelta64(3, "s"), x),
+    lambda x, i: np.multiply(x, np.array([3, 4], "m8[ns]")),
+    lambda x, i: np.minimum(x, np.array([0, 0], object)),
+    lambda x, i: np.add(i, decimal.Decimal(1)),
+]
+
+
+@pytest.mark.parametrize("call", HELD_BY_NO_TENSOR)
+def test_operands_that_no_tensor_can_hold(call: Call) -> None:
+    x, i = np.array([1.0, -1.0]), np.array([0, 1])
+    expected = np.asarray(call(x, i))
+    result = np.asarray(call(st.tensor(x), st.tensor(i)))
+    assert result.dtype == expected.dtype
+    assert np.array_equal(result, expected) or np.isnat(expected).any()
+
+
+def test_a_call_that_numpy_refuses_too_is_an_error() -> None:
+    x = st.ones(2)
+    for call in (lambda: np.add(x, np.timedelta64(1, "s")), lambda: np.add(x, None)):
+        with pytest.raises(TypeError):
+            call()
+    assert x.tolist() == [1, 1]

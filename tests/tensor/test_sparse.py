@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.sparse import coo_array
 
 import shmtensor as st
 from shmtensor import sparse
+from shmtensor.autograd import gradcheck, gradgradcheck
 
 RNG = np.random.default_rng(1)
 PLACES = np.array([[0, 2, 0, 2], [1, 0, 1, 2]])
@@ -109,3 +113,107 @@ def test_size_alone_makes_one_without_elements() -> None:
     x = st.sparse_coo_tensor((2, 3))
     assert (x._nnz(), tuple(x.shape)) == (0, (2, 3))
     assert x.to_dense().tolist() == [[0, 0, 0]] * 2
+
+
+# Values, each with the indices and the shape of a sparse tensor: two matrices, one of them not
+# coalesced, and a batch of matrices.
+SPARSE = {
+    "a": ([[0, 0, 2, 1, 0], [1, 2, 0, 1, 1]], (3, 3)),
+    "b": ([[0, 1, 2, 2, 1], [1, 3, 0, 0, 2]], (3, 4)),
+    "batch": ([[0, 0, 1, 1], [0, 2, 1, 1], [1, 0, 2, 2]], (2, 3, 3)),
+}
+DENSE = {
+    "x": (3, 4), "y": (2, 3), "v": (3,), "xs": (2, 3, 4), "ys": (2, 4, 3), "zs": (5, 2, 4, 3),
+}  # fmt: skip
+PRODUCTS = [
+    ("a", "x"), ("y", "a"), ("a", "b"), ("a", "v"), ("v", "a"), ("ys", "a"), ("zs", "a"),
+    ("a", "xs"), ("batch", "xs"), ("ys", "batch"), ("batch", "batch"), ("batch", "x"),
+    ("y", "batch"), ("batch", "v"), ("v", "batch"), ("a", "batch"), ("batch", "a"),
+]  # fmt: skip
+
+
+def leaf_and_operand(name: str) -> tuple[Any, Callable[[Any], Any]]:
+    """A leaf that requires grad, and the function that makes the operand of it."""
+    if name in DENSE:
+        return st.rand(*DENSE[name], dtype=st.float64).requires_grad_(), lambda x: x
+    places, shape = SPARSE[name]
+    values = st.rand(len(places[0]), dtype=st.float64).requires_grad_()
+    return values, lambda v: st.sparse_coo_tensor(st.tensor(places), v, shape)
+
+
+def as_dense(x: Any) -> Any:
+    return x.to_dense() if isinstance(x, st.sparse.SparseTensor) else x
+
+
+@pytest.mark.parametrize("names", PRODUCTS, ids=" @ ".join)
+def test_a_product_is_that_of_the_dense_tensors(names: tuple[str, str]) -> None:
+    (p, make_x), (q, make_y) = map(leaf_and_operand, names)
+    x, y = make_x(p), make_y(q)
+    expected = (as_dense(x) @ as_dense(y)).detach().numpy()
+    forms: list[Any] = [lambda x, y: x @ y, st.matmul, lambda x, y: x.matmul(y), st.linalg.matmul]
+    if x.ndim == y.ndim == 2:
+        forms += [st.mm, st.sparse.mm, lambda x, y: x.mm(y)]
+    if x.ndim == y.ndim == 3:
+        forms += [st.bmm, lambda x, y: x.bmm(y)]
+    if (x.ndim, y.ndim) == (2, 1):
+        forms += [st.mv, lambda x, y: x.mv(y)]
+    for form in forms:
+        out = form(x, y)
+        assert np.allclose(as_dense(out).detach().numpy(), expected)
+        is_sparse = set(names) <= {"a", "b"}
+        assert out.layout is (st.sparse_coo if is_sparse else st.strided)
+        assert is_sparse or out.is_contiguous()
+
+    def product(p: Any, q: Any) -> Any:
+        return as_dense(st.matmul(make_x(p), make_y(q)))
+
+    assert gradcheck(product, (p, q))
+    assert gradgradcheck(lambda p, q: product(p, q) ** 2, (p, q))
+
+
+def test_sums_of_products() -> None:
+    s = st.eye(3).to_sparse() * 2
+    d, v = st.arange(9.0).view(3, 3), st.ones(3)
+    for mat, mat1, mat2 in ((d, s, d), (d, d, s), (d, s, s), (s, s, s)):
+        expected = 3 * as_dense(mat) + 0.5 * (as_dense(mat1) @ as_dense(mat2))
+        for addmm in (st.addmm, st.sparse.addmm):
+            out = as_dense(addmm(mat, mat1, mat2, beta=3, alpha=0.5))
+            assert out.tolist() == expected.tolist()
+    assert st.addmv(v, s, v).tolist() == [3, 3, 3]
+    assert st.nn.functional.linear(d, s, v).tolist() == (2 * d + 1).tolist()
+    assert st.nn.functional.linear(s, d).tolist() == (2 * d.t()).tolist()
+    half = d.half()
+    assert st.addmm(half, half.to_sparse(), half).dtype == st.float16
+
+
+def test_gradients_of_sparse_leaves() -> None:
+    leaf = st.sparse_coo_tensor(st.tensor([[0, 1], [1, 0]]), st.tensor([2.0, 3.0]), (2, 2))
+    leaf.requires_grad_()
+    (st.tensor([[1.0, 10.0]]) @ leaf).sum().backward()
+    assert leaf.grad is not None
+    assert leaf.grad.to_dense().tolist() == [[0, 1], [10, 0]]
+    p = st.nn.Parameter(st.tensor([[1.0, 0.0], [0.0, 2.0]]))
+    (p.to_sparse() @ p.to_sparse()).to_dense().sum().backward()
+    assert p.grad is not None
+    assert p.grad.tolist() == [[2, 0], [0, 4]]
+
+
+def test_products_of_nothing() -> None:
+    empty = st.zeros(3, 3).to_sparse()
+    full = st.ones(3, 3)
+    for x, y in ((empty, full), (full, empty), (empty, empty), (empty, full.to_sparse())):
+        assert as_dense(x @ y).tolist() == [[0] * 3] * 3
+
+
+def test_arrays_are_operands_of_products_and_others_are_refused() -> None:
+    s, array = st.eye(2).to_sparse(), np.ones((2, 2), np.float32)
+    assert (s @ array).tolist() == (array @ s).tolist() == [[1, 1], [1, 1]]
+    for call in (lambda: s @ 3, lambda: "a" @ s, lambda: st.mm(s, [[1.0]])):  # type: ignore[operator]
+        with pytest.raises(TypeError):
+            call()
+    with pytest.raises(RuntimeError, match="inner sizes differ"):
+        st.mm(s, st.ones(3, 3))
+    with pytest.raises(RuntimeError, match="inner sizes differ"):
+        st.ones(3, 3) @ s
+    with pytest.raises(RuntimeError, match="same dtype"):
+        st.mm(s, st.ones(2, 2, dtype=st.float64))

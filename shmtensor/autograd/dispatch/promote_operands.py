@@ -6,7 +6,7 @@ They are converted to tensors of PyTorch's common dtype, and the op is called ag
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from ... import dtypes, native
 from ...ops.table.op_definition import Row
 from ...ops.table.python_scalars import check_64_bits
+from ...ops.table.sparse_gradient import SparseGradient
 from ..grad_mode import recording
 from .foreign_operands import refuse_foreign
 
@@ -21,6 +22,10 @@ __all__ = ["as_operand", "call_promoted", "common_dtype", "common_of_two"]
 
 ASTYPE = np.ndarray.astype
 NUMBERS = (bool, int, float, complex)
+
+
+# By the names of rows: what computes them if an operand is sparse. `shmtensor.sparse` fills it.
+sparse_rules: dict[str, Callable[..., Any]] = {}
 
 
 class UnsupportedOperand(Exception):
@@ -66,7 +71,7 @@ def as_operand(value: Any) -> Any:
     """
     if isinstance(value, native.TensorBase) or value.__class__ in NUMBERS:
         return value
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and value.dtype.kind not in "mM":  # dates have no number
         return value.item()
     if native.is_array(value):
         try:
@@ -128,6 +133,8 @@ def call_promoted(
     except UnsupportedOperand:
         if form in ("operator", "reflected"):
             return NotImplemented
+        if row.name in sparse_rules and any(isinstance(x, SparseGradient) for x in inputs):
+            return sparse_rules[row.name](*inputs, *attributes)
         raise wrong_operand(row, inputs) from None
     function = rule.inplace if form == "inplace" else rule.public
     return function.call_bound((*operands, *attributes))

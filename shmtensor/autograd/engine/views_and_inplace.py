@@ -26,6 +26,7 @@ import numpy as np
 
 from ... import native
 from ...cuda_arrays import array_module, check_writable, device_of, guard, pointer
+from ...ops.index.getitem_index_put_where import may_repeat
 from ...ops.table.op_definition import op
 from ..grad_mode import FROZEN, inferring, recording
 from .accumulate_grad import AccumulateGrad, hooks_of, node_of_edge
@@ -263,7 +264,7 @@ def set_copy_slices(root: Any, old_node: Any, node: Any, steps: list[Any]) -> No
 
 def set_item(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value`: a write to a view, with the index as one more step."""
-    rule = ops._getitem_rule
+    rule = ops._getitem_kept_rule if may_repeat(index) else ops._getitem_rule
     is_on_cpu = isinstance(x.array, np.ndarray)
     assign = native.assign if is_on_cpu else guard(assign_on_device)
     node = node_of(value)
@@ -354,6 +355,8 @@ def copy_in_dim_order(g: Any, order: tuple[int, ...] | None) -> Any:
 
 # ---------------------------------------------------------------- rows that apply view steps
 
+GETITEMS = ("_getitem", "_getitem_kept")  # a step that an assignment writes by its index
+
 
 @op(method=False, function=False, samples=(), halves="copies")
 def _zero_view(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
@@ -361,7 +364,7 @@ def _zero_view(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
     result = copy_in_dim_order(x, order)
     *outer_steps, (rule, attributes) = steps
     part = root_part(result, outer_steps)
-    if rule.row.name == "_getitem":
+    if rule.row.name in GETITEMS:
         part[attributes[0]] = 0
     else:
         rule.on_array(part, *attributes)[...] = 0
@@ -380,7 +383,7 @@ def _replay_view_backward(xp, x, /, shape, steps, order):  # type: ignore[no-unt
     result = copy_in_dim_order(xp.zeros(shape, x.dtype), order)
     *outer_steps, (rule, attributes) = steps
     part = root_part(result, outer_steps)
-    if rule.row.name == "_getitem":
+    if rule.row.name in GETITEMS:
         part[attributes[0]] = x
     else:
         rule.on_array(part, *attributes)[...] = x

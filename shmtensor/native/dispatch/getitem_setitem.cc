@@ -145,7 +145,14 @@ PyObject* assign(PyObject*, PyObject* const* args, Py_ssize_t n) {
       Py_RETURN_NONE;
   }
   const Ref index = private_index(args[1]);
-  if (!index || PyObject_SetItem(args[0], index.get(), args[2]) < 0) return nullptr;
+  if (!index) return nullptr;
+  // NumPy may follow the memory order of the values; which of several values for one place is kept must not depend on it.
+  Ref in_order;
+  if (PyArray_CheckExact(args[2]) && PyArray_NDIM(as_array(args[2])) > 1 && !PyArray_IS_C_CONTIGUOUS(as_array(args[2]))) {
+    in_order = Ref(PyArray_NewCopy(as_array(args[2]), NPY_CORDER));
+    if (!in_order) return nullptr;
+  }
+  if (PyObject_SetItem(args[0], index.get(), in_order ? in_order.get() : args[2]) < 0) return nullptr;
   Py_RETURN_NONE;
 }
 

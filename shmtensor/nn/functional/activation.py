@@ -7,6 +7,7 @@ from typing import Any, NoReturn
 
 from ...autograd import is_grad_enabled
 from ...autograd import table as ops
+from ...ops.nn.softmax import implicit_dim
 from ...tensor import Tensor
 
 __all__ = [
@@ -242,6 +243,7 @@ def softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
     """exp(x) over its sum along dim."""
+    dim = implicit_dim("softmax", input, _stacklevel) if dim is None else dim
     return ops.softmax(input, dim, dtype)
 
 
@@ -249,6 +251,7 @@ def log_softmax(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
     """log(softmax(x)) along dim, without overflow."""
+    dim = implicit_dim("log_softmax", input, _stacklevel) if dim is None else dim
     return ops.log_softmax(input, dim, dtype)
 
 
@@ -256,6 +259,7 @@ def softmin(
     input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None
 ) -> Tensor:
     """softmax(-x) along dim."""
+    dim = implicit_dim("softmin", input, _stacklevel) if dim is None else dim
     return softmax(-input, dim, dtype=dtype)
 
 

@@ -371,7 +371,7 @@ class Softmax(_DimModule):
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
-        return F.softmax(input, self.dim)
+        return F.softmax(input, self.dim, _stacklevel=5)
 
 
 class LogSoftmax(_DimModule):
@@ -379,7 +379,7 @@ class LogSoftmax(_DimModule):
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
-        return F.log_softmax(input, self.dim)
+        return F.log_softmax(input, self.dim, _stacklevel=5)
 
 
 class Softmin(_DimModule):
@@ -387,7 +387,7 @@ class Softmin(_DimModule):
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
-        return F.softmin(input, self.dim)
+        return F.softmin(input, self.dim, _stacklevel=5)
 
 
 class Softmax2d(Module):

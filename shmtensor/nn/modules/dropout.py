@@ -38,10 +38,10 @@ class Dropout1d(_Dropout):
 
 
 class Dropout2d(_Dropout):
-    """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
+    """Dropout of whole channels of (N, C, H, W), or (N, C, L) with PyTorch's warning."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """(N, C, H, W) or (C, H, W)."""
+        """(N, C, H, W), or with a warning (N, C, L), (N, C)."""
         return F.dropout2d(input, self.p, self.training, self.inplace)
 
 

@@ -35,10 +35,33 @@ class LazyModuleMixin(_Base):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._register_lazy_hooks()
+
+    def _register_lazy_hooks(self) -> None:
         self._load_hook = self._register_load_state_dict_pre_hook(self._lazy_load_hook)
         self._initialize_hook = self.register_forward_pre_hook(
-            self._infer_parameters, with_kwargs=True
+            self._infer_parameters, prepend=True, with_kwargs=True
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the two hooks: a saved module names nothing but its class, and a copy has hooks
+        of its own.
+        """
+        state = self.__dict__.copy()
+        if "_initialize_hook" in state:
+            ids = {state.pop(name).id for name in ("_initialize_hook", "_load_hook")}
+            for name in (
+                "_forward_pre_hooks", "_forward_pre_hooks_with_kwargs", "_load_state_dict_pre_hooks"
+            ):  # fmt: skip
+                table = state[name]
+                state[name] = type(table)((k, v) for k, v in table.items() if k not in ids)
+            state["_is_lazy"] = True
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if self.__dict__.pop("_is_lazy", False):
+            self._register_lazy_hooks()
 
     def initialize_parameters(self, *args: Any, **kwargs: Any) -> None:
         """Makes all parameters; receives forward's arguments. Every subclass defines it."""

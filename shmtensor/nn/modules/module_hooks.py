@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 import warnings
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
@@ -31,8 +32,11 @@ __all__ = [
 ]
 
 
-class Table(dict[int, Any]):
-    """A dictionary of hooks (a class of its own, for weak references of handles)."""
+# A dictionary of hooks. Handles refer to it weakly, and a saved module names no class of ours.
+if TYPE_CHECKING:
+    Table = OrderedDict[int, Any]
+else:
+    Table = OrderedDict
 
 
 _ids = itertools.count()
@@ -88,6 +92,8 @@ def insert(
     hook: Any, table: Table, flags: Iterable[Table] = (), prepend: bool = False
 ) -> RemovableHandle:
     handle = RemovableHandle(table, extra_dict=flags)
+    while handle.id in table:  # of a module that another process has saved
+        handle.id = next(_ids)
     items = list(table.items()) if prepend else []
     if prepend:
         table.clear()

@@ -246,13 +246,16 @@ class RNNBase(Module):
                 f"{type(self).__name__}: Expected input to be 2D or 3D, got {data.ndim}D: "
                 f"{tuple(data.shape)}"
             )
-        if not is_packed and hx is not None:
-            self._check_dimensions(data, hx)
+        if hx is not None:
+            self._check_state(hx)
+            if not is_packed:
+                self._check_dimensions(data, hx)
         if not is_batched:
             data = ops.unsqueeze(data, 0 if self.batch_first else 1)
             hx = None if hx is None else self._each(hx, lambda h: ops.unsqueeze(h, 1))
-        hx = self._zeros(data, sizes) if hx is None else self.permute_hidden(hx, sorted_indices)
+        hx = self._zeros(data, sizes) if hx is None else hx
         self.check_forward_args(data, hx, sizes)
+        hx = self.permute_hidden(hx, sorted_indices)
         function, weights = MODES[self.mode][1], self._flat_weights
         options = (self.bias, self.num_layers, self.dropout, self.training, self.bidirectional)
         if is_packed:
@@ -274,6 +277,13 @@ class RNNBase(Module):
         """The state before the first step."""
         shape = self.get_expected_hidden_size(input, batch_sizes)
         return zeros(shape, dtype=input.dtype, device=input.device)
+
+    def _check_state(self, hx: Any) -> None:
+        """Raises TypeError unless a state has the number of tensors that the layer needs."""
+        if not isinstance(hx, Tensor):
+            raise TypeError(
+                f"{type(self).__name__}: the state has to be a tensor: got {type(hx).__name__}"
+            )
 
     def _check_dimensions(self, input: Tensor, hx: Any) -> None:
         """Raises RuntimeError unless a state has as many dimensions as the input."""
@@ -422,6 +432,11 @@ class LSTM(RNNBase):
     def permute_hidden(self, hx: Any, permutation: Tensor | None) -> Any:
         permute = super().permute_hidden
         return self._each(hx, lambda h: permute(h, permutation))
+
+    def _check_state(self, hx: Any) -> None:
+        if not isinstance(hx, (tuple, list)) or [isinstance(h, Tensor) for h in hx] != [True] * 2:
+            kinds = [type(h).__name__ for h in hx] if isinstance(hx, (tuple, list)) else type(hx)
+            raise TypeError(f"LSTM: the state has to be two tensors, (h, c): got {kinds}")
 
     def _each(self, hx: Any, function: Any) -> Any:
         h, c = hx

@@ -88,6 +88,11 @@ class RNNCellBase(Module):
             zero = zeros(size, dtype=x.dtype, device=x.device)
             states = (zero, zero) if function is ops.lstm_cell else (zero,)
         else:
+            n_states = 2 if function is ops.lstm_cell else 1
+            if len(states) != n_states:
+                raise RuntimeError(
+                    f"{where}: the state has {n_states} tensors, (h, c): got {len(states)}"
+                )
             for i, h in enumerate(states):
                 if h.ndim not in (1, 2):
                     raise ValueError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import __future__ as _switches
@@ -101,8 +102,12 @@ class Stateful(Hooked):
                     destination=destination, prefix=f"{prefix}{name}.", keep_vars=keep_vars
                 )
         for hook in self._state_dict_hooks.values():
+            if is_public := hook.__class__ is tuple:
+                (hook,) = hook
             result = hook(self, destination, prefix, local_metadata)
             if result is not None:
+                if is_public:
+                    raise RuntimeError(f"state_dict: a post hook must return None: {hook!r}")
                 destination = result
         return destination
 
@@ -197,6 +202,8 @@ class Stateful(Hooked):
         error_msgs: list[str],
     ) -> None:
         for hook in self._load_state_dict_pre_hooks.values():
+            if hook.__class__ is tuple:
+                hook = partial(hook[0], self)
             hook(
                 state_dict,
                 prefix,
@@ -276,42 +283,25 @@ class Stateful(Hooked):
 
     def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(module, state_dict, prefix, local_metadata)` after it; changes it in place."""
-        return insert(_InPlace(hook), self._state_dict_hooks)
+        return insert((hook,), self._state_dict_hooks)  # Note [Hooks in tuples]
 
     def _register_state_dict_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         return insert(hook, self._state_dict_hooks)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(module, state_dict, prefix, metadata, strict, missing, unexpected, errors)`."""
-        return insert(_Bound(self, hook), self._load_state_dict_pre_hooks)
+        return insert((hook,), self._load_state_dict_pre_hooks)
 
     def _register_load_state_dict_pre_hook(
         self, hook: Callable[..., Any], with_module: bool = False
     ) -> RemovableHandle:
-        return insert(_Bound(self, hook) if with_module else hook, self._load_state_dict_pre_hooks)
+        return insert((hook,) if with_module else hook, self._load_state_dict_pre_hooks)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
         """`hook(module, incompatible_keys)` after loading; may change the lists of names."""
         return insert(hook, self._load_state_dict_post_hooks)
 
 
-class _InPlace:
-    """A hook that must return nothing."""
-
-    def __init__(self, hook: Callable[..., Any]) -> None:
-        self.hook = hook
-
-    def __call__(self, *args: Any) -> None:
-        if self.hook(*args) is not None:
-            raise RuntimeError(f"state_dict: a post hook must return None: {self.hook!r}")
-
-
-class _Bound:
-    """A hook that receives its module first; pickles with it."""
-
-    def __init__(self, module: Any, hook: Callable[..., Any]) -> None:
-        self.module = module
-        self.hook = hook
-
-    def __call__(self, *args: Any) -> Any:
-        return self.hook(self.module, *args)
+# Note [Hooks in tuples]: (hook,) in a table is a hook of the public form: after state_dict it must
+# return nothing, before load_state_dict it receives its module. A tuple, because a saved module
+# names no class of ours, and a copy's hook receives the copy.

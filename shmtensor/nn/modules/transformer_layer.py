@@ -29,6 +29,20 @@ def _get_activation_fn(activation: Activation) -> Callable[[Tensor], Tensor]:
     return function
 
 
+def _name_activation(state: dict[str, Any]) -> dict[str, Any]:
+    """The state of a layer with relu and gelu by name, so that a saved layer names no function."""
+    for name in ("relu", "gelu"):
+        if state.get("activation") is getattr(F, name):
+            return {**state, "activation": name}
+    return state
+
+
+def _find_activation(layer: Any) -> None:
+    """Sets the function that `_name_activation` has replaced by its name; relu, if none is set."""
+    if not hasattr(layer, "activation") or isinstance(layer.activation, str):
+        layer.activation = _get_activation_fn(layer.__dict__.get("activation", "relu"))
+
+
 def as_bool(mask: Tensor | None) -> Tensor | None:
     """A mask of 0 and -infinity as bool, true at -infinity. Other masks: as they are."""
     if mask is None or mask.dtype.kind != "f":
@@ -107,10 +121,12 @@ class TransformerEncoderLayer(Module):
             self.activation_relu_or_gelu = 2
         self.activation = activation
 
+    def __getstate__(self) -> dict[str, Any]:
+        return _name_activation(self.__dict__)
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if not hasattr(self, "activation"):
-            self.activation = F.relu
+        _find_activation(self)
 
     def _takes_fast_path(self, src: Tensor) -> bool:
         """Whether PyTorch would compute the whole layer with its inference kernel."""
@@ -214,10 +230,12 @@ class TransformerDecoderLayer(Module):
         self.dropout3 = Dropout(dropout)
         self.activation = _get_activation_fn(activation)
 
+    def __getstate__(self) -> dict[str, Any]:
+        return _name_activation(self.__dict__)
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if not hasattr(self, "activation"):
-            self.activation = F.relu
+        _find_activation(self)
 
     def forward(
         self,

@@ -52,8 +52,16 @@ def dtype_of(value: Any, dtype: Any) -> Any:
 
 
 def as_number(value: Any) -> Any:
-    """A Python number, of a number or a tensor with one element."""
-    return value.item() if hasattr(value, "item") else value
+    """A Python number, of a number or a tensor with one element.
+
+    Raises:
+        TypeError: a date or a duration of NumPy.
+    """
+    if not hasattr(value, "item"):
+        return value
+    if isinstance(value, (np.datetime64, np.timedelta64)):
+        raise TypeError(f"number: no tensor can hold a {value.dtype}: {value!r}")
+    return value.item()
 
 
 def dtype_or_out(name: str, out: Any, dtype: Any) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import native
 from ..table.check_dtypes import check_index_dtype, check_same_dtype
-from ..table.constants import constant, data_of
+from ..table.constants import constant, data_of, filled
 from ..table.dims import axis, broadcast_shape
 from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel, kernel_or_fallback
 from ..table.op_definition import composite, op
@@ -228,7 +228,8 @@ def gather_backward(ops: Any, g: Any, index: Any, shape: Shape, dim: int, sparse
     return ops._gather_backward(g, index, shape, dim)
 
 
-_gather.numpy = (kernel_or_fallback(native.gather, _gather.forward), "x, index, dim")
+gather_kernel = kernel_or_fallback(native.gather, _gather.forward)
+_gather.numpy = (gather_kernel, "x, index, dim")
 
 
 @op(
@@ -371,17 +372,40 @@ def _scatter_zeros(xp, x, index, /, dim):
 _scatter_zeros.pullback(x=lambda ops, g, index, dim: ops._scatter_zeros(g, index, dim))
 
 
-def scatter_source_backward(ops: Any, g: Any, index: Any, shape: Shape, dim: int) -> Any:
-    """The gradient of scatter's source: g at the indices."""
-    if not shape and index.ndim:
-        return ops.sum(ops._gather(g, index, dim))
-    return pad_with_zeros(ops, ops._gather(g, index, dim), shape)
+def scatter_source_backward(
+    ops: Any, g: Any, index: Any, shape: Shape, dim: int, is_sum: bool = True
+) -> Any:
+    """The gradient of scatter's source: g at the indices; of values that are not added up, for
+    those that were kept.
+    """
+    g = ops._gather(g, index, dim) if is_sum else ops._gather_kept(g, index, dim)
+    return ops.sum(g) if not shape and index.ndim else pad_with_zeros(ops, g, shape)
+
+
+@op(method=False, function=False, samples=[((3, 4), ints((2, 5), 4), 1)], halves="copies")
+def _gather_kept(xp, x, index, /, dim):
+    """`_gather`, with 0 for elements that a later index selects again. Note [Kept values]"""
+    if xp is not np:
+        return _gather.forward(xp, x, index, dim)
+    out = gather_kernel(x, index, dim)
+    if index.size < 2:
+        return out
+    positions = np.arange(out.size).reshape(out.shape)
+    written = _scatter.forward(np, np.zeros(x.shape, positions.dtype), positions, index, dim)
+    return np.where(gather_kernel(written, index, dim) == positions, out, out.dtype.type(0))
+
+
+_gather_kept.pullback(
+    x=lambda ops, g, index, x_shape, dim: ops._scatter(
+        filled(x_shape, 0, g.dtype, g), g, index, dim
+    )
+)
 
 
 _scatter.pullback(
     x=lambda ops, g, index, dim: ops._scatter_zeros(g, index, dim),
     source=lambda ops, g, index, source_shape, dim: scatter_source_backward(
-        ops, g, index, source_shape, dim
+        ops, g, index, source_shape, dim, False
     ),
 )
 

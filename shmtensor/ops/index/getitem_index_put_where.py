@@ -158,7 +158,10 @@ def _index_put(xp, x, values, /, index: index, accumulate):
     """The tensor with values written or added at an index. Copies: one (the result)."""
     if not accumulate:
         out = x.copy(order="C")
-        out[native.private_index(index)] = values
+        if xp is np:
+            native.assign(out, index, values)
+        else:
+            out[native.private_index(index)] = values
         return out
     if x.dtype not in HALVES:
         out = x.copy(order="C")
@@ -191,9 +194,13 @@ def zero_at(ops: Any, g: Any, index: Any) -> Any:
     return ops._index_put(g, filled((), 0, g.dtype, g), index, False)
 
 
-def index_put_values_backward(ops: Any, g: Any, index: Any, shape: Shape) -> Any:
-    """The gradient of index_put's values: g at the index, summed to the values' shape."""
-    g = ops._getitem(g, index)
+def index_put_values_backward(
+    ops: Any, g: Any, index: Any, shape: Shape, accumulate: bool = True
+) -> Any:
+    """The gradient of index_put's values: g at the index, summed to the values' shape. Of values
+    written to one place the last is kept, and has the gradient.
+    """
+    g = ops._getitem(g, index) if accumulate else ops._getitem_kept(g, index)
     n_new = g.ndim - len(shape)
     dims = tuple(i for i in range(g.ndim) if i < n_new or (shape[i - n_new] == 1 != g.shape[i]))
     return ops.reshape(ops.sum(g, dims), shape) if dims else g
@@ -201,9 +208,40 @@ def index_put_values_backward(ops: Any, g: Any, index: Any, shape: Shape) -> Any
 
 _index_put.pullback(
     x=lambda ops, g, index, accumulate: g if accumulate else zero_at(ops, g, index),
-    values=lambda ops, g, index, values_shape: index_put_values_backward(
-        ops, g, index, values_shape
+    values=lambda ops, g, index, values_shape, accumulate: index_put_values_backward(
+        ops, g, index, values_shape, accumulate
     ),
+)
+
+
+# Note [Kept values]: of several values that are written to one place, the last is kept. The
+# gradient of the values has 0 for the others. A write of each value's position, by the kernel that
+# wrote the values, shows which are kept: those that find their own position. It costs a pass over
+# the indices in backward. On a device, whose order of writes is not defined, all have the gradient.
+
+
+def may_repeat(index: Any) -> bool:
+    """Whether an index can select an element twice: it has an array of several integers."""
+    return any(
+        isinstance(part, list) or (hasattr(part, "dtype") and part.dtype != np.bool_ and part.ndim)
+        for part in (index if isinstance(index, tuple) else (index,))
+    )
+
+
+@op(method=False, function=False, samples=[((3, 4), (np.array([0, 2, 0]),))], halves="copies")
+def _getitem_kept(xp, x, /, index: index):
+    """x[index], with 0 for elements that a later index selects again. Note [Kept values]"""
+    out = getitem(x, index)
+    if xp is not np or not may_repeat(index):
+        return out.copy() if is_basic(index) else out
+    positions = np.arange(out.size).reshape(out.shape)
+    written = np.empty(x.shape, positions.dtype)
+    native.assign(written, index, positions)
+    return np.where(getitem(written, index) == positions, out, out.dtype.type(0))
+
+
+_getitem_kept.pullback(
+    x=lambda ops, g, index, x_shape: ops._index_put(filled(x_shape, 0, g.dtype, g), g, index, False)
 )
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..table.constants import zeros
 from ..table.op_definition import composite
+from . import scaled_dot_product_attention as sdpa
 
 NAME = "multi_head_attention_forward"
 Shape = tuple[int, ...]
@@ -247,7 +248,13 @@ def multi_head_attention_forward(
     dropout_p = dropout_p if training else 0.0
     if need_weights:
         scores = ops.bmm(ops.mul(q, math.sqrt(1 / head_dim)), ops.transpose(k, -2, -1))
-        attention_weights = ops._softmax(scores if mask is None else ops.add(scores, mask), -1)
+        is_masked_out = None
+        if mask is not None:
+            mask, is_masked_out = sdpa.additive_mask(ops, mask, mask.dtype)
+            scores = ops.add(scores, mask)
+        attention_weights = ops._softmax(scores, -1)
+        if is_masked_out is not None:  # weights of 0, as without need_weights
+            attention_weights = ops._where_other(is_masked_out, attention_weights, 0.0)
         if dropout_p:
             attention_weights = ops.dropout(attention_weights, dropout_p)
         out = ops.bmm(attention_weights, v)

@@ -161,6 +161,23 @@ def run_layers(
     return x, [ops.stack(states_of, 0) for states_of in last]
 
 
+def check_states(kind: str, states: Any, params: Any, count: int, batch: int) -> None:
+    """Raises RuntimeError unless each state is (layers * directions, N, its size)."""
+    n_states = 2 if kind == "lstm" else 1
+    if len(states) != n_states:
+        raise RuntimeError(f"{kind}: the state has {n_states} tensors, (h, c): got {len(states)}")
+    if len(params) < 2:
+        return  # which is refused with the number that is needed
+    w_hh = params[1]
+    sizes = (w_hh.shape[-1], w_hh.shape[0] // GATES[kind])
+    for i, (state, size) in enumerate(zip(states, sizes)):
+        if tuple(state.shape) != (count, batch, size):
+            name = f"hidden[{i}]" if n_states > 1 else "hidden"
+            raise RuntimeError(
+                f"{kind}: Expected {name} size {(count, batch, size)}, got {list(state.shape)}"
+            )
+
+
 def run_network(
     ops: Any, kind: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[Any, ...]:
@@ -184,11 +201,14 @@ def run_network(
         raise RuntimeError(f"{kind}: Expected sequence length to be larger than 0: {lead}")
     steps = [int(n) for n in sizes.tolist()] if is_packed else [lead[1]] * lead[0]
     batch, rows = states[0].shape[1], lead[0] if is_packed else lead[0] * lead[1]
-    if steps[0] != batch or steps != sorted(steps, reverse=True) or sum(steps) != rows:
+    is_wrong = steps[0] != batch or steps != sorted(steps, reverse=True) or sum(steps) != rows
+    if is_packed and is_wrong:
         raise RuntimeError(
             f"{kind}: batch sizes must begin with the state's, never increase, and sum to the rows "
             f"of the input: {steps[:8]}, state {tuple(states[0].shape)}, input {tuple(x.shape)}"
         )
+    count = arguments["num_layers"] * (1 + bool(arguments["bidirectional"]))
+    check_states(kind, states, arguments["params"], count, steps[0])
     flat = x if is_packed else ops.reshape(x, (rows, x.shape[-1]))
     out, last = run_layers(
         ops, kind, flat, states, list(arguments["params"]), arguments["has_biases"],
@@ -204,7 +224,14 @@ def run_network(
 def run_cell(ops: Any, kind: str, x: Any, state: tuple[Any, ...], weights: Any) -> tuple[Any, ...]:
     """One step of one cell."""
     w_ih, w_hh, b_ih, b_hh = weights
+    if kind == "lstm" and len(state) != 2:
+        raise RuntimeError(f"lstm: the state has 2 tensors, (h, c): got {len(state)}")
     check_sizes(kind, x, state, (*weights, None))
+    if state[0].shape[:-1] != x.shape[:-1]:
+        raise RuntimeError(
+            f"{kind}: hidden0 has inconsistent size: got {tuple(state[0].shape)}, expected "
+            f"{(*x.shape[:-1], state[0].shape[-1])}"
+        )
     return step(ops, kind, ops.linear(x, w_ih, b_ih), state, w_hh, b_hh)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ... import native
@@ -117,7 +118,7 @@ def softmax(ops, input, dim=None, dtype=None):
     """exp(x) over its sum along a dimension: positive numbers that add up to 1."""
     input = input if dtype is None else ops._to_copy(input, dtype)
     check_floating("softmax", check_ordered("softmax", input))
-    return ops._softmax(input, default_dim(input) if dim is None else dim)
+    return ops._softmax(input, implicit_dim("softmax", input) if dim is None else dim)
 
 
 @composite
@@ -125,11 +126,16 @@ def log_softmax(ops, input, dim=None, dtype=None):
     """The logarithm of `softmax`, without overflow."""
     input = input if dtype is None else ops._to_copy(input, dtype)
     check_floating("log_softmax", check_ordered("log_softmax", input))
-    return ops._log_softmax(input, default_dim(input) if dim is None else dim)
+    return ops._log_softmax(input, implicit_dim("log_softmax", input) if dim is None else dim)
 
 
-def default_dim(input: Any) -> int:
-    """PyTorch's default dimension."""
+def implicit_dim(name: str, input: Any, stacklevel: int = 3) -> int:
+    """PyTorch's dimension for a call without one, with its warning."""
+    warnings.warn(
+        f"Implicit dimension choice for {name} has been deprecated. Change the call to include "
+        "dim=X as an argument.",
+        stacklevel=stacklevel,
+    )
     return 0 if input.ndim in (0, 1, 3) else 1
 
 

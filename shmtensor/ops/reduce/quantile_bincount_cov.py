@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -355,12 +356,18 @@ _cross.pullback(
 @composite
 def cross(ops, input, other, dim=None):
     """Vector product along a dimension of size 3 (the first such one, if none is given)."""
+    check_same_dtype("cross", input, other)
     if dim is None:
         dims = [d for d, n in enumerate(input.shape) if n == 3]
         if not dims:
             raise RuntimeError(f"cross: a dimension of size 3 is needed: {tuple(input.shape)}")
         dim = dims[0]
-    check_same_dtype("cross", input, other)
+        warnings.warn(
+            "Using cross without specifying the dim arg is deprecated. Please either pass the dim "
+            "explicitly or simply use linalg.cross. The default value of dim will change to agree "
+            "with that of linalg.cross in a future release.",
+            stacklevel=2,
+        )
     shape = broadcast_shape("cross", input.shape, other.shape)
     if not -len(shape) <= dim < len(shape):
         raise IndexError(f"cross: dim out of range: {dim} for {shape}")

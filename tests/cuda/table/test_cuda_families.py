@@ -90,7 +90,7 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         (X,),
     ),
     "combinations": (lambda v: st.combinations(v, 3, True), (V,)),
-    "cross": (lambda x, y: st.cross(x[:, :3], y[:, :3]), (X, Y)),
+    "cross": (lambda x, y: st.cross(x[:, :3], y[:, :3], 1), (X, Y)),
     "renorm": (lambda x: st.renorm(x, 2, 0, 1.0), (X,)),
     "renorm of complex": (lambda x: st.renorm(x, 1, 1, 2.0), (Z,)),
     "prod with zeros": (lambda x: st.prod(x, 1), (ZEROS,)),

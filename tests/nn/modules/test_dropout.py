@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -53,8 +55,6 @@ def test_entire_channels_are_dropped(module: nn.Module, shape: tuple[int, ...]) 
     channels = out.reshape(-1, int(np.prod(shape[len(shape) - {1: 1, 2: 2, 3: 3}[dims(module)] :])))
     assert (channels == channels[:, :1]).all()
     assert set(np.unique(out)) == {0.0, 2.0}
-    with pytest.raises(RuntimeError, match="dimensions"):
-        module(st.ones(2))
 
 
 def dims(module: nn.Module) -> int:
@@ -88,3 +88,69 @@ def test_feature_alpha_dropout_drops_entire_channels() -> None:
     assert (out == out[:, :, :1]).all()
     x = st.ones(2, 2)
     assert m.eval()(x) is x
+
+
+LAYERS = {"dropout1d": nn.Dropout1d, "dropout2d": nn.Dropout2d, "dropout3d": nn.Dropout3d}
+SHAPE = (9, 8, 7, 2, 2, 2)
+# By function and number of dimensions: how many leading dimensions drop one by one after the first
+# `skipped`; PyTorch 2.13's. The others are warned of, or errors.
+SINGLE = {
+    ("dropout1d", 2): 1, ("dropout1d", 3): 2, ("dropout2d", 2): 2, ("dropout2d", 3): 2,
+    ("dropout2d", 4): 2, ("dropout2d", 5): 2, ("dropout2d", 6): 2, ("dropout3d", 1): 1,
+    ("dropout3d", 2): 1, ("dropout3d", 3): 1, ("dropout3d", 4): 1, ("dropout3d", 5): 2,
+    ("dropout3d", 6): 1,
+}  # fmt: skip
+WARNS = {("dropout2d", n) for n in (0, 1, 2, 3, 5, 6)} | {("dropout3d", n) for n in (0, 1, 2, 3, 6)}
+
+
+@pytest.mark.parametrize("form", ["layer", "function", "in place", "evaluation"])
+@pytest.mark.parametrize("ndim", range(7))
+@pytest.mark.parametrize("name", LAYERS)
+def test_other_dimensions_are_warned_of(name: str, ndim: int, form: str) -> None:
+    key, x = (name, ndim), st.ones(SHAPE[:ndim])
+    training = form != "evaluation"
+    layer = LAYERS[name](0.5).train(training)
+    calls = {"function": getattr(F, name), "in place": lambda x: getattr(F, name)(x, inplace=True)}
+    error = None
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        st.manual_seed(0)
+        try:
+            out = calls.get(form, layer)(x)
+        except RuntimeError as raised:
+            error = str(raised)
+    assert [w.category for w in caught] == [UserWarning] * (key in WARNS)
+    assert all(name in str(w.message) for w in caught)
+    if name == "dropout1d" and ndim not in (2, 3):
+        assert error
+        assert "expected 2 or 3 dimensions" in error
+    elif not training:
+        assert out is x
+    elif key not in SINGLE:
+        assert error
+        assert "at least 2 dimensions" in error
+    else:
+        assert error is None
+        channels = out.numpy().reshape(*SHAPE[: SINGLE[key]], -1)
+        assert set(np.unique(channels)) == {0, 2}
+        assert (channels == channels[..., :1]).all()
+        for dim in range(SINGLE[key]):
+            assert (channels != channels.take([0], dim)).any()
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("ndim", range(7))
+@pytest.mark.parametrize("name", LAYERS)
+def test_pytorch_warns_of_the_same_dimensions(name: str, ndim: int) -> None:
+    torch = pytest.importorskip("torch")
+    outcomes = []
+    for library in (st, torch):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            try:
+                getattr(library.nn.functional, name)(library.ones(SHAPE[:ndim]))
+                kind = "a result"
+            except RuntimeError:
+                kind = "an error"
+        outcomes.append((kind, [str(w.message) for w in caught]))
+    assert outcomes[0] == outcomes[1]

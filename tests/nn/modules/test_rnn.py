@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import pickle
+import re
 from typing import Any
 
 import numpy as np
@@ -269,3 +271,63 @@ def test_wrong_calls_are_named(x: Any, hx: Any, error: type[Exception], words: s
 def test_another_dtype_is_named() -> None:
     with pytest.raises(ValueError, match=r"float64.*float32"):
         nn.LSTM(2, 3)(st.ones(2, 2, 2).double())
+
+
+def state_cases() -> Any:
+    """(layer, index of the wrong part of the state, its right shape, a wrong one); N is 3."""
+    for bidirectional in (False, True):
+        for layers in (1, 2):
+            n = layers * (1 + bidirectional)
+            for make, sizes in (
+                (nn.RNN, [4]), (nn.GRU, [4]), (nn.LSTM, [4, 4]),
+                (functools.partial(nn.LSTM, proj_size=2), [2, 4]),
+            ):  # fmt: skip
+                for i, size in enumerate(sizes):
+                    for wrong in ((n, 1, size), (n, 2, size), (n, 5, size), (n, 3, size + 1),
+                                  (n + 1, 3, size)):  # fmt: skip
+                        layer = make(3, 4, num_layers=layers, bidirectional=bidirectional)
+                        yield layer, sizes, i, (n, 3, size), wrong
+
+
+@pytest.mark.parametrize("form", ["plain", "packed", "packed in any order", "batch first"])
+def test_a_state_of_another_size_is_named(form: str) -> None:
+    x = st.randn(5, 3, 3)
+    for layer, sizes, i, right, wrong in state_cases():
+        input: Any = x
+        if form == "batch first":
+            layer.batch_first, input = True, x.transpose(0, 1)
+        elif form != "plain":
+            in_order = form == "packed"
+            lengths = [5, 4, 2] if in_order else [2, 5, 4]
+            input = nn.utils.rnn.pack_padded_sequence(x, lengths, enforce_sorted=in_order)
+        states = [st.zeros(*right[:2], size) for size in sizes]
+        states[i] = st.zeros(wrong)
+        hx = tuple(states) if len(sizes) == 2 else states[0]
+        name = rf"hidden\[{i}\]" if len(sizes) == 2 else "hidden"
+        message = rf"Expected {name} size {re.escape(f'{right}, got {list(wrong)}')}"
+        with pytest.raises(RuntimeError, match=message):
+            layer(input, hx)
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_state_of_other_parts_is_named(packed: bool) -> None:
+    x: Any = st.randn(5, 3, 3)
+    x = nn.utils.rnn.pack_padded_sequence(x, [2, 5, 4], enforce_sorted=False) if packed else x
+    h = st.zeros(1, 3, 4)
+    for hx in (h, (h,), (h, h, h), (h, None)):
+        with pytest.raises(TypeError, match=r"LSTM: the state has to be two tensors, \(h, c\)"):
+            nn.LSTM(3, 4)(x, hx)
+    with pytest.raises(TypeError, match="GRU: the state has to be a tensor: got tuple"):
+        nn.GRU(3, 4)(x, (h, h))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["lstm", "gru", "rnn_tanh", "rnn_relu"])
+def test_a_state_of_another_size_is_named_by_the_functions(kind: str) -> None:
+    layer = {"lstm": nn.LSTM, "gru": nn.GRU}.get(kind, nn.RNN)(3, 4)
+    x, right = st.randn(5, 3, 3), st.zeros(1, 3, 4)
+    options = (layer._flat_weights, True, 1, 0.0, False, False, False)
+    for shape in ((1, 2, 4), (1, 4, 4), (2, 3, 4), (1, 3, 5)):
+        wrong = st.zeros(shape)
+        for hx in ((wrong, right), (right, wrong)) if kind == "lstm" else (wrong,):
+            with pytest.raises(RuntimeError, match=rf"{re.escape(str(list(shape)))}"):
+                getattr(st, kind)(x, hx, *options)

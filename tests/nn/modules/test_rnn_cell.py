@@ -71,3 +71,23 @@ def test_wrong_use_is_named() -> None:
             m(x, hx)
     with pytest.raises(RuntimeError, match="'gelu'"):
         nn.RNNCell(2, 3, nonlinearity="gelu")(st.ones(1, 2))
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (2, 4), (4, 4), (3, 5), (4,), (1, 3, 4)])
+@pytest.mark.parametrize("name", ["LSTMCell", "GRUCell", "RNNCell"])
+def test_a_state_of_another_size_is_an_error(name: str, shape: tuple[int, ...]) -> None:
+    cell = getattr(nn, name)(3, 4)
+    functions = {"LSTMCell": st.lstm_cell, "GRUCell": st.gru_cell, "RNNCell": st.rnn_tanh_cell}
+    weights = (cell.weight_ih, cell.weight_hh, cell.bias_ih, cell.bias_hh)
+    x, right, wrong = st.randn(3, 3), st.zeros(3, 4), st.zeros(shape)
+    for hx in ((wrong, right), (right, wrong)) if name == "LSTMCell" else (wrong,):
+        with pytest.raises((RuntimeError, ValueError), match=r"hidden|hx"):
+            cell(x, hx)
+        with pytest.raises(RuntimeError, match=r"inconsistent size|sizes differ"):
+            functions[name](x, hx, *weights)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_an_lstm_cell_needs_two_states(n: int) -> None:
+    with pytest.raises(RuntimeError, match=rf"2 tensors, \(h, c\): got {n}"):
+        nn.LSTMCell(3, 4)(st.ones(2, 3), (st.zeros(2, 4),) * n)

@@ -273,8 +273,8 @@ def test_histc_counts_by_its_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_cross_is_one_pass_and_differentiable() -> None:
     x, y = st.randn(4, 3, dtype=st.float64), st.randn(3, dtype=st.float64)
-    np.testing.assert_allclose(st.cross(x, y[None]).numpy(), np.cross(x.numpy(), y.numpy()))
-    assert st.cross(st.tensor([1, 2, 3]), st.tensor([4, 5, 6])).tolist() == [-3, 6, -3]
+    np.testing.assert_allclose(st.cross(x, y[None], -1).numpy(), np.cross(x.numpy(), y.numpy()))
+    assert st.cross(st.tensor([1, 2, 3]), st.tensor([4, 5, 6]), 0).tolist() == [-3, 6, -3]
     x.requires_grad_()
     y.requires_grad_()
     assert st.autograd.gradcheck(lambda x, y: st.linalg.cross(x, y[None]), (x, y))

@@ -1,0 +1,132 @@
+"""The elements of data that becomes a tensor: which containers keep their dtype, and which elements
+no tensor holds."""
+
+from __future__ import annotations
+
+import datetime
+import itertools
+import reprlib
+from typing import Any
+
+import numpy as np
+
+from .. import native
+
+__all__ = ["check_elements", "container_as_array", "explain_objects", "has_only_numbers"]
+
+LISTS: set[Any] = {list, tuple}
+PLAIN = {bool, int, float, complex}
+BUILTIN = LISTS | PLAIN
+NUMBERS = (native.TensorBase, np.ndarray, np.number, np.bool, *PLAIN)
+# NumPy converts dates and durations to numbers of their unit, None to NaN, and digits to numbers.
+NOT_NUMBERS = (str, bytes, type(None), datetime.date, datetime.time, datetime.timedelta)
+
+
+def has_only_numbers(data: Any) -> bool:
+    """Whether nested lists hold only Python's numbers, no tensors, arrays or NumPy scalars."""
+    types = set(map(type, data))
+    while types and types <= LISTS:
+        data = list(itertools.chain.from_iterable(data))
+        types = set(map(type, data))
+    return types <= PLAIN
+
+
+def container_as_array(data: Any, where: str) -> Any:
+    """The array of a container that has one (of pandas, pyarrow, h5py), so that the dtype is kept;
+    other data as it is. Copies: none, or one that the container makes.
+
+    Raises:
+        ValueError: a value is missing.
+    """
+    if (
+        data.__class__ in BUILTIN
+        or isinstance(data, (native.TensorBase, np.ndarray, np.generic, type))
+        or not hasattr(data, "__array__")
+    ):
+        return data
+    if missing := count_missing(data):
+        raise ValueError(
+            f"{where}: no tensor can hold missing values: {missing} NA in a {type(data).__name__}, "
+            "hint: fillna, dropna, or to_numpy(float, na_value=np.nan)"
+        )
+    return np.asarray(data)
+
+
+def count_missing(data: Any) -> int:
+    """How many values of a container of pandas or pyarrow are NA. A NaN among floats is none."""
+    nulls = getattr(data, "null_count", None)
+    if isinstance(nulls, int):  # pyarrow's
+        return nulls
+    if hasattr(data, "iloc") and getattr(data, "ndim", 1) == 2:
+        own = [i for i, d in enumerate(data.dtypes) if not isinstance(d, np.dtype)]
+        return sum(count_missing(data.iloc[:, i]) for i in own)
+    dtype = getattr(data, "dtype", None)
+    if isinstance(dtype, np.dtype) or hasattr(dtype, "fill_value") or not hasattr(data, "isna"):
+        return 0  # NumPy's dtypes and sparse ones have no NA
+    if getattr(dtype, "kind", "O") in "OmM":  # refused whatever is missing
+        return 0
+    return int(np.asarray(data.isna()).sum())
+
+
+def check_elements(data: Any, where: str) -> None:
+    """Checks data for which NumPy made an array of a given dtype: whether it had to reinterpret
+    dates, durations, None or text as numbers.
+
+    Raises:
+        TypeError: it had to.
+        ValueError: a value is missing.
+    """
+    if data.__class__ in PLAIN or (data.__class__ in LISTS and has_only_numbers(data)):
+        return
+    remaining = [data]
+    while remaining:
+        value = remaining.pop()
+        if value.__class__ in LISTS:
+            if not set(map(type, value)) <= PLAIN:
+                remaining += value[::-1]
+            continue
+        if value.__class__ in PLAIN or isinstance(value, native.TensorBase):
+            continue
+        if isinstance(value, NOT_NUMBERS):
+            raise not_a_number(type(value).__name__, data, where)
+        value = container_as_array(value, where)
+        if not isinstance(value, (np.ndarray, np.generic)):
+            if not hasattr(value, "__len__"):
+                continue  # a Decimal, a Fraction
+            value = np.asarray(value)
+        if value.dtype.kind == "O":
+            if value.ndim:
+                remaining += value.reshape(-1).tolist()[::-1]
+        elif value.dtype.kind in "mMSUT":
+            raise not_a_number(str(value.dtype), data, where)
+
+
+def not_a_number(culprit: str, data: Any, where: str) -> TypeError:
+    hint = (
+        f", hint: view('int64') has the numbers of the unit of {culprit}"
+        if "64[" in culprit
+        else ""
+    )
+    return TypeError(f"{where}: no tensor can hold a {culprit}: {reprlib.repr(data)}{hint}")
+
+
+def explain_objects(data: Any, array: np.ndarray[Any, Any]) -> Exception:
+    """The error for data that gave an array of objects."""
+    values = array.reshape(-1).tolist()
+    for value in values:
+        if isinstance(value, NUMBERS) and not isinstance(value, np.timedelta64):
+            continue
+        if isinstance(value, (str, bytes)):
+            return not_a_number(type(value).__name__, data, "tensor")
+        return RuntimeError(
+            f"tensor: could not infer dtype of {type(value).__name__}: {reprlib.repr(data)}"
+        )
+    for value in values:
+        if isinstance(value, int) and not -(1 << 63) <= value < 1 << 64:
+            return ValueError(f"tensor: overflow, the integer has more than 64 bits: {value}")
+    if isinstance(data, np.ndarray):
+        return TypeError(
+            f"tensor: no tensor can hold an object array: {reprlib.repr(data)}, hint: "
+            "a.astype(float)"
+        )
+    return TypeError(f"tensor: no tensor can hold this: {reprlib.repr(data)}")
