@@ -6,7 +6,7 @@ import sys
 import threading
 from typing import Any
 
-from .. import dtypes
+from .. import dtypes, native
 from ..device import set_default_device
 from . import Tensor, from_data
 from .to_dtype import type_name
@@ -35,8 +35,8 @@ class Typed(type):
     is_cuda = False
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        if not args or isinstance(args[0], int):
-            result = Tensor(*args).to(cls.dtype)
+        if not args or isinstance(args[0], (int, native.Size)):
+            result = Tensor(*args, **kwargs).to(cls.dtype)
         else:
             result = from_data.tensor(args[0], dtype=cls.dtype, **kwargs)
         return result.cuda() if cls.is_cuda else result

@@ -80,9 +80,13 @@ class Tensor(Methods):
         tensor = as_subclass(data.detach(), cls)
         return tensor.requires_grad_() if require_grad else tensor
 
-    def __new__(cls, data: Any = None, *sizes: int, **kwargs: Any) -> Any:
+    def __new__(cls, data: Any = None, *sizes: int, size: Any = None, **kwargs: Any) -> Any:
         tensor: Any = super().__new__(cls)
-        if data is None:
+        if isinstance(data, native.Size):
+            size = data
+        if size is not None:
+            tensor.array = native.call(np.empty, tuple(size), dtypes.get_default_dtype())
+        elif data is None:
             tensor.array = native.call(np.empty, 0, dtypes.get_default_dtype())
         elif isinstance(data, int):
             tensor.array = native.call(np.empty, (data, *sizes), dtypes.get_default_dtype())
@@ -567,7 +571,7 @@ class Tensor(Methods):
         """`as_strided` in place. Copies: none."""
         return resize_set.become_view(self, "as_strided", size, stride, storage_offset)
 
-    def resize_(self, *sizes: Any, memory_format: Any = None) -> Self:
+    def resize_(self, *sizes: Any, size: Any = None, memory_format: Any = None) -> Self:
         """Changes the shape: the elements are those in memory from the first one on. If the memory
         is too small, the tensor gets new memory of its own, in which the additional elements are
         uninitialized. Copies: none, or one of the whole memory.
@@ -575,7 +579,7 @@ class Tensor(Methods):
         Raises:
             RuntimeError: it requires grad; a size is negative.
         """
-        return resize_set.resize_(self, sizes, memory_format)
+        return resize_set.resize_(self, sizes if size is None else (size,), memory_format)
 
     def resize(self, *sizes: Any) -> Tensor:
         """A tensor of another shape: `reshape` for the same number of elements, else a resized copy
@@ -653,8 +657,17 @@ class Tensor(Methods):
         tensor = new_tensor.new_tensor(data, target, device, self.array)
         return tensor.requires_grad_() if requires_grad else tensor
 
-    def new(self, *sizes: int) -> Tensor:
-        return table.new_empty(self, sizes)  # type: ignore[no-any-return]
+    def new(self, *data: Any, size: Any = None, device: Any = None) -> Tensor:
+        """A tensor of the same dtype, as the old constructors make it: uninitialized, of sizes or a
+        `Size`; else from data, or over another tensor's memory. Copies: none, or one of data.
+        """
+        first = data[0] if size is None and len(data) == 1 else None
+        if first is None or isinstance(first, (int, native.Size)):
+            sizes = data if size is None else (size,)
+            return table.new_empty(self, *sizes or (0,), device=device)  # type: ignore[no-any-return]
+        if isinstance(first, native.TensorBase):
+            return first.detach()  # type: ignore[attr-defined, no-any-return]
+        return self.new_tensor(first, device=device)
 
     def __copy__(self) -> Tensor:
         tensor = deepcopy_pickle.make_tensor(type(self), self.array, self.requires_grad, self.grad)

@@ -5,6 +5,7 @@ other arguments and errors.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from ... import native
@@ -12,7 +13,7 @@ from ...ops.table.op_definition import Composite
 from .autocast_lists import NONE, modes_of, precisions_of
 from .explain_error import explain_missing_attribute
 from .foreign_operands import refuse_foreign
-from .general_call import wrong_call
+from .general_call import multiple_values, wrong_call
 from .out_argument import copy_to_out
 from .plan import is_public
 from .torch_function import call_torch_function, overloaded_args
@@ -69,7 +70,8 @@ def out(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def explain(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
-    """Raises the error that the caller sees, if the arguments may have caused it.
+    """Raises the error that the caller sees, if the arguments may have caused it. A call that names
+    its sizes, as `zeros(size=(2, 3))`, did not fit either: its result.
 
     Raises:
         TypeError: an argument is missing, unknown, of another library, or not a tensor where one is
@@ -79,11 +81,38 @@ def explain(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error
     try:
         bound = expected.bind(*args, **kwargs)
     except TypeError:
+        bound = None
+    if bound is None:  # outside of the handler, so that an error in the call has no other context
+        sizes = sized_parameter(expected)
+        if sizes in kwargs:
+            if len(args) > list(expected.parameters).index(sizes):
+                raise multiple_values(composite.__name__, sizes)
+            return composite(*args, *sizes_by_name(composite, kwargs.pop(sizes)), **kwargs)
         raise wrong_arguments(composite.__name__, expected, args, kwargs) from None
     refuse_foreign(composite.__name__, (*args, *kwargs.values()))
     if isinstance(error, AttributeError):
         explain_missing_attribute(composite.__name__, error, bound.arguments)
     raise error
+
+
+def sized_parameter(expected: inspect.Signature) -> str:
+    """The name of the parameter that takes several sizes, as `*size`; "" if there is none."""
+    parameters = expected.parameters.values()
+    return next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+
+
+def sizes_by_name(composite: Any, sizes: Any) -> tuple[Any, ...]:
+    """The value of the keyword of `*size`, which must be a sequence.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(sizes, (Sequence, native.TensorBase)) or isinstance(sizes, str):
+        raise TypeError(
+            f"{composite.__name__}: size must be a tuple of ints, not {type(sizes).__name__}: "
+            f"{sizes!r}"
+        )
+    return tuple(sizes)
 
 
 def wrong_arguments(
