@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -656,6 +656,16 @@ class Tensor(Methods):
         target = self.dtype if dtype is None else dtype
         tensor = new_tensor.new_tensor(data, target, device, self.array)
         return tensor.requires_grad_() if requires_grad else tensor
+
+    def chalf(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not there.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            "chalf: NumPy has no complex numbers of 16-bit parts: use complex64"
+        )
 
     def new(self, *data: Any, size: Any = None, device: Any = None) -> Tensor:
         """A tensor of the same dtype, as the old constructors make it: uninitialized, of sizes or a

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from inspect import signature
 from typing import Any, TypeVar
 
+from ...compiler import say_once
 from ...tensor import Tensor
 from ..parameter import Buffer, Parameter
 from . import module_hooks as _hook
@@ -292,7 +293,11 @@ class Module(Stateful, Convertible):
                 p.grad.zero_()
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Accepted as in PyTorch; forward runs as before, since there is no compiler."""
+        """Accepted as in PyTorch; forward runs as before, since there is no compiler. The first
+        call of `compile` in a process warns.
+        """
+        if not kwargs.get("disable"):
+            say_once("compile")
 
     # ---------------------------------------------------------------- text, pickling
     def extra_repr(self) -> str:
