@@ -111,7 +111,9 @@ _REASONS = {
         distributed.autograd distributed.rpc
     """,
     "collectives have no gradient: use nn.parallel.DistributedDataParallel": "distributed.nn",
-    "one process has one replica: use nn.parallel.DistributedDataParallel": "nn.parallel.comm nn.parallel.scatter_gather",
+    "one process has one replica: use nn.parallel.DistributedDataParallel": (
+        "nn.parallel.comm nn.parallel.scatter_gather"
+    ),
 }
 # Names of `distributions`, and of their modules.
 _DISTRIBUTIONS = """

@@ -86,24 +86,23 @@ def test_jit_says_so_once_for_all_its_names() -> None:
 
 
 def test_a_script_module_is_a_module() -> None:
+    class Net(jit.ScriptModule):
+        __constants__ = ("n",)
+        n: jit.Final[int]
+
+        def __init__(self) -> None:
+            super().__init__()
+            self.n = jit.annotate(int, 2)
+            self.layer = st.nn.Linear(2, 2)
+
+        def forward(self, x: st.Tensor) -> st.Tensor:
+            if jit.is_scripting() or jit.is_tracing():
+                raise AssertionError
+            return self.layer(x) * self.n
+
     with pytest.warns(UserWarning, match="jit: "):
-
-        class Net(jit.ScriptModule):
-            __constants__ = ("n",)
-            n: jit.Final[int]
-
-            def __init__(self) -> None:
-                super().__init__()
-                self.n = jit.annotate(int, 2)
-                self.layer = st.nn.Linear(2, 2)
-
-            @jit.script_method
-            def forward(self, x: st.Tensor) -> st.Tensor:
-                if jit.is_scripting() or jit.is_tracing():
-                    raise AssertionError
-                return self.layer(x) * self.n
-
         net = Net()
+    Net.forward = jit.script_method(Net.forward)  # type: ignore[method-assign]
     assert net(st.ones(1, 2)).shape == (1, 2)
     assert len(net.state_dict()) == 2
     assert not isinstance(st.nn.Linear(2, 2), jit.ScriptModule)

@@ -19,9 +19,9 @@ def test_the_cpu_is_one_device_that_is_always_there() -> None:
     cpu.set_device("cpu")
     cpu.synchronize()
     with pytest.raises(
-        AttributeError, match=r"'shmtensor\.cpu' has no attribute 'memory_allocated'"
+        AttributeError, match=r"'shmtensor\.cpu' has no attribute 'memory"
     ):
-        cpu.memory_allocated  # noqa: B018
+        cpu.memory  # noqa: B018
 
 
 def test_streams_are_always_done() -> None:
