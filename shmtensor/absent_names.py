@@ -200,4 +200,4 @@ class AbsentModules:
 def install() -> None:
     """Adds the finder, once."""
     if AbsentModules not in sys.meta_path:
-        sys.meta_path.append(AbsentModules)  # type: ignore[arg-type]
+        sys.meta_path.append(AbsentModules)

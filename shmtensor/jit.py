@@ -163,11 +163,12 @@ def isinstance(obj: Any, target_type: Any) -> bool:
         return any(isinstance(obj, part) for part in parts)
     if not builtins.isinstance(obj, origin):
         return False
+    items: Any = obj
     if origin is dict:
-        return all(isinstance(k, parts[0]) and isinstance(v, parts[1]) for k, v in obj.items())
+        return all(isinstance(k, parts[0]) and isinstance(v, parts[1]) for k, v in items.items())
     if origin is tuple and parts[-1:] != (...,):
-        return len(obj) == len(parts) and all(isinstance(x, p) for x, p in zip(obj, parts))
-    return all(isinstance(x, parts[0]) for x in obj)
+        return len(items) == len(parts) and all(isinstance(x, p) for x, p in zip(items, parts))
+    return all(isinstance(x, parts[0]) for x in items)
 
 
 class Future:

@@ -53,9 +53,7 @@ class Variable(metaclass=_VariableMeta):
 
     _execution_engine = _Engine()
 
-    def __new__(  # type: ignore[misc]
-        cls, data: Any = None, requires_grad: bool = False, volatile: bool = False
-    ) -> Any:
+    def __new__(cls, data: Any = None, requires_grad: bool = False, volatile: bool = False) -> Any:
         if volatile:
             warnings.warn(
                 "volatile was removed and now has no effect. Use `with no_grad():` instead.",
@@ -65,5 +63,5 @@ class Variable(metaclass=_VariableMeta):
             data = native.wrap(native.call(np.empty, 0, get_default_dtype()))
         elif not isinstance(data, native.TensorBase):
             raise TypeError(f"Variable data has to be a tensor, but got {type(data).__name__}")
-        result: Any = data.detach()  # type: ignore[attr-defined]
+        result: Any = data.detach()
         return result.requires_grad_() if requires_grad else result

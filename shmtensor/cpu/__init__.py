@@ -78,7 +78,7 @@ class Stream:
 
     def record_event(self, event: Any = None) -> Event:
         """An event, which has occurred."""
-        return Event() if event is None else event  # type: ignore[no-any-return]
+        return Event() if event is None else event
 
     def synchronize(self) -> None:
         """Does nothing."""

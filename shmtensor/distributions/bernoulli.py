@@ -33,8 +33,8 @@ class Bernoulli(Distribution):
         tensor(0.5623)
     """
 
-    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # type: ignore[assignment] # noqa: RUF012
-    support = constraints.boolean  # type: ignore[assignment]
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # noqa: RUF012
+    support = constraints.boolean
     has_enumerate_support = True
 
     def __init__(
@@ -71,33 +71,33 @@ class Bernoulli(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self.probs  # type: ignore[no-any-return]
+        return self.probs
 
     @property
     def mode(self) -> Tensor:
         mode = (self.probs >= 0.5).to(self.probs.dtype)
-        return ops.where(self.probs == 0.5, float("nan"), mode)  # type: ignore[no-any-return]
+        return ops.where(self.probs == 0.5, float("nan"), mode)
 
     @property
     def variance(self) -> Tensor:
-        return self.probs * (1 - self.probs)  # type: ignore[no-any-return]
+        return self.probs * (1 - self.probs)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return self._expand(Bernoulli, batch_shape, ("probs", "logits"), _instance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         with no_grad():
-            return ops.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))  # type: ignore[no-any-return]
+            return ops.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
         logits, value = broadcast_all(self.logits, value)
         value = value.to(logits.dtype)
-        return -ops.binary_cross_entropy_with_logits(logits, value, reduction="none")  # type: ignore[no-any-return]
+        return -ops.binary_cross_entropy_with_logits(logits, value, reduction="none")
 
     def entropy(self) -> Tensor:
-        return ops.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")  # type: ignore[no-any-return]
+        return ops.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         param = self._param

@@ -35,7 +35,7 @@ class Categorical(Distribution):
         tensor(-0.4076)
     """
 
-    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}  # type: ignore[assignment] # noqa: RUF012
+    arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}  # noqa: RUF012
     has_enumerate_support = True
 
     def __init__(
@@ -80,7 +80,7 @@ class Categorical(Distribution):
 
     def _nan(self) -> Tensor:
         param = self._param
-        return ops.full(self._batch_shape, math.nan, dtype=param.dtype, device=param.device)  # type: ignore[no-any-return]
+        return ops.full(self._batch_shape, math.nan, dtype=param.dtype, device=param.device)
 
     @property
     def mean(self) -> Tensor:
@@ -94,7 +94,7 @@ class Categorical(Distribution):
 
     @property
     def mode(self) -> Tensor:
-        return self._param.argmax(-1)  # type: ignore[no-any-return]
+        return self._param.argmax(-1)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = self._expand(Categorical, batch_shape, ("probs", "logits"), _instance)
@@ -104,11 +104,11 @@ class Categorical(Distribution):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         if not shape.numel():
-            return ops.empty(shape, dtype="int64", device=self._param.device)  # type: ignore[no-any-return]
+            return ops.empty(shape, dtype="int64", device=self._param.device)
         with no_grad():
             rows = self.probs.reshape(-1, self._num_events)
             drawn = ops.multinomial(rows, Size(sample_shape).numel(), True)
-            return drawn.t().reshape(shape)  # type: ignore[no-any-return]
+            return drawn.t().reshape(shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
@@ -119,7 +119,7 @@ class Categorical(Distribution):
     def entropy(self) -> Tensor:
         # Of a probability of 0 the logarithm may be -inf: it counts as 0.
         logits = self.logits.clamp(min=float(finfo(self.logits.dtype).min))
-        return -(logits * self.probs).sum(-1)  # type: ignore[no-any-return]
+        return -(logits * self.probs).sum(-1)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         values = ops.arange(self._num_events, dtype="int64", device=self._param.device)

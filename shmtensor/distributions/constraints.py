@@ -106,7 +106,7 @@ class _IndependentConstraint(Constraint):
         n = self.reinterpreted_batch_ndims
         if result.ndim < n:
             raise ValueError(f"constraint: expected at least {n} dimensions: {result.ndim}")
-        return result.reshape((*result.shape[: result.ndim - n], -1)).all(-1)  # type: ignore[no-any-return]
+        return result.reshape((*result.shape[: result.ndim - n], -1)).all(-1)
 
     def __repr__(self) -> str:
         return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
@@ -125,7 +125,7 @@ class _OneHot(Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         is_boolean = (value == 0) | (value == 1)
-        return is_boolean.all(-1) & (value.sum(-1) == 1)  # type: ignore[no-any-return]
+        return is_boolean.all(-1) & (value.sum(-1) == 1)
 
 
 class _Real(Constraint):
@@ -137,7 +137,7 @@ class _Simplex(Constraint):
     event_dim = 1
 
     def check(self, value: Tensor) -> Tensor:
-        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)  # type: ignore[no-any-return]
+        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
 
 
 class _Bounded(Constraint):
@@ -153,12 +153,12 @@ class _GreaterThan(_Bounded):
         self.lower_bound = lower_bound
 
     def check(self, value: Tensor) -> Tensor:
-        return self.lower_bound < value  # type: ignore[no-any-return]
+        return self.lower_bound < value
 
 
 class _GreaterThanEq(_GreaterThan):
     def check(self, value: Tensor) -> Tensor:
-        return self.lower_bound <= value  # type: ignore[no-any-return]
+        return self.lower_bound <= value
 
 
 class _LessThan(_Bounded):
@@ -174,12 +174,12 @@ class _Interval(_Bounded):
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        return (self.lower_bound <= value) & (value <= self.upper_bound)  # type: ignore[no-any-return]
+        return (self.lower_bound <= value) & (value <= self.upper_bound)
 
 
 class _HalfOpenInterval(_Interval):
     def check(self, value: Tensor) -> Tensor:
-        return (self.lower_bound <= value) & (value < self.upper_bound)  # type: ignore[no-any-return]
+        return (self.lower_bound <= value) & (value < self.upper_bound)
 
 
 class _IntegerInterval(_Interval):

@@ -141,7 +141,7 @@ class Distribution:
     @property
     def stddev(self) -> Tensor:
         """The standard deviation."""
-        return self.variance.sqrt()  # type: ignore[no-any-return]
+        return self.variance.sqrt()
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Random values without history: (*sample_shape, *batch_shape, *event_shape)."""

@@ -30,8 +30,8 @@ class Normal(Distribution):
         tensor(-1.7371)
     """
 
-    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # type: ignore[assignment] # noqa: RUF012
-    support = constraints.real  # type: ignore[assignment]
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012
+    support = constraints.real
     has_rsample = True
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
@@ -61,12 +61,12 @@ class Normal(Distribution):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         with no_grad():
-            return ops.normal(self.loc.expand(shape), self.scale.expand(shape))  # type: ignore[no-any-return]
+            return ops.normal(self.loc.expand(shape), self.scale.expand(shape))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
         eps = ops.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + eps * self.scale  # type: ignore[no-any-return]
+        return self.loc + eps * self.scale
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
@@ -77,10 +77,10 @@ class Normal(Distribution):
     def cdf(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        return ops.special_ndtr((value - self.loc) / self.scale)  # type: ignore[no-any-return]
+        return ops.special_ndtr((value - self.loc) / self.scale)
 
     def icdf(self, value: Tensor) -> Tensor:
-        return self.loc + self.scale * ops.special_ndtri(value)  # type: ignore[no-any-return]
+        return self.loc + self.scale * ops.special_ndtri(value)
 
     def entropy(self) -> Tensor:
         return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()

@@ -39,14 +39,14 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 def clamp_probs(probs: Tensor) -> Tensor:
     """Probabilities that are at least eps and at most 1 - eps, so that their logits are finite."""
     eps = float(finfo(probs.dtype).eps)
-    return probs.clamp(eps, 1 - eps)  # type: ignore[no-any-return]
+    return probs.clamp(eps, 1 - eps)
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
     """The probabilities of log odds (is_binary), or of unnormalised logarithms along the last
     dimension.
     """
-    return ops.sigmoid(logits) if is_binary else ops.softmax(logits, -1)  # type: ignore[no-any-return]
+    return ops.sigmoid(logits) if is_binary else ops.softmax(logits, -1)
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:

@@ -30,7 +30,7 @@ def _gradient(
         operand = (weight if of_weight else x).detach().requires_grad_()
         out = conv(*((x, operand) if of_weight else (operand, weight)), None, *options)
         (result,) = grad(out, operand, g, create_graph=recorded)
-    return result  # type: ignore[no-any-return]
+    return result
 
 
 def _of_input(conv: Callable[..., Any]) -> Callable[..., Tensor]:

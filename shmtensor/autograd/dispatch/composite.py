@@ -112,7 +112,8 @@ def sizes_by_name(composite: Any, sizes: Any) -> tuple[Any, ...]:
             f"{composite.__name__}: size must be a tuple of ints, not {type(sizes).__name__}: "
             f"{sizes!r}"
         )
-    return tuple(sizes)
+    values: Any = sizes
+    return tuple(values)
 
 
 def wrong_arguments(

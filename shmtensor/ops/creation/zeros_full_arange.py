@@ -34,7 +34,7 @@ def as_shape(name: str, size: tuple[Any, ...]) -> Shape:
     """
     try:
         is_one = len(size) == 1 and not isinstance(size[0], (int, np.integer))
-        if is_one and getattr(size[0], "ndim", 1):
+        if is_one and getattr(size[0], "ndim", True):
             size = tuple(size[0])
         shape = tuple(map(operator.index, size))
     except TypeError:
