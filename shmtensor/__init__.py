@@ -9,6 +9,8 @@ from . import native  # isort: skip
 from .dtype_objects import *  # isort: skip  # noqa: F403
 from . import autograd, random
 from . import sparse as sparse
+from .absent_names import install as _install_finder
+from .absent_names import missing as _missing
 from .autograd import (
     enable_grad,
     inference_mode,
@@ -33,6 +35,7 @@ from .tensor.register_pickling import register_class as _register_class
 from .tensor.register_pickling import set_multiprocessing as _set_multiprocessing
 from .tensor.torch_constants import *  # noqa: F403
 
+_install_finder()
 _set_array_namespace(lambda: __getattr__("array_api"))
 _register_class(Tensor, _reduce_tensor)
 _set_multiprocessing(lambda: __getattr__("multiprocessing"))
@@ -64,11 +67,16 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "array_api": ("array_api", None),
     "autocast": ("amp", "autocast"),
     "backends": ("backends", None),
+    "compile": ("compiler", "compile"),
+    "compiler": ("compiler", None),
+    "cpu": ("cpu", None),
     "cuda": ("cuda", None),
     "distributed": ("distributed", None),
+    "distributions": ("distributions", None),
     "fft": ("fft", None),
     "func": ("func", None),
     "hub": ("hub", None),
+    "jit": ("jit", None),
     "linalg": ("linalg", None),
     "masked": ("masked", None),
     "memory": ("memory", None),
@@ -76,6 +84,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "nn": ("nn", None),
     "optim": ("optim", None),
     "overrides": ("overrides", None),
+    "quasirandom": ("quasirandom", None),
     "queue": ("queue", None),
     "serialization": ("serialization", None),
     "signal": ("signal", None),
@@ -102,18 +111,10 @@ _MANY = {
         adaptive_max_pool1d alpha_dropout bilinear celu_ cosine_similarity pairwise_distance pdist
         rms_norm rrelu rrelu_ selu_
     """,
-}
-# What programs of PyTorch look for, and what to do without it.
-_ABSENT = {
-    "compile": "models are not compiled, they run as they are: leave torch.compile out",
-    "compiler": "models are not compiled",
-    "distributions": "not there yet: use rand, randn, multinomial, bernoulli, normal",
-    "export": "models are not exported: save their state_dict",
-    "fx": "models are not traced",
-    "jit": "models are not compiled, they run as they are: save their state_dict",
-    "onnx": "models are not exported: save their state_dict",
-    "profiler": "use autograd.profiler.profile",
-    "quantize_per_tensor": "quantized tensors are not there",
+    "tensor.legacy_storages": """
+        BFloat16Storage BoolStorage ByteStorage CharStorage ComplexDoubleStorage ComplexFloatStorage
+        DoubleStorage FloatStorage HalfStorage IntStorage LongStorage ShortStorage Storage
+    """,
 }
 _LATER.update({name: (module, name) for module, names in _MANY.items() for name in names.split()})
 
@@ -134,8 +135,7 @@ if TYPE_CHECKING:
 
 def __getattr__(name: str) -> object:
     if name not in _LATER:
-        hint = f": {_ABSENT[name]}" if name in _ABSENT else ""
-        raise AttributeError(f"module 'shmtensor' has no attribute {name!r}{hint}")
+        raise _missing(__name__, name)
     from importlib import import_module
 
     module, member = _LATER[name]
@@ -145,5 +145,14 @@ def __getattr__(name: str) -> object:
     return value
 
 
+# Modules of the package that are no API.
+_INTERNAL = {
+    "TYPE_CHECKING", "absent_names", "cuda_arrays", "cudnn_runtime", "cupy_runtime", "functions",
+    "native", "ops",
+}  # fmt: skip
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER})
+    """The public names; Python's own, as `__name__`."""
+    names = {*globals(), *_LATER} - _INTERNAL
+    return sorted(n for n in names if not n.startswith("_") or n.endswith("__"))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .absent_names import missing
 from .autograd import table
 
 __all__ = [
@@ -34,7 +35,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'shmtensor.fft' has no attribute {name!r}")
+        raise missing(__name__, name)
     function = globals()[name] = getattr(table, f"fft_{name}")
     return function
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .absent_names import missing
 from .autograd import table
 from .errors import LinAlgError
 
@@ -60,7 +61,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'shmtensor.linalg' has no attribute {name!r}")
+        raise missing(__name__, name)
     function = globals()[name] = getattr(table, name if name == "matmul" else f"linalg_{name}")
     return function
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .absent_names import missing
 from .autograd import table
 
 __all__ = [
@@ -33,7 +34,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'shmtensor.masked' has no attribute {name!r}")
+        raise missing(__name__, name)
     function = globals()[name] = getattr(table, f"masked_{name}")
     return function
 

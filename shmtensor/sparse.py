@@ -388,7 +388,7 @@ def check_device(where: str, x: Any, y: Any) -> None:
 
 
 def sparse_coo_tensor(
-    indices: Any,
+    indices: Any = None,
     values: Any = None,
     size: Any = None,
     *,
@@ -412,7 +412,10 @@ def sparse_coo_tensor(
         RuntimeError: shapes do not fit, or an index is out of range.
     """
     if values is None:
-        indices, values, size = np.empty((len(indices), 0), np.int64), [], indices
+        size = indices if size is None else size
+        if size is None:
+            raise TypeError("sparse_coo_tensor: indices and values, or a size, are needed")
+        indices, values = np.empty((len(size), 0), np.int64), []
     numbers: Tensor = from_data.as_tensor(values, dtype=dtype, device=device)
     where = numbers.device if numbers.is_cuda or on_device(indices) else None
     places: Tensor = from_data.as_tensor(indices, dtype=dtypes.int64, device=where)

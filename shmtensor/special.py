@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .absent_names import missing
 from .autograd import table
 
 __all__ = [
@@ -98,7 +99,7 @@ CORE = {
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module 'shmtensor.special' has no attribute {name!r}")
+        raise missing(__name__, name)
     function = globals()[name] = getattr(table, CORE.get(name) or f"special_{name}")
     return function
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,8 @@ import numpy as np
 
 from . import native
 from .cuda_arrays import device_of, move_array, new_array, pointer
-from .device import CPU, as_device
+from .device import CPU, as_device, device_of_new
+from .dtypes import as_dtype, get_default_dtype
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -155,6 +156,25 @@ def resize_array(array: Any, shape: tuple[int, ...], order: tuple[int, ...] | No
     return result.transpose(np.argsort(order))
 
 
+def new_memory(data: Any, dtype: Any, device: Any) -> Any:
+    """An array of a number of elements, uninitialized, or of the elements of a sequence.
+
+    Raises:
+        TypeError: neither.
+    """
+    place = device_of_new(device)
+    if isinstance(data, (int, np.integer)):
+        if place.type == "cpu":
+            return native.call(np.empty, (int(data),), dtype)
+        return native.call(new_array, "empty", (int(data),), dtype, place)
+    if not isinstance(data, Sequence) or isinstance(data, (str, bytes)):
+        raise TypeError(
+            f"storage: a number of elements, or a sequence of them, is needed: "
+            f"{type(data).__name__}"
+        )
+    return native.call(move_array, native.call(np.array, data, dtype), place)
+
+
 def _of_tensor(cls: Any, tensor: Any) -> Any:
     """Rebuilds a storage from the tensor that it was pickled as."""
     return cls(tensor.array)
@@ -163,6 +183,11 @@ def _of_tensor(cls: Any, tensor: Any) -> Any:
 class UntypedStorage:
     """The bytes of a tensor's memory, seen by all its views.
 
+    Args:
+        array: an array, for the memory that it is a view of; a number of bytes, or a sequence of
+            them, for new memory.
+        device: of new memory.
+
     Example:
         >>> import shmtensor as st
         >>> x = st.zeros(4)
@@ -170,7 +195,9 @@ class UntypedStorage:
         True
     """
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: Any = 0, *, device: Any = None) -> None:
+        if not native.is_array(array):
+            array = new_memory(array, np.dtype(np.uint8), device)
         self.bytes = memory_of(array)
 
     def __len__(self) -> int:
@@ -230,6 +257,72 @@ class UntypedStorage:
         return device_of(self.bytes)
 
     @property
+    def filename(self) -> str | None:
+        """The file that the memory is, by `from_file(shared=True)`; None for other memory."""
+        array = self.bytes
+        while isinstance(array, np.ndarray):
+            if isinstance(array, np.memmap) and array.filename is not None:
+                return None if array.mode == "c" else str(array.filename)
+            array = array.base
+        return None
+
+    is_sparse = is_sparse_csr = False
+
+    def get_device(self) -> int:
+        """The number of the GPU; -1 on the CPU."""
+        index = self.device.index
+        return -1 if index is None else int(index)
+
+    def is_pinned(self, device: Any = None) -> bool:
+        """Whether copies to a GPU may run beside the program."""
+        return bool(native.wrap(self.bytes).is_pinned())
+
+    def clone(self) -> Self:
+        """New memory with the same content. Copies: one."""
+        return type(self)(native.call(np.copy, self.bytes))
+
+    def fill_(self, value: Any) -> Self:
+        """Writes a number to all elements."""
+        self[:] = value
+        return self
+
+    def copy_(self, source: UntypedStorage, non_blocking: bool | None = None) -> Self:
+        """Writes the elements of another storage. Copies: one.
+
+        Raises: RuntimeError: the sizes differ.
+        """
+        if len(source) != len(self):
+            raise RuntimeError(f"copy_: sizes differ: {len(source)} and {len(self)} elements")
+        self[:] = source.moved_to(self.device).bytes
+        return self
+
+    def resize_(self, size: int) -> None:
+        """Does nothing for the size that it has.
+
+        Raises: RuntimeError: another size; a storage cannot move its tensors.
+        """
+        if size != len(self):
+            raise RuntimeError(
+                f"resize_: {self!r} cannot have {size} elements: it cannot move its tensors, "
+                "hint: resize_ of the tensor"
+            )
+
+    def new(self) -> Self:
+        """A storage without elements."""
+        return type(self)(self.bytes[:0].copy())
+
+    def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
+        """The name of its class; in a dtype, a storage of these numbers. Copies: none or one."""
+        if dtype is not None:
+            return self.to_dtype(dtype)
+        return f"{self.__module__}.{self.__class__.__name__}"
+
+    def to_dtype(self, dtype: Any) -> TypedStorage:
+        """A storage of the same numbers in another dtype. Copies: one."""
+        with device_context(self.bytes):
+            return TypedStorage(native.call(self.bytes.astype, as_dtype(dtype)))
+
+    @property
     def is_cuda(self) -> bool:
         """Whether the memory is on a GPU."""
         return not isinstance(self.bytes, np.ndarray)
@@ -282,11 +375,50 @@ class UntypedStorage:
 
 
 class TypedStorage(UntypedStorage):
-    """The numbers of a tensor's memory, seen by all its views."""
+    """The numbers of a tensor's memory, seen by all its views.
 
-    def __init__(self, array: Any) -> None:
+    Args:
+        array: an array, for the memory that it is a view of; a number of elements, or a sequence of
+            them, for new memory.
+        dtype: of new memory, or to see `wrap_storage` in; by default the default dtype.
+        device: of new memory.
+        wrap_storage: an UntypedStorage whose memory this one is.
+    """
+
+    def __init__(
+        self, array: Any = 0, *, dtype: Any = None, device: Any = None, wrap_storage: Any = None
+    ) -> None:
+        target = None if dtype is None else as_dtype(dtype)
+        if wrap_storage is not None:
+            array = wrap_storage.bytes
+            target = get_default_dtype() if target is None else target
+        elif not native.is_array(array):
+            target = get_default_dtype() if target is None else target
+            array = new_memory(array, target, device)
         super().__init__(array)
-        self.bytes = self.bytes.view(array.dtype)
+        self.bytes = self.bytes.view(array.dtype if target is None else target)
+
+    @classmethod
+    def from_file(
+        cls, filename: Any, shared: bool = False, size: int = 0, dtype: Any = None
+    ) -> Self:
+        """The numbers of a mapped file. Copies: none.
+
+        Args:
+            shared: writes go to the file, which is created if it does not exist; False: writes
+                stay in this process.
+            size: how many elements.
+            dtype: by default the default dtype.
+
+        Raises: OSError or ValueError: the file does not exist or is too short.
+        """
+        target = get_default_dtype() if dtype is None else as_dtype(dtype)
+        memory = UntypedStorage.from_file(filename, shared, size * target.itemsize)
+        return cls(dtype=target, wrap_storage=memory)
+
+    def pickle_storage_type(self) -> str:
+        """The old name of its type, as "FloatStorage"."""
+        return f"{OLD_NAMES[str(self.bytes.dtype)]}Storage"
 
     def nbytes(self) -> int:
         return int(self.bytes.nbytes)
@@ -312,3 +444,24 @@ class TypedStorage(UntypedStorage):
         with device_context(self.bytes):
             item = self.bytes[index]
             return item if item.ndim else item.item()
+
+
+# Old names of types, by dtype; the methods that convert, by dtype.
+OLD_NAMES = {
+    "float64": "Double", "float32": "Float", "float16": "Half", "bfloat16": "BFloat16",
+    "complex128": "ComplexDouble", "complex64": "ComplexFloat", "int64": "Long", "int32": "Int",
+    "int16": "Short", "int8": "Char", "uint8": "Byte", "bool": "Bool",
+}  # fmt: skip
+
+
+def _conversion(dtype: str) -> Any:
+    def convert(self: UntypedStorage) -> TypedStorage:
+        return self.to_dtype(dtype)
+
+    convert.__doc__ = f"The same numbers in {dtype}. Copies: one."
+    return convert
+
+
+for _dtype, _name in OLD_NAMES.items():
+    _method = {"ComplexDouble": "complex_double", "ComplexFloat": "complex_float"}.get(_name)
+    setattr(UntypedStorage, _method or _name.lower(), _conversion(_dtype))

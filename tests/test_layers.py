@@ -20,6 +20,8 @@ LAYERS: list[tuple[str, ...]] = [
     (
         "shmtensor.version",
         "shmtensor.errors",
+        "shmtensor.absent_names",
+        "shmtensor.compiler",
         "shmtensor.multiprocessing.exit_on_exception",
     ),
     ("shmtensor.native",),
@@ -51,10 +53,18 @@ LAYERS: list[tuple[str, ...]] = [
         "shmtensor.special",
         "shmtensor.signal",
     ),
-    ("shmtensor.func", "shmtensor.amp", "shmtensor.testing", "shmtensor.utils.tensorboard"),
-    ("shmtensor.cuda",),
+    (
+        "shmtensor.func",
+        "shmtensor.amp",
+        "shmtensor.testing",
+        "shmtensor.utils.tensorboard",
+        "shmtensor.distributions",
+        "shmtensor.quasirandom",
+    ),
+    ("shmtensor.cuda", "shmtensor.cpu"),
     ("shmtensor.accelerator",),
     ("shmtensor.nn",),
+    ("shmtensor.jit", "shmtensor.utils.hooks"),
     ("shmtensor.optim", "shmtensor.viz"),
     ("shmtensor.serialization",),
     ("shmtensor.multiprocessing",),
@@ -82,6 +92,13 @@ FACADES = {
     "shmtensor.utils",
     "shmtensor.utils.checkpoint",
     "shmtensor.utils.data",
+    "shmtensor.utils.data._utils",
+    "shmtensor.utils.data._utils.collate",
+    "shmtensor.utils.data._utils.worker",
+    "shmtensor.utils.data.dataloader",
+    "shmtensor.utils.data.dataset",
+    "shmtensor.utils.data.distributed",
+    "shmtensor.utils.data.sampler",
     "shmtensor.utils.dlpack",
     "shmtensor.nn.parallel",
     "shmtensor.distributed.distributed_c10d",
@@ -129,6 +146,7 @@ NATIVE_EXCEPTIONS = {
 
 # Folders of one module whose path PyTorch's users write.
 SMALL_FOLDERS = {
+    "shmtensor/cpu",
     "shmtensor/signal",
     "shmtensor/nn/attention",
     "shmtensor/nn/parallel",
@@ -341,5 +359,10 @@ def test_no_catch_all_names() -> None:
             assert path.stem != word, f"{path.relative_to(ROOT)}: {word} does not say what is in it"
         if "utils" in module.split("."):
             assert module.startswith(
-                ("shmtensor.utils", "shmtensor.nn.utils", "shmtensor.nn.modules.utils")
+                (
+                    "shmtensor.utils",
+                    "shmtensor.nn.utils",
+                    "shmtensor.nn.modules.utils",
+                    "shmtensor.distributions.utils",
+                )
             ), f"{module}: name the noun"

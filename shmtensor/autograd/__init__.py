@@ -1,5 +1,8 @@
 """Autograd: the graph, backward, Function, grad modes, hooks, forward mode, gradient checks."""
 
+from typing import TYPE_CHECKING
+
+from ..absent_names import missing as _missing
 from . import forward_ad as forward_ad
 from . import functional as functional
 from . import graph as graph
@@ -14,11 +17,15 @@ from .grad_mode import (
     inference_mode,
     is_grad_enabled,
     is_inference_mode_enabled,
+    is_multithreading_enabled,
     no_grad,
     set_grad_enabled,
     set_multithreading_enabled,
 )
 from .gradcheck import GradcheckError, gradcheck, gradgradcheck
+
+if TYPE_CHECKING:
+    from .variable import Variable as Variable
 
 __all__ = [
     "Function",
@@ -33,6 +40,7 @@ __all__ = [
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",
+    "is_multithreading_enabled",
     "no_grad",
     "once_differentiable",
     "save_on_cpu",
@@ -46,8 +54,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    if name != "profiler":  # imported on first access
-        raise AttributeError(f"module 'shmtensor.autograd' has no attribute {name!r}")
+    if name not in ("profiler", "variable", "Variable"):  # imported on first access
+        raise _missing(__name__, name)
     from importlib import import_module
 
-    return import_module(f"{__name__}.profiler")
+    module = import_module(f"{__name__}.{name.lower()}")
+    return module if name.islower() else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), "Variable", "profiler", "variable"})

@@ -28,7 +28,7 @@ from .engine.views_and_inplace import (
 )
 from .grad_mode import no_grad, recording
 
-__all__ = ["Function", "FunctionCtx", "once_differentiable"]
+__all__ = ["Function", "FunctionCtx", "InplaceFunction", "once_differentiable"]
 
 
 # (Function, arguments, keywords) -> outputs by its `vmap`, or NotImplemented; set by func/vmap.py.
@@ -155,6 +155,18 @@ class Function:
         if not is_sequence:
             return outputs[0]
         return tuple(outputs) if isinstance(result, tuple) else outputs
+
+
+class InplaceFunction(Function):
+    """A Function that knows, as an old form of PyTorch, whether it is to work in place.
+
+    Args:
+        inplace: read by the functions of the subclass.
+    """
+
+    def __init__(self, inplace: bool = False) -> None:
+        super().__init__()
+        self.inplace = inplace
 
 
 def bind_positionally(

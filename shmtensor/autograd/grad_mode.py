@@ -173,14 +173,26 @@ class inference_mode(Mode):
         return inference_mode(self.mode)
 
 
+multithreading: ContextVar[bool] = ContextVar("shmtensor_multithreading", default=True)
+
+
 class set_multithreading_enabled:
-    """Has no effect, as a function and in a `with`: backward runs in the calling thread."""
+    """Sets what `is_multithreading_enabled` returns, as a function and in a `with`, and nothing
+    else: backward runs in the calling thread.
+    """
 
     def __init__(self, mode: bool) -> None:
         self.mode = bool(mode)
+        self.former = multithreading.get()
+        multithreading.set(self.mode)
 
     def __enter__(self) -> None:
         pass
 
     def __exit__(self, *error: object) -> None:
-        pass
+        multithreading.set(self.former)
+
+
+def is_multithreading_enabled() -> bool:
+    """The last value of `set_multithreading_enabled`; True by default."""
+    return multithreading.get()

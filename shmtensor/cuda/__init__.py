@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..absent_names import missing as _missing
 from ..ops.random.generators import cuda_generators
 from . import amp as amp
 from . import comm as comm
@@ -268,4 +269,4 @@ has_magma = False  # solvers are cuSOLVER's
 def __getattr__(name: str) -> Any:
     if name == "default_generators":  # one of each GPU
         return cuda_generators()
-    raise AttributeError(f"module 'shmtensor.cuda' has no attribute {name!r}")
+    raise _missing(__name__, name)

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..absent_names import missing as _missing
 from ..errors import QueueEmptyError as QueueEmptyError
 from ..errors import ShmTensorError as DistError  # what scripts for torch.distributed catch
 from .collectives.all_to_all import all_to_all as all_to_all
@@ -89,4 +90,4 @@ def __getattr__(name: str) -> Any:
         return import_module(f"{__name__}.{name}")
     if name in LAZY:
         return getattr(import_module(f"{__name__}.{LAZY[name]}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _missing(__name__, name)

@@ -20,6 +20,7 @@ from multiprocessing import (
 )
 from typing import Any
 
+from ..absent_names import missing as _missing
 from . import connection, queue, reduction
 from .context import Process, default_context
 from .spawn import (
@@ -63,6 +64,10 @@ set_forkserver_preload = default_context.set_forkserver_preload
 set_start_method = default_context.set_start_method
 
 
+# PyTorch's variable of the environment; children start one after the other here.
+ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"
+
+
 def get_all_sharing_strategies() -> set[str]:
     """The available sharing strategies: only blocks of the domain's heap."""
     return {"ledger"}
@@ -99,10 +104,11 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(_MODULES[name])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _missing(__name__, name)
 
 
 __all__ = [
+    "ENV_VAR_PARALLEL_START",
     "Array",
     "AuthenticationError",
     "Barrier",

@@ -4,6 +4,9 @@ The layers are imported from their files one by one: `from .modules import *` wo
 submodules, and modules.utils would replace nn.utils.
 """
 
+from importlib import import_module
+
+from ..absent_names import missing as _missing
 from . import attention as attention
 from . import functional as functional
 from . import init as init
@@ -42,4 +45,6 @@ from .parameter import UninitializedParameter as UninitializedParameter
 def __getattr__(name: str) -> object:
     if name in ("DataParallel", "SyncBatchNorm"):  # implemented in a higher layer
         return getattr(parallel, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in ("common_types", "grad"):  # imported on first access
+        return import_module(f"{__name__}.{name}")
+    raise _missing(__name__, name)

@@ -38,7 +38,8 @@ class Typed(type):
     is_cuda = False
 
     def __call__(cls, *args: Any, **kwargs: Any) -> Any:
-        sizes = None if kwargs else sizes_of_constructor(args)
+        size = kwargs.pop("size", None)
+        sizes = sizes_of_constructor(args, size)
         if sizes is None:
             same = isinstance(args[0], Tensor) and args[0].dtype is cls.dtype
             result = (

@@ -40,13 +40,15 @@ def new_tensor(data: Any, dtype: Any, device: Any = None, like: Any = None) -> T
     return native.wrap(array if place.type == "cpu" else move_array(array, place))  # type: ignore[no-any-return]
 
 
-def sizes_of_constructor(args: tuple[Any, ...]) -> tuple[int, ...] | None:
-    """The sizes that an old constructor gets, one by one or as a Size (`FloatTensor(x.size())`,
-    `x.new(2, 3)`); None if it gets data (`FloatTensor([2, 3])`).
+def sizes_of_constructor(args: tuple[Any, ...], size: Any = None) -> tuple[int, ...] | None:
+    """The sizes that an old constructor gets: one by one, as a Size (`FloatTensor(x.size())`,
+    `x.new(2, 3)`), by `size=`; None if it gets data (`FloatTensor([2, 3])`).
 
     Raises:
         TypeError: data that is neither a tensor nor a sequence.
     """
+    if size is not None:
+        return tuple(size)
     if not args:
         return (0,)
     data = args[0]

@@ -18,6 +18,7 @@ from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import enable_grad, no_grad, recording
 from ..cuda_arrays import new_array
 from ..ops.table.tensor_like import order_in
+from ..storage import TypedStorage, UntypedStorage
 from . import torch_constants
 
 if TYPE_CHECKING:
@@ -83,6 +84,14 @@ def resize_(tensor: T, sizes: tuple[Any, ...], memory_format: Any) -> T:
     return tensor
 
 
+def storage_as_tensor(storage: UntypedStorage, dtype: Any) -> Any:
+    """A tensor over the memory of a storage; over bytes, in the given dtype. Copies: none."""
+    memory = storage.bytes
+    if not isinstance(storage, TypedStorage):
+        memory = memory[: memory.nbytes // dtype.itemsize * dtype.itemsize].view(dtype)
+    return native.wrap(memory)
+
+
 def set_(tensor: T, source: Any, storage_offset: int, size: Any, stride: Any) -> T:
     """Makes a tensor use another one's memory, or none. Copies: none."""
     views_and_inplace.check_inference_write(tensor)
@@ -90,6 +99,9 @@ def set_(tensor: T, source: Any, storage_offset: int, size: Any, stride: Any) ->
     if node.__class__ is AccumulateGrad and recording.get():
         views_and_inplace.check_recorded_write(tensor)
     refuse_foreign("set_", (source,))
+    if isinstance(source, UntypedStorage):
+        source = storage_as_tensor(source, tensor.array.dtype)
+        size = [source.array.size - storage_offset] if size is None else size
     if source is None:
         array = native.call(new_array, "empty", (0,), tensor.dtype, tensor.device)
     elif source.array.dtype is not tensor.array.dtype:

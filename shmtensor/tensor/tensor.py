@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
@@ -83,13 +83,13 @@ class Tensor(Methods):
         tensor = as_subclass(data.detach(), cls)
         return tensor.requires_grad_() if require_grad else tensor
 
-    def __new__(cls, data: Any = None, *sizes: int, **kwargs: Any) -> Any:
+    def __new__(cls, data: Any = None, *sizes: int, size: Any = None, **kwargs: Any) -> Any:
         tensor: Any = super().__new__(cls)
         if isinstance(data, native.TensorBase):
             tensor.array = data.array
         else:
             dtype = dtypes.get_default_dtype()
-            shape = new_tensor.sizes_of_constructor(() if data is None else (data, *sizes))
+            shape = new_tensor.sizes_of_constructor(() if data is None else (data, *sizes), size)
             if shape is None:
                 new_tensor.check_depth(data)
                 data = data_elements.container_as_array(data, "Tensor")
@@ -589,7 +589,7 @@ class Tensor(Methods):
         """`as_strided` in place. Copies: none."""
         return resize_set.become_view(self, "as_strided", size, stride, storage_offset)
 
-    def resize_(self, *sizes: Any, memory_format: Any = None) -> Self:
+    def resize_(self, *sizes: Any, size: Any = None, memory_format: Any = None) -> Self:
         """Changes the shape: the elements are those in memory from the first one on. If the memory
         is too small, the tensor gets new memory of its own, in which the additional elements are
         uninitialized. Copies: none, or one of the whole memory.
@@ -597,7 +597,7 @@ class Tensor(Methods):
         Raises:
             RuntimeError: it requires grad; a size is negative.
         """
-        return resize_set.resize_(self, sizes, memory_format)
+        return resize_set.resize_(self, sizes if size is None else (size,), memory_format)
 
     def resize(self, *sizes: Any) -> Tensor:
         """A tensor of another shape: `reshape` for the same number of elements, else a resized copy
@@ -675,12 +675,26 @@ class Tensor(Methods):
         tensor = new_tensor.new_tensor(data, target, device, self.array)
         return tensor.requires_grad_() if requires_grad else tensor
 
-    def new(self, *args: Any) -> Tensor:
-        """A tensor of the same dtype and device: uninitialised of sizes, or a Size, or of data."""
-        sizes = new_tensor.sizes_of_constructor(args)
-        if sizes is None:
-            return self.new_tensor(*args)
-        return table.new_empty(self, sizes)  # type: ignore[no-any-return]
+    def chalf(self, *args: Any, **kwargs: Any) -> NoReturn:
+        """Not there.
+
+        Raises:
+            NotImplementedError: always.
+        """
+        raise NotImplementedError(
+            "chalf: NumPy has no complex numbers of 16-bit parts: use complex64"
+        )
+
+    def new(self, *data: Any, size: Any = None, device: Any = None) -> Tensor:
+        """A tensor of the same dtype, as the old constructors make it: uninitialised, of sizes or a
+        `Size`; else from data, or over another tensor's memory. Copies: none, or one of data.
+        """
+        sizes = new_tensor.sizes_of_constructor(data, size)
+        if sizes is not None:
+            return table.new_empty(self, sizes, device=device)  # type: ignore[no-any-return]
+        if isinstance(data[0], native.TensorBase):
+            return data[0].detach()  # type: ignore[attr-defined, no-any-return]
+        return self.new_tensor(*data, device=device)
 
     def __copy__(self) -> Tensor:
         tensor = deepcopy_pickle.make_tensor(type(self), self.array, self.requires_grad, self.grad)

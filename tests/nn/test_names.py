@@ -16,7 +16,8 @@ def test_every_layer_of_modules_is_in_nn() -> None:
 def test_files_of_layers_are_in_modules_only() -> None:
     packages = {name for name, x in vars(nn).items() if isinstance(x, ModuleType)}
     files = {"attention", "functional", "init", "modules", "parallel", "parameter", "utils"}
-    assert packages == files
+    later = {"common_types", "grad"}  # imported on first access
+    assert files <= packages <= files | later
     assert nn.modules.conv.Conv2d is nn.Conv2d
     assert nn.utils.__name__ == "shmtensor.nn.utils"
     assert nn.modules.utils.__name__ == "shmtensor.nn.modules.utils"

@@ -416,7 +416,7 @@ FLAT = {
     "allclose", "argsort", "argwhere", "bincount", "broadcast_shapes", "bucketize", "equal", "isin",
     "histc", "histogram", "histogramdd", "nonzero", "nonzero_static", "one_hot", "searchsorted",
     "tril_indices", "triu_indices", "unique", "unique_consecutive", "unravel_index",
-    "linalg.matrix_rank", "masked.argmax", "masked.argmin", "detach_copy",
+    "linalg.matrix_rank", "masked.argmax", "masked.argmin", "detach_copy", "Tensor.chalf",
     # creation from sizes
     "arange", "empty", "empty_like", "empty_permuted", "empty_strided", "eye", "full", "full_like",
     "linspace", "logspace", "new_empty", "new_empty_strided", "new_full", "new_ones", "new_zeros",

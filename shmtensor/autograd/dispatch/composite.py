@@ -5,6 +5,7 @@ other arguments and errors.
 from __future__ import annotations
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 from ... import native
@@ -12,7 +13,7 @@ from ...ops.table.op_definition import COMPOSITES, ROWS, Composite
 from .autocast_lists import NONE, modes_of, precisions_of
 from .explain_error import PUBLIC_NAMES, explain_missing_attribute
 from .foreign_operands import refuse_foreign
-from .general_call import wrong_call
+from .general_call import multiple_values, wrong_call
 from .numpy_messages import translate
 from .out_argument import copy_to_out
 from .plan import is_public
@@ -70,7 +71,8 @@ def out(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 
 def explain(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
-    """Raises the error that the caller sees: it names this function, not one that it calls.
+    """Raises the error that the caller sees: it names this function, not one that it calls. A call
+    that names its sizes, as `zeros(size=(2, 3))`, did not fit either: its result.
 
     Raises:
         TypeError: an argument is missing, unknown, of another library, or not a tensor where one is
@@ -82,11 +84,29 @@ def explain(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error
         try:
             bound = expected.bind(*args, **kwargs)
         except TypeError:
-            raise wrong_arguments(composite.__name__, expected, args, kwargs) from None
+            bound = None
+        if bound is None:  # outside of the handler, so that an error in the call has no context
+            return call_with_size(composite, expected, args, kwargs)
         if isinstance(error, AttributeError):
             explain_missing_attribute(composite.__name__, error, bound.arguments)
     rename(error, composite)
     raise error
+
+
+def call_with_size(
+    composite: Any, expected: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """The result of a call that names its sizes.
+
+    Raises:
+        TypeError: it does not fit for another reason.
+    """
+    sizes = sized_parameter(expected)
+    if sizes not in kwargs:
+        raise wrong_arguments(composite.__name__, expected, args, kwargs)
+    if len(args) > list(expected.parameters).index(sizes):
+        raise multiple_values(composite.__name__, sizes)
+    return composite(*args, *sizes_by_name(composite, kwargs.pop(sizes)), **kwargs)
 
 
 def rename(error: Exception, composite: Any) -> None:
@@ -101,6 +121,27 @@ def rename(error: Exception, composite: Any) -> None:
         error.args = (f"{name}{separator}{what}", *error.args[1:])
     elif (text := translate(error.args[0])) != error.args[0]:
         error.args = (f"{name}: {text}", *error.args[1:])
+
+
+def sized_parameter(expected: inspect.Signature) -> str:
+    """The name of the parameter that takes several sizes, as `*size`; "" if there is none."""
+    parameters = expected.parameters.values()
+    return next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+
+
+def sizes_by_name(composite: Any, sizes: Any) -> tuple[Any, ...]:
+    """The value of the keyword of `*size`, which must be a sequence.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(sizes, (Sequence, native.TensorBase)) or isinstance(sizes, str):
+        raise TypeError(
+            f"{composite.__name__}: size must be a tuple of ints, not {type(sizes).__name__}: "
+            f"{sizes!r}"
+        )
+    values: Any = sizes
+    return tuple(values)
 
 
 def wrong_arguments(

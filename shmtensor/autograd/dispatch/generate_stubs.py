@@ -38,6 +38,11 @@ def result_type(row: Row) -> str:
     return "Tensor" if len(row.outputs) == 1 else "Any"
 
 
+def sized(name: str) -> list[str]:
+    """The parameters of `*size`, which is also a keyword."""
+    return [f"*_{name}: Any", f"{name}: Any = ..."]
+
+
 def row_parameters(row: Row, form: str) -> list[str]:
     """The parameters of a row's function, typed."""
     parameters: list[str] = []
@@ -50,7 +55,7 @@ def row_parameters(row: Row, form: str) -> list[str]:
     keywords: list[str] = []
     for a in row.attributes:
         if is_sized(row, form, a):
-            parameters.append(f"*{a.name}: Any")
+            parameters += sized(a.name)
             continue
         text = f"{a.name}: Any" + ("" if a.default is inspect.Parameter.empty else " = ...")
         has_star = any(p.startswith("*") for p in parameters)
@@ -72,7 +77,10 @@ def composite_parameters(composite: Composite, form: str) -> list[str]:
     for p in signature(getattr(table, composite.name)).parameters.values():
         if p.name == "out" and form != "function" and p.kind is p.KEYWORD_ONLY:
             continue
-        stars = "*" * ((p.kind is p.VAR_POSITIONAL) + 2 * (p.kind is p.VAR_KEYWORD))
+        if p.kind is p.VAR_POSITIONAL:
+            parameters += sized(p.name)
+            continue
+        stars = "**" if p.kind is p.VAR_KEYWORD else ""
         if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in parameters):
             parameters.append("*")
         parameters.append(f"{stars}{p.name}: Any" + ("" if p.default is p.empty else " = ..."))

@@ -146,6 +146,10 @@ class RemovableHandle:
         self.hooks: dict[int, Hook] | None = hooks
         hooks[self.id] = hook
 
+    def hooks_dict_ref(self) -> dict[int, Hook] | None:
+        """The hooks among which this one is; None when it was removed."""
+        return self.hooks
+
     def remove(self) -> None:
         if self.hooks is not None:
             self.hooks.pop(self.id, None)
@@ -163,6 +167,8 @@ class Handles(RemovableHandle):
 
     def __init__(self, handles: Sequence[RemovableHandle]) -> None:
         self.handles = tuple(handles)
+        self.id = self.handles[0].id
+        self.hooks = self.handles[0].hooks
 
     def remove(self) -> None:
         for handle in self.handles:

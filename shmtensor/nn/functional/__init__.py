@@ -1,5 +1,8 @@
 """The functions that the layers call, by PyTorch's names."""
 
+from typing import Any
+
+from ...absent_names import missing as _missing
 from .activation import *  # noqa: F403
 from .conv import *  # noqa: F403
 from .dropout import *  # noqa: F403
@@ -9,3 +12,11 @@ from .loss import *  # noqa: F403
 from .normalization import *  # noqa: F403
 from .pad_interpolate_grid_sample import *  # noqa: F403
 from .pooling import *  # noqa: F403
+
+
+def __getattr__(name: str) -> Any:
+    if name == "grad":  # nn.grad, which imports this module
+        from importlib import import_module
+
+        return import_module("shmtensor.nn.grad")
+    raise _missing(__name__, name)

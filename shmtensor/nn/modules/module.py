@@ -10,6 +10,7 @@ from collections.abc import Callable
 from inspect import signature
 from typing import Any, TypeVar
 
+from ...compiler import say_once
 from ...tensor import Tensor
 from ...tensor.torch_private_names import Unsupported
 from ..parameter import Buffer, Parameter
@@ -297,7 +298,11 @@ class Module(Stateful, Convertible):
                 p.grad.zero_()
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Accepted as in PyTorch; forward runs as before, since there is no compiler."""
+        """Accepted as in PyTorch; forward runs as before, since there is no compiler. The first
+        call of `compile` in a process warns.
+        """
+        if not kwargs.get("disable"):
+            say_once("compile")
 
     # ---------------------------------------------------------------- text, pickling
     def extra_repr(self) -> str:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from ...absent_names import missing as _missing
+
 __all__ = [
     "DataParallel",
     "DistributedDataParallel",
@@ -29,4 +31,4 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         file = FILES.get(name, "data_parallel")
         return getattr(import_module(f"shmtensor.distributed.{file}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _missing(__name__, name)

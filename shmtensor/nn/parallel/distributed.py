@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ...absent_names import missing as _missing
+
 __all__ = ["DistributedDataParallel"]  # noqa: F822
 
 
@@ -12,4 +14,4 @@ def __getattr__(name: str) -> Any:
         from .. import parallel
 
         return getattr(parallel, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _missing(__name__, name)

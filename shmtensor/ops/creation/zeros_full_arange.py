@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import Any
 
 import numpy as np
@@ -26,10 +27,18 @@ Shape = tuple[int, ...]
 
 
 def as_shape(name: str, size: tuple[Any, ...]) -> Shape:
-    """A shape given as one sequence or as several numbers."""
-    if len(size) == 1 and not isinstance(size[0], (int, np.integer)):
-        size = tuple(size[0])
-    shape = tuple(int(n) for n in size)
+    """A shape given as one sequence or as several numbers, which may be tensors.
+
+    Raises:
+        TypeError: a size is not an integer. RuntimeError: a size is negative.
+    """
+    try:
+        is_one = len(size) == 1 and not isinstance(size[0], (int, np.integer))
+        if is_one and getattr(size[0], "ndim", True):
+            size = tuple(size[0])
+        shape = tuple(map(operator.index, size))
+    except TypeError:
+        raise TypeError(f"{name}: sizes must be ints: {size}") from None
     if min(shape, default=0) < 0:
         raise RuntimeError(f"{name}: sizes must not be negative: {shape}")
     return shape

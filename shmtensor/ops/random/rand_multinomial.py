@@ -251,10 +251,19 @@ def random_integers_on_cuda(
     return run_row_on_cuda(cupy, "_random", cupy.empty(shape, dtype), *stream, low, span % 2**64)
 
 
+def range_of(name: str, low: Any, high: Any) -> tuple[Any, Any]:
+    """(low, high) of random integers: `low` may be missing, as may be the name of `high`."""
+    if high is None:
+        low, high = None, low
+    if high is None:
+        raise TypeError(f"{name}: high is needed: the integers are below it")
+    return 0 if low is None else as_number(low), as_number(high)
+
+
 @composite(method=False)
 def randint(
     ops,
-    low,
+    low=None,
     high=None,
     size=None,
     *,
@@ -270,8 +279,7 @@ def randint(
     """
     if size is None:
         low, high, size = (0, low, high) if not isinstance(high, int) else (low, high, None)
-    if high is None:
-        low, high = 0, low
+    low, high = range_of("randint", low, high)
     if size is None:
         raise TypeError(f"randint: size is needed: randint({low}, {high})")
     dtype = dtype_or_out("randint", out, dtype)
@@ -297,7 +305,7 @@ def randint(
 def randint_like(
     ops,
     input,
-    low,
+    low=None,
     high=None,
     *,
     generator=None,
@@ -308,14 +316,14 @@ def randint_like(
     memory_format=None,
 ):
     """`randint` in the shape and dtype of a tensor."""
-    low, high = (0, low) if high is None else (low, high)
+    low, high = range_of("randint_like", low, high)
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     shape = tuple(input.shape)
     out = new_tensor(
         random_integers,
         shape,
-        as_number(low),
-        as_number(high),
+        low,
+        high,
         dtype,
         generator,
         device=device,

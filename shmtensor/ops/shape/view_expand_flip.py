@@ -71,15 +71,17 @@ def _view_dtype(xp, x, /, dtype: dtype):
 
 
 @composite(function=False)
-def view(ops, input, *shape):
+def view(ops, input, *size, dtype=None):
     """The same memory in another shape, or its bytes as another dtype. Copies: none."""
-    if shape and shape[0].__class__ is int:
-        return ops._view(input, shape)
-    if len(shape) == 1 and not isinstance(shape[0], int):
-        if isinstance(shape[0], Sequence):
-            return ops._view(input, tuple(shape[0]))
-        return ops._view_dtype(input, shape[0])
-    return ops._view(input, shape)
+    if size and size[0].__class__ is int:
+        return ops._view(input, size)
+    if dtype is not None:
+        return ops._view_dtype(input, dtype)
+    if len(size) == 1 and not isinstance(size[0], int):
+        if isinstance(size[0], Sequence):
+            return ops._view(input, tuple(size[0]))
+        return ops._view_dtype(input, size[0])
+    return ops._view(input, size)
 
 
 @composite(function=False)

@@ -92,3 +92,98 @@ def test_dtypes_that_are_not_counted() -> None:
     for make in (st.linspace, st.logspace):
         with pytest.raises(NotImplementedError, match="not implemented for bool"):
             make(0, 1, 3, dtype=st.bool)
+
+
+SIZED: dict[str, Callable[..., Any]] = {
+    "empty": lambda size: st.empty(size=size),
+    "zeros": lambda size: st.zeros(size=size),
+    "ones": lambda size: st.ones(size=size),
+    "full": lambda size: st.full(size=size, fill_value=2.0),
+    "rand": lambda size: st.rand(size=size),
+    "randn": lambda size: st.randn(size=size, generator=st.Generator()),
+    "randint": lambda size: st.randint(high=5, size=size),
+    "randint with low": lambda size: st.randint(low=2, high=5, size=size),
+    "randint by position": lambda size: st.randint(5, size=size),
+    "normal": lambda size: st.normal(0.0, 1.0, size=size),
+    "empty_strided": lambda size: st.empty_strided(size=size, stride=(3, 1)),
+    "empty_permuted": lambda size: st.empty_permuted(size=size, physical_layout=(1, 0)),
+    "sparse_coo_tensor": lambda size: st.sparse_coo_tensor(size=size),
+    "new": lambda size: st.ones(1).new(size=size),
+    "new_empty": lambda size: st.ones(1).new_empty(size=size),
+    "new_zeros": lambda size: st.ones(1).new_zeros(size=size),
+    "new_ones": lambda size: st.ones(1).new_ones(size=size),
+    "new_full": lambda size: st.ones(1).new_full(size=size, fill_value=2.0),
+    "view": lambda size: st.ones(6).view(size=size),
+    "expand": lambda size: st.ones(1).expand(size=size),
+    "sum_to_size": lambda size: st.ones(4, 2, 3).sum_to_size(size=size),
+    "resize_": lambda size: st.ones(1).resize_(size=size),
+    "Tensor": lambda size: st.Tensor(size=size),
+    "LongTensor": lambda size: st.LongTensor(size=size),
+}
+
+
+@pytest.mark.parametrize("name", SIZED)
+@pytest.mark.parametrize("size", [(2, 3), [2, 3], st.Size((2, 3))], ids=["tuple", "list", "Size"])
+def test_sizes_by_name(name: str, size: Any) -> None:
+    assert tuple(SIZED[name](size).shape) == (2, 3)
+
+
+def test_sizes_by_name_keep_the_other_arguments() -> None:
+    out = st.empty(0, dtype=st.float64)
+    assert st.zeros(size=(2,), out=out) is out
+    assert out.tolist() == [0.0, 0.0]
+    x = st.ones(size=(2, 1), dtype=st.int32, requires_grad=False)
+    assert (x.dtype, x.tolist()) == (st.int32, [[1], [1]])
+    assert st.zeros(size=()).shape == ()
+    st.manual_seed(3)
+    expected = st.randn(2, 3)
+    st.manual_seed(3)
+    assert st.equal(st.randn(size=(2, 3)), expected)
+    assert st.ones(4).tile(dims=(2,)).shape == (8,)
+    assert st.ones(2).view(dtype=st.int32).tolist() == [0x3F800000] * 2
+
+
+def test_wrong_sizes_by_name() -> None:
+    with pytest.raises(TypeError, match=r"zeros\(\) got multiple values for argument 'size'"):
+        st.zeros(2, size=(3,))
+    with pytest.raises(TypeError, match="zeros: size must be a tuple of ints, not int: 3"):
+        st.zeros(size=3)
+    with pytest.raises(TypeError, match="zeros: size must be a tuple of ints, not str: '23'"):
+        st.zeros(size="23")
+    with pytest.raises(RuntimeError, match=r"zeros: sizes must not be negative: \(-1,\)"):
+        st.zeros(size=(-1,))
+    with pytest.raises(TypeError, match=r"zeros: sizes must be ints: \(2.5,\)"):
+        st.zeros(2.5)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'sizes'"):
+        st.zeros(sizes=(2,))
+
+
+def test_random_integers_below_a_bound() -> None:
+    for x in (st.randint(high=3, size=(500,)), st.randint(3, (500,)), st.randint(3, None, (500,))):
+        assert set(x.tolist()) == {0, 1, 2}
+    assert set(st.randint_like(st.ones(500), high=3).tolist()) == {0, 1, 2}
+    assert set(st.randint(high=st.tensor(3), size=(500,)).tolist()) == {0, 1, 2}
+    with pytest.raises(TypeError, match="randint: high is needed"):
+        st.randint(size=(2,))
+
+
+def test_a_tensor_is_a_size() -> None:
+    assert st.zeros(st.tensor(3)).shape == (3,)
+    assert st.randn(st.tensor(3), 2).shape == (3, 2)
+    assert st.empty(st.tensor([3, 2])).shape == (3, 2)
+
+
+def test_new_is_the_old_constructor() -> None:
+    x = st.ones(2, 3, dtype=st.float64)
+    assert x.new(x.size()).shape == (2, 3)
+    assert x.new().shape == (0,)
+    assert x.new(4, 1).shape == (4, 1)
+    for data in ([3.0, 4.0], (3, 4), np.array([3, 4])):
+        y = x.new(data)
+        assert (y.tolist(), y.dtype) == ([3.0, 4.0], st.float64)
+    y = x.new(x)
+    y[0, 0] = 7
+    assert x[0, 0] == 7
+    assert st.Tensor(st.Size([3, 2])).shape == (3, 2)
+    assert st.Tensor(st.Size()).shape == ()
+    assert st.FloatTensor(st.Size([3, 2])).shape == (3, 2)

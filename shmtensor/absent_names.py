@@ -1,0 +1,203 @@
+"""Names of PyTorch's that are not there: what to do without them, and the errors that say so.
+
+An attribute (`shmtensor.fx`) and every form of import (`from shmtensor import fx`, `import
+shmtensor.fx`, `from shmtensor.fx import symbolic_trace`) end in the same sentence.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+__all__ = ["AbsentModules", "install", "missing", "reason_of"]
+
+ROOT = __name__.rpartition(".")[0]
+
+_QUANTIZED = "quantized tensors are not there: integers with a scale are no dtype here"
+_GRAPHS = "models are not traced or compiled, they run as they are"
+_DEVICES = "tensors are on the CPU and on GPUs of CUDA: device('cuda'), cuda.is_available()"
+_COO = "sparse tensors are COO: sparse_coo_tensor, to_sparse"
+_FLOAT8 = "NumPy has no numbers of 8 bits and less with a fraction: use float16 or bfloat16"
+_BITS = "NumPy has no integers of less than 8 bits: use int8 or uint8"
+_SIZES = "sizes are plain integers, as there is no compiler: use Python's own functions"
+_SHARDS = (
+    "parameters and tensors are not sharded: the ranks of a machine share them, "
+    "use nn.parallel.DistributedDataParallel, or distributed.optim.ZeroRedundancyOptimizer"
+)
+_PRIVATE = "private modules of PyTorch are not there: use the public names"
+_OPS = "users do not register ops: use autograd.Function"
+
+# Reason -> names, from the top level of the package.
+_REASONS = {
+    _QUANTIZED: """
+        ao quantization nn.intrinsic nn.qat nn.quantizable nn.quantized
+        dequantize fake_quantize_per_channel_affine fake_quantize_per_tensor_affine int_repr
+        per_channel_affine per_channel_affine_float_qparams per_channel_symmetric per_tensor_affine
+        per_tensor_symmetric q_per_channel_axis q_per_channel_scales q_per_channel_zero_points
+        q_scale q_zero_point qint32 qint8 qscheme quantize_per_channel quantize_per_tensor
+        quantize_per_tensor_dynamic quint2x4 quint4x2 quint8 empty_quantized QInt32Storage
+        QInt8Storage QUInt2x4Storage QUInt4x2Storage QUInt8Storage
+    """,
+    _GRAPHS: """
+        fx nativert _dynamo _export _functorch _higher_order_ops _inductor _jit_internal
+        _subclasses
+    """,
+    "models are not exported: save their state_dict": "export onnx",
+    "models are not compiled, they run as they are: save their state_dict": """
+        jit.load jit.save jit.CompilationUnit jit.jit_module_from_flatbuffer
+        jit.save_jit_module_to_flatbuffer jit.export_opnames
+    """,
+    "models are not packaged with their code: save their state_dict": "package",
+    "tensors of several lengths are not there: use nn.utils.rnn.pad_sequence, or pack_sequence": (
+        "nested jagged"
+    ),
+    _DEVICES: "mps mtia xpu",
+    _OPS: "_custom_op _custom_ops _library classes library",
+    "use distributed.Future, or concurrent.futures": "futures Future fork wait",
+    "use autograd.profiler.profile": """
+        profiler autograd.profiler_legacy autograd.profiler_util utils.bottleneck
+    """,
+    "its functions are those of shmtensor itself": "functional",
+    _COO: """
+        sparse_bsc sparse_bsc_tensor sparse_bsr sparse_bsr_tensor sparse_compressed_tensor
+        sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor
+    """,
+    "NumPy has no complex numbers of 16-bit parts: use complex64": """
+        chalf complex32 ComplexHalfStorage
+    """,
+    _FLOAT8: """
+        float4_e2m1fn_x2 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu
+    """,
+    _BITS: """
+        bit bits16 bits1x8 bits2x4 bits4x2 bits8 int1 int2 int3 int4 int5 int6 int7 uint1 uint2
+        uint3 uint4 uint5 uint6 uint7
+    """,
+    _SIZES: """
+        SymBool SymFloat SymInt sym_float sym_fresh_size sym_int sym_ite sym_max sym_min sym_not
+        sym_sqrt sym_sum
+    """,
+    "use Python's own `if` and `while`": "cond while_loop",
+    "removed from PyTorch: use linalg.eig": "eig",
+    "removed from PyTorch: use linalg.lstsq": "lstsq",
+    "removed from PyTorch: use linalg.matrix_rank": "matrix_rank",
+    "removed from PyTorch: use linalg.solve": "solve",
+    "removed from PyTorch: use linalg.eigh": "symeig",
+    "an iteration for large sparse matrices: linalg.eigh is exact": "lobpcg",
+    "PyTorch's C++ library is not there": "_C _VF contrib cpp nn.cpp",
+    _PRIVATE: """
+        _decomp _lazy _meta_registrations _ops _prims _prims_common _refs _six _tensor _utils
+        _utils_internal _VF _weights_only_unpickler utils._pytree utils._python_dispatch
+        distributed._functional_collectives nn.parallel._functions
+    """,
+    "events of the launcher are not counted: use statistics()": "monitor",
+    "extensions in C++ are not built here: use NumPy's API in C, or ctypes, on tensor.numpy()": """
+        utils.cpp_extension
+    """,
+    "use timeit": "utils.benchmark",
+    "`python -m shmtensor doctor` reports what a machine has": "utils.collect_env",
+    "use viz.summary": "utils.flop_counter",
+    "shmtensor does not use the network: download the file, and read it with load": """
+        utils.model_zoo
+    """,
+    "models are not exported to phones": """
+        utils.bundled_inputs utils.mkldnn utils.mobile_optimizer utils.model_dump
+    """,
+    "removed from PyTorch's data library: use a Dataset": "utils.data.datapipes utils.data.graph",
+    _SHARDS: """
+        distributed._composable distributed._shard distributed._tensor distributed.checkpoint
+        distributed.fsdp distributed.tensor distributed.pipelining
+    """,
+    "functions are not called in other processes: use send and recv, or multiprocessing": """
+        distributed.autograd distributed.rpc
+    """,
+    "collectives have no gradient: use nn.parallel.DistributedDataParallel": "distributed.nn",
+    "one process has one replica: use nn.parallel.DistributedDataParallel": (
+        "nn.parallel.comm nn.parallel.scatter_gather"
+    ),
+}
+# Names of `distributions`, and of their modules.
+_DISTRIBUTIONS = """
+    AbsTransform AffineTransform Beta Binomial CatTransform Cauchy Chi2 ComposeTransform
+    ContinuousBernoulli CorrCholeskyTransform CumulativeDistributionTransform Dirichlet
+    ExpTransform Exponential ExponentialFamily FisherSnedecor Gamma GeneralizedPareto
+    Geometric Gumbel HalfCauchy HalfNormal Independent IndependentTransform InverseGamma
+    Kumaraswamy LKJCholesky Laplace LogNormal LogisticNormal LowRankMultivariateNormal
+    LowerCholeskyTransform MixtureSameFamily Multinomial MultivariateNormal NegativeBinomial
+    OneHotCategorical OneHotCategoricalStraightThrough Pareto Poisson
+    PositiveDefiniteTransform PowerTransform RelaxedBernoulli RelaxedOneHotCategorical
+    ReshapeTransform SigmoidTransform SoftmaxTransform SoftplusTransform StackTransform
+    StickBreakingTransform StudentT TanhTransform Transform TransformedDistribution Uniform
+    VonMises Weibull Wishart biject_to identity_transform transform_to beta binomial cauchy
+    chi2 constraint_registry continuous_bernoulli dirichlet exp_family exponential
+    fishersnedecor gamma generalized_pareto geometric gumbel half_cauchy half_normal
+    independent inverse_gamma kumaraswamy laplace lkj_cholesky log_normal logistic_normal
+    lowrank_multivariate_normal mixture_same_family multinomial multivariate_normal
+    negative_binomial one_hot_categorical pareto poisson relaxed_bernoulli
+    relaxed_categorical studentT transformed_distribution transforms uniform von_mises
+    weibull wishart
+"""
+_REASONS["not there yet, Bernoulli, Categorical and Normal are"] = " ".join(
+    f"distributions.{name}" for name in _DISTRIBUTIONS.split()
+)
+ABSENT = {name: reason for reason, names in _REASONS.items() for name in names.split()}
+
+# Python does not look for similar names among so many, or more.
+MANY = 750
+
+
+def reason_of(name: str) -> str:
+    """What to do without a name, as `shmtensor.fx` or `shmtensor.fx.symbolic_trace`; "" if it has
+    no entry.
+    """
+    parts = name.split(".")[1:]
+    return next(
+        (ABSENT[key] for n in range(len(parts), 0, -1) if (key := ".".join(parts[:n])) in ABSENT),
+        "",
+    )
+
+
+def missing(module: str, name: str) -> AttributeError:
+    """The error of a module's `__getattr__`: with the reason if the name has one; else Python adds
+    "Did you mean", to which `name` and `obj` belong.
+    """
+    text = f"module {module!r} has no attribute {name!r}"
+    place = sys.modules.get(module)
+    if reason := reason_of(f"{module}.{name}"):
+        text += f": {reason}"
+    elif (similar := similar_name(name, dir(place))) is not None:
+        text += f". Did you mean: {similar!r}?"
+    return AttributeError(text, name=name, obj=place)
+
+
+def similar_name(name: str, names: list[str]) -> str | None:
+    """The most similar of many names; None of fewer names, among which Python itself looks."""
+    if len(names) < MANY or name.startswith("__"):
+        return None
+    from difflib import get_close_matches  # imports re
+
+    nearly = [n for n in names if abs(len(n) - len(name)) < 3]
+    return next(iter(get_close_matches(name, nearly, 1, 0.7)), None)
+
+
+class AbsentModules:
+    """The last finder of modules: refuses PyTorch's modules that are not there, with the reason."""
+
+    @classmethod
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> None:
+        """Finds nothing.
+
+        Raises:
+            ModuleNotFoundError: the module has an entry, and is imported. (It bears no `name`: with
+                one, `from shmtensor import fx` would drop it for a text without the reason.)
+        """
+        if not fullname.startswith(f"{ROOT}.") or not (reason := reason_of(fullname)):
+            return
+        # importlib.util.find_spec only asks whether it exists.
+        if sys._getframe(2).f_globals.get("__name__") != "importlib.util":
+            raise ModuleNotFoundError(f"No module named {fullname!r}: {reason}")
+
+
+def install() -> None:
+    """Adds the finder, once."""
+    if AbsentModules not in sys.meta_path:
+        sys.meta_path.append(AbsentModules)

@@ -1,0 +1,22 @@
+"""Probability distributions, `torch.distributions` by name: Bernoulli, Categorical, Normal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..absent_names import missing as _missing
+from . import constraints as constraints
+from . import kl as kl
+from . import utils as utils
+from .bernoulli import Bernoulli as Bernoulli
+from .categorical import Categorical as Categorical
+from .distribution import Distribution as Distribution
+from .kl import kl_divergence as kl_divergence
+from .kl import register_kl as register_kl
+from .normal import Normal as Normal
+
+__all__ = ["Bernoulli", "Categorical", "Distribution", "Normal", "kl_divergence", "register_kl"]
+
+
+def __getattr__(name: str) -> Any:
+    raise _missing(__name__, name)

@@ -1,0 +1,104 @@
+"""The Bernoulli distribution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Number
+from typing import Any
+
+from ..autograd import no_grad
+from ..autograd import table as ops
+from ..native import Size
+from ..tensor import Tensor
+from . import constraints
+from .distribution import Distribution
+from .utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
+
+__all__ = ["Bernoulli"]
+
+
+class Bernoulli(Distribution):
+    """1 with a probability, else 0.
+
+    Args:
+        probs: the probability of 1.
+        logits: its log odds; one of both is given.
+
+    Raises:
+        ValueError: none or both are given.
+
+    Example:
+        >>> import shmtensor as st
+        >>> st.distributions.Bernoulli(0.25).entropy()
+        tensor(0.5623)
+    """
+
+    arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # noqa: RUF012
+    support = constraints.boolean
+    has_enumerate_support = True
+
+    def __init__(
+        self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
+    ) -> None:
+        if (probs is None) == (logits is None):
+            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
+        if probs is not None:
+            (self.probs,) = broadcast_all(probs)
+        else:
+            (self.logits,) = broadcast_all(logits)
+        is_scalar = isinstance(logits if probs is None else probs, Number)
+        super().__init__(() if is_scalar else self._param.shape, validate_args=validate_args)
+
+    @property
+    def _param(self) -> Tensor:
+        """The parameter that was given."""
+        return self.probs if "probs" in vars(self) else self.logits
+
+    @lazy_property
+    def logits(self) -> Tensor:
+        """The log odds."""
+        return probs_to_logits(self.probs, is_binary=True)
+
+    @lazy_property
+    def probs(self) -> Tensor:
+        """The probability of 1."""
+        return logits_to_probs(self.logits, is_binary=True)
+
+    @property
+    def param_shape(self) -> Size:
+        """The shape of the parameter."""
+        return self._param.shape
+
+    @property
+    def mean(self) -> Tensor:
+        return self.probs
+
+    @property
+    def mode(self) -> Tensor:
+        mode = (self.probs >= 0.5).to(self.probs.dtype)
+        return ops.where(self.probs == 0.5, float("nan"), mode)
+
+    @property
+    def variance(self) -> Tensor:
+        return self.probs * (1 - self.probs)
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        return self._expand(Bernoulli, batch_shape, ("probs", "logits"), _instance)
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        with no_grad():
+            return ops.bernoulli(self.probs.expand(self._extended_shape(sample_shape)))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        logits, value = broadcast_all(self.logits, value)
+        value = value.to(logits.dtype)
+        return -ops.binary_cross_entropy_with_logits(logits, value, reduction="none")
+
+    def entropy(self) -> Tensor:
+        return ops.binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        param = self._param
+        return self._support_of(ops.arange(2, dtype=param.dtype, device=param.device), expand)

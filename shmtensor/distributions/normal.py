@@ -1,0 +1,86 @@
+"""The normal distribution."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from numbers import Number
+from typing import Any
+
+from ..autograd import no_grad
+from ..autograd import table as ops
+from ..tensor import Tensor
+from . import constraints
+from .distribution import Distribution
+from .utils import broadcast_all
+
+__all__ = ["Normal"]
+
+
+class Normal(Distribution):
+    """The normal distribution.
+
+    Args:
+        loc: the mean.
+        scale: the standard deviation.
+
+    Example:
+        >>> import shmtensor as st
+        >>> st.distributions.Normal(0.0, 2.0).log_prob(st.tensor(1.0))
+        tensor(-1.7371)
+    """
+
+    arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012
+    support = constraints.real
+    has_rsample = True
+
+    def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
+        self.loc, self.scale = broadcast_all(loc, scale)
+        is_scalar = isinstance(loc, Number) and isinstance(scale, Number)
+        super().__init__(() if is_scalar else self.loc.shape, validate_args=validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        return self.loc
+
+    @property
+    def mode(self) -> Tensor:
+        return self.loc
+
+    @property
+    def stddev(self) -> Tensor:
+        return self.scale
+
+    @property
+    def variance(self) -> Tensor:
+        return self.stddev.square()
+
+    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
+        return self._expand(Normal, batch_shape, ("loc", "scale"), _instance)
+
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        with no_grad():
+            return ops.normal(self.loc.expand(shape), self.scale.expand(shape))
+
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        shape = self._extended_shape(sample_shape)
+        eps = ops.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
+        return self.loc + eps * self.scale
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        z = (value - self.loc) / self.scale
+        return -0.5 * z.square() - self.scale.log() - 0.5 * math.log(2 * math.pi)
+
+    def cdf(self, value: Tensor) -> Tensor:
+        if self._validate_args:
+            self._validate_sample(value)
+        return ops.special_ndtr((value - self.loc) / self.scale)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        return self.loc + self.scale * ops.special_ndtri(value)
+
+    def entropy(self) -> Tensor:
+        return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()

@@ -1,0 +1,25 @@
+"""The `dataloaders` package by PyTorch's name, imported at first use."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from ...absent_names import missing as _missing
+
+if TYPE_CHECKING:
+    from dataloaders import *  # noqa: F403
+
+_SUBMODULES = {"_utils", "dataloader", "dataset", "distributed", "sampler"}
+
+
+def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"{__name__}.{name}")
+    if name.startswith("__") or not hasattr(package := import_module("dataloaders"), name):
+        raise _missing(__name__, name)
+    return getattr(package, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*dir(import_module("dataloaders")), *_SUBMODULES})

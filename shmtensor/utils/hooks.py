@@ -1,0 +1,23 @@
+"""`torch.utils.hooks`: handles of hooks, and marks of hooks that no message takes along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from ..nn.modules.backward_hook import BackwardHook as BackwardHook
+from ..nn.modules.module_hooks import RemovableHandle as RemovableHandle
+
+__all__ = ["BackwardHook", "RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def unserializable_hook(f: F) -> F:
+    """Marks a hook whose tensor may be sent or saved without it; as a decorator."""
+    f.__torch_unserializable__ = True  # type: ignore[attr-defined]
+    return f
+
+
+def warn_if_has_hooks(tensor: Any) -> None:
+    """Does nothing: hooks are not sent with a tensor, which its documentation says."""

@@ -1,0 +1,141 @@
+"""`Distribution` as a base class, constraints, and what is not there yet."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from shmtensor import distributions
+from shmtensor.distributions import Distribution, Normal, constraints, utils
+
+
+def test_names() -> None:
+    assert distributions.normal.Normal is Normal
+    assert st.distributions is distributions
+    for name in ("Beta", "TransformedDistribution"):
+        with pytest.raises(AttributeError, match=f"{name}': not there yet, Bernoulli, Categ"):
+            getattr(distributions, name)
+    for statement in (
+        "from shmtensor.distributions import Beta",
+        "import shmtensor.distributions.beta",
+    ):
+        with pytest.raises(ImportError, match="not there yet, Bernoulli, Categorical and Normal"):
+            exec(statement)
+
+
+def test_validation_is_a_setting() -> None:
+    assert Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        assert Normal(0.0, -1.0).scale.item() == -1
+        with pytest.raises(ValueError, match="parameter scale"):
+            Normal(0.0, -1.0, validate_args=True)
+    finally:
+        Distribution.set_default_validate_args(True)
+    with pytest.raises(ValueError, match="a bool is needed: 3"):
+        Distribution.set_default_validate_args(3)  # type: ignore[arg-type]
+
+
+class Point(Distribution):
+    """A distribution of users: one value."""
+
+    arg_constraints = {"at": constraints.nonnegative}  # type: ignore[assignment] # noqa: RUF012
+    support = constraints.nonnegative  # type: ignore[assignment]
+
+    def __init__(self, at: st.Tensor, validate_args: bool | None = None) -> None:
+        self.at = at
+        super().__init__(at.shape, validate_args=validate_args)
+
+    def rsample(self, sample_shape: Any = ()) -> st.Tensor:
+        return self.at + st.zeros(*self._extended_shape(sample_shape))
+
+
+def test_a_subclass_needs_no_more() -> None:
+    at = st.tensor([1.0, 2.0], requires_grad=True)
+    p = Point(at)
+    assert p.sample((3,)).tolist() == [[1.0, 2.0]] * 3
+    assert not p.sample().requires_grad
+    assert repr(p) == "Point(at: Size([2]))"
+    with pytest.raises(ValueError, match=r"parameter at .* GreaterThanEq\(lower_bound=0.0\)"):
+        Point(st.tensor([-1.0]))
+    for call in (p.entropy, lambda: p.mean, lambda: p.variance, lambda: p.stddev, lambda: p.mode):
+        with pytest.raises(NotImplementedError, match=r"Point\."):
+            call()  # type: ignore[no-untyped-call]
+    for name in ("log_prob", "cdf", "icdf"):
+        with pytest.raises(NotImplementedError, match=rf"Point\.{name}"):
+            getattr(p, name)(at)
+    with pytest.raises(NotImplementedError):
+        p.expand((3, 2))
+
+
+def test_a_constructor_of_its_own_needs_an_expand_of_its_own() -> None:
+    class Standard(Normal):
+        def __init__(self) -> None:
+            super().__init__(0.0, 1.0)
+
+    with pytest.raises(NotImplementedError, match="expand: Standard has a constructor of its own"):
+        Standard().expand((2,))
+
+
+def test_what_has_no_constraints_warns() -> None:
+    class Bare(Distribution):
+        pass
+
+    with pytest.warns(UserWarning, match="Bare does not define `arg_constraints`"):
+        p = Bare()
+    with pytest.warns(UserWarning, match="Bare does not define `support`"):
+        p._validate_sample(st.tensor(1.0))
+
+
+INSIDE: dict[str, tuple[Any, list[float], list[bool]]] = {
+    "boolean": (constraints.boolean, [0, 1, 2, 0.5], [True, True, False, False]),
+    "real": (constraints.real, [0, float("nan"), float("inf")], [True, False, True]),
+    "positive": (constraints.positive, [-1, 0, 1], [False, False, True]),
+    "nonnegative": (constraints.nonnegative, [-1, 0, 1], [False, True, True]),
+    "positive_integer": (constraints.positive_integer, [0, 1, 1.5], [False, True, False]),
+    "nonnegative_integer": (constraints.nonnegative_integer, [-1, 0, 1.5], [False, True, False]),
+    "greater_than": (constraints.greater_than(2), [2, 3], [False, True]),
+    "greater_than_eq": (constraints.greater_than_eq(2), [1, 2], [False, True]),
+    "less_than": (constraints.less_than(2), [1, 2], [True, False]),
+    "interval": (constraints.interval(0, 2), [-1, 0, 2], [False, True, True]),
+    "half_open_interval": (constraints.half_open_interval(0, 2), [0, 2], [True, False]),
+    "unit_interval": (constraints.unit_interval, [0, 1, 2], [True, True, False]),
+    "integer_interval": (constraints.integer_interval(0, 2), [0, 1.5, 3], [True, False, False]),
+}
+
+
+@pytest.mark.parametrize("name", INSIDE)
+def test_constraints(name: str) -> None:
+    constraint, values, expected = INSIDE[name]
+    assert constraint.check(st.tensor(values)).tolist() == expected
+
+
+def test_constraints_of_vectors() -> None:
+    rows = st.tensor([[0.5, 0.5], [1.0, 0.0], [0.7, 0.7], [float("nan"), 0.0]])
+    assert constraints.simplex.check(rows).tolist() == [True, True, False, False]
+    assert constraints.one_hot.check(rows).tolist() == [False, True, False, False]
+    assert constraints.real_vector.check(rows).tolist() == [True, True, True, False]
+    assert repr(constraints.independent(constraints.real, 1)) == "IndependentConstraint(Real(), 1)"
+    assert constraints.is_dependent(constraints.dependent)
+    assert constraints.is_dependent(distributions.Categorical.support)
+    assert isinstance(distributions.Categorical.support, constraints.dependent_property)
+    assert isinstance(constraints.real, constraints.Constraint)
+    with pytest.raises(ValueError, match="dependent"):
+        constraints.dependent.check(rows)
+
+
+def test_utils() -> None:
+    x, y = utils.broadcast_all(st.ones(2, 1, dtype=st.float64), 3)
+    assert (x.shape, y.shape, y.dtype) == ((2, 1), (2, 1), st.float64)
+    with pytest.raises(ValueError, match=r"Number, Tensor .*: str"):
+        utils.broadcast_all("a")
+    p = st.tensor([0.25, 0.75])
+    assert st.allclose(utils.logits_to_probs(utils.probs_to_logits(p)), p)
+    assert st.allclose(utils.logits_to_probs(utils.probs_to_logits(p, True), True), p)
+    eps = st.finfo(st.float32).eps
+    assert utils.clamp_probs(st.tensor([0.0, 1.0])).tolist() == [eps, 1 - eps]
+    assert isinstance(distributions.Bernoulli.logits, utils.lazy_property)
+    assert importlib.import_module("shmtensor.distributions.kl").kl_divergence
