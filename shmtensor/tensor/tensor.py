@@ -692,7 +692,7 @@ class Tensor(Methods):
         sizes = new_tensor.sizes_of_constructor(data, size)
         if sizes is not None:
             return table.new_empty(self, sizes, device=device)  # type: ignore[no-any-return]
-        if isinstance(data[0], native.TensorBase):
+        if isinstance(data[0], native.TensorBase) and data[0].dtype is self.dtype:
             return data[0].detach()  # type: ignore[attr-defined, no-any-return]
         return self.new_tensor(*data, device=device)
 
