@@ -17,7 +17,7 @@ PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 4
 BIN := $(VENV)/bin
-STUBS := shmtensor/functions.pyi shmtensor/autograd/dispatch/tensor_methods.pyi
+STUBS := $(filter-out shmtensor/native/%,$(shell find shmtensor -name '*.pyi'))
 EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
 .PHONY: against-torch collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface bench bench-kernels bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
