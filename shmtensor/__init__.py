@@ -16,7 +16,7 @@ from .autograd import is_grad_enabled as is_grad_enabled
 from .autograd import is_inference_mode_enabled as is_inference_mode_enabled
 from .autograd import no_grad as no_grad
 from .autograd import set_grad_enabled as set_grad_enabled
-from .device import Device as device
+from .device import Device as _Device
 from .functions import *  # noqa: F403
 from .native import get_num_threads as get_num_threads
 from .native import set_num_threads as set_num_threads
@@ -35,6 +35,8 @@ from .tensor.register_pickling import reduce_tensor as _reduce_tensor
 from .tensor.register_pickling import register_class as _register_class
 from .tensor.register_pickling import set_multiprocessing as _set_multiprocessing
 from .tensor.torch_constants import *  # noqa: F403
+
+device = _Device  # not `import ... as`, which checkers take for a private name
 
 _set_array_namespace(lambda: _import_later("array_api"))
 _register_class(Tensor, _reduce_tensor)

@@ -1,5 +1,7 @@
 """Autograd: the graph, backward, Function, grad modes, hooks, forward mode, gradient checks."""
 
+from typing import TYPE_CHECKING
+
 from . import forward_ad as forward_ad
 from . import functional as functional
 from . import graph as graph
@@ -45,9 +47,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name != "profiler":  # imported on first access
-        raise AttributeError(f"module 'shmtensor.autograd' has no attribute {name!r}")
-    from importlib import import_module
+if TYPE_CHECKING:
+    from . import profiler as profiler
+else:
 
-    return import_module(f"{__name__}.profiler")
+    def __getattr__(name: str) -> object:
+        if name != "profiler":  # imported on first access
+            raise AttributeError(f"module 'shmtensor.autograd' has no attribute {name!r}")
+        from importlib import import_module
+
+        return import_module(f"{__name__}.profiler")

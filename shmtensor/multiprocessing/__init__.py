@@ -18,7 +18,7 @@ from multiprocessing import (
     current_process,
     parent_process,
 )
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import connection, queue, reduction
 from .context import Process, default_context
@@ -96,10 +96,25 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(_MODULES[name])
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if TYPE_CHECKING:
+    from multiprocessing import dummy as dummy
+    from multiprocessing import process as process
+    from multiprocessing import shared_memory as shared_memory
+    from multiprocessing import util as util
+
+    from . import context as context
+    from . import lock as _lock
+    from . import managers as managers
+    from . import pool as pool
+    from . import sharedctypes as sharedctypes
+
+    queues, synchronize = queue, _lock
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(_MODULES[name])
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

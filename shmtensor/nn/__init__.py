@@ -4,6 +4,8 @@ The layers are imported from their files one by one: `from .modules import *` wo
 submodules, and modules.utils would replace nn.utils.
 """
 
+from typing import TYPE_CHECKING
+
 from . import attention as attention
 from . import functional as functional
 from . import init as init
@@ -38,8 +40,12 @@ from .parameter import Parameter as Parameter
 from .parameter import UninitializedBuffer as UninitializedBuffer
 from .parameter import UninitializedParameter as UninitializedParameter
 
+if TYPE_CHECKING:
+    from .parallel import DataParallel as DataParallel
+    from .parallel import SyncBatchNorm as SyncBatchNorm
+else:
 
-def __getattr__(name: str) -> object:
-    if name in ("DataParallel", "SyncBatchNorm"):  # implemented in a higher layer
-        return getattr(parallel, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        if name in ("DataParallel", "SyncBatchNorm"):  # implemented in a higher layer
+            return getattr(parallel, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,10 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dataloaders import *  # noqa: F403
+    from dataloaders import datasets as datasets
+    from dataloaders import transforms as transforms
 
 
-def __getattr__(name: str) -> Any:
-    return getattr(import_module("dataloaders"), name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        return getattr(import_module("dataloaders"), name)
 
 
 def __dir__() -> list[str]:

@@ -17,7 +17,7 @@ from ...ops.table.op_definition import COMPOSITES, ROWS, Composite, Row
 from .composite import signature
 from .op_function import table
 from .plan import is_sized, numpy_names, takes_out
-from .stub_types import ALIASES, ARGUMENTS, FIELDS, IN_FUNCTIONS, OVERLOADS, RESULTS
+from .stub_types import ALIASES, ARGUMENTS, FIELDS, IN_FUNCTIONS, OVERLOADS, RESULTS, SPARSE_METHODS
 from .tensor_methods import COMPARISONS, OPERATORS, UNARY
 
 __all__ = ["texts", "write"]
@@ -236,7 +236,7 @@ def file_text(lines: list[str]) -> str:
 def methods_text() -> str:
     lines = [
         head("..."),
-        "from ...native import TensorBase\n",
+        "from ...native import TensorBase\nfrom ...sparse import SparseTensor\n",
         "def functions() -> dict[str, Any]: ...\n",
         "OPERATORS: dict[str, str]",
         "UNARY: dict[str, str]",
@@ -263,7 +263,7 @@ def methods_text() -> str:
             if row.inplace:
                 lines.append(f"    def __i{special}__(self, other: {other}) -> Self: ...")
     lines += [f"    def __{special}__(self) -> Tensor: ..." for special in UNARY.values()]
-    lines.append("    def __getitem__(self, index: _Index) -> Tensor: ...")
+    lines += ["    def __getitem__(self, index: _Index) -> Tensor: ...", SPARSE_METHODS]
     return file_text(lines)
 
 
@@ -317,6 +317,18 @@ def lazy_text(package: Any) -> str:
     return file_text(lines)
 
 
+def array_api_text(module: Any) -> str:
+    """The names of the array API that are functions under PyTorch's other name, or in its files."""
+    lines = [HEAD, "from .. import functions"]
+    for part in module.MODULES:
+        lines.append(f"from .{part.__name__.rpartition('.')[2]} import *")
+    lines += [f"from ..dtypes import {name} as {name}" for name in module.info.DTYPES]
+    lines.append("")
+    for name, pytorch_name in module.PYTORCH_NAMES.items():
+        lines.append(f"{name} = functions.{pytorch_name}")
+    return file_text(lines)
+
+
 def texts() -> dict[str, str]:
     """The texts of the files, by their paths in the package."""
     load()
@@ -324,6 +336,7 @@ def texts() -> dict[str, str]:
     facades = {name: getattr(package, name) for name in FACADES}
     return {
         "_lazy_names.pyi": lazy_text(package),
+        "array_api/_names.pyi": array_api_text(package.array_api),
         "_return_types.pyi": return_types_text(),
         "functions.pyi": functions_text(),
         "autograd/dispatch/tensor_methods.pyi": methods_text(),

@@ -6,7 +6,15 @@ tests/typing checks them against calls.
 
 from __future__ import annotations
 
-__all__ = ["ALIASES", "ARGUMENTS", "FIELDS", "IN_FUNCTIONS", "OVERLOADS", "RESULTS"]
+__all__ = [
+    "ALIASES",
+    "ARGUMENTS",
+    "FIELDS",
+    "IN_FUNCTIONS",
+    "OVERLOADS",
+    "RESULTS",
+    "SPARSE_METHODS",
+]
 
 # Written at the top of each stub; `builtins` and `_Dim` because functions are named as the types.
 ALIASES = """
@@ -98,6 +106,19 @@ TYPES_IN_FUNCTIONS = {
 IN_FUNCTIONS = {
     name: type_ for type_, names in TYPES_IN_FUNCTIONS.items() for name in names.split()
 }
+
+# Methods that sparse.py adds to Tensor; all but the first three are of sparse tensors only.
+SPARSE_METHODS = """\
+    def to_sparse(self, sparse_dim: builtins.int | None = ...) -> SparseTensor: ...
+    def to_sparse_coo(self, sparse_dim: builtins.int | None = ...) -> SparseTensor: ...
+    def to_dense(self, dtype: _DType | None = ..., **unused: Any) -> Tensor: ...
+    def coalesce(self) -> SparseTensor: ...
+    def indices(self) -> Tensor: ...
+    def values(self) -> Tensor: ...
+    def is_coalesced(self) -> builtins.bool: ...
+    def sparse_dim(self) -> builtins.int: ...
+    def dense_dim(self) -> builtins.int: ...
+"""
 
 # ---------------------------------------------------------------- results
 

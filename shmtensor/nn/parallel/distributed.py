@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["DistributedDataParallel"]  # noqa: F822
+__all__ = ["DistributedDataParallel"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from .. import parallel
+if TYPE_CHECKING:
+    from . import DistributedDataParallel as DistributedDataParallel
+else:
 
-        return getattr(parallel, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            from .. import parallel
+
+            return getattr(parallel, name)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
