@@ -2,6 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
 from .version import __version__ as __version__
 
 # First: if it is not compiled, its error says what to do.
@@ -36,7 +39,7 @@ from .tensor.register_pickling import register_class as _register_class
 from .tensor.register_pickling import set_multiprocessing as _set_multiprocessing
 from .tensor.torch_constants import *  # noqa: F403
 
-device = _Device  # not `import ... as`, which checkers take for a private name
+device: "TypeAlias" = _Device  # not `import ... as`, which checkers take for a private name
 
 _set_array_namespace(lambda: _import_later("array_api"))
 _register_class(Tensor, _reduce_tensor)

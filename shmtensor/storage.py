@@ -170,6 +170,8 @@ class UntypedStorage:
         True
     """
 
+    bytes: Any
+
     def __init__(self, array: Any) -> None:
         self.bytes = memory_of(array)
 
@@ -282,6 +284,8 @@ class UntypedStorage:
 
 class TypedStorage(UntypedStorage):
     """The numbers of a tensor's memory, seen by all its views."""
+
+    bytes: Any
 
     def __init__(self, array: Any) -> None:
         super().__init__(array)

@@ -26,6 +26,7 @@ from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, recording
 from ..cuda_arrays import device_of, move_array, pointer, watch
 from ..device import CPU, Device, as_device
+from ..native import Size
 from ..storage import TypedStorage, UntypedStorage, owner_of
 from . import (
     array_protocols,
@@ -51,8 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Size", "Tensor"]
 
-Size = native.Size
-
 
 class Tensor(Methods):
     """A multi-dimensional array of one dtype. Made by `tensor`, `zeros`, `from_numpy` and the like.
@@ -64,13 +63,16 @@ class Tensor(Methods):
     __slots__ = ()
     __module__ = "shmtensor"
 
+    array: Any
+    node: Any
+    version: Any
     keeps_class = True  # whether ops on a subclass return tensors of the subclass
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         register_if_plain(cls)
 
-    __torch_function__ = classmethod(torch_function)
+    __torch_function__: Any = classmethod(torch_function)
 
     def as_subclass(self, cls: Any) -> Any:
         """The same memory and history as a tensor of a subclass. Copies: none."""
@@ -563,7 +565,8 @@ class Tensor(Methods):
         """`transpose` in place. Copies: none."""
         return resize_set.become_view(self, "transpose", dim0, dim1)
 
-    swapaxes_ = swapdims_ = transpose_
+    swapaxes_ = transpose_
+    swapdims_ = transpose_
 
     def squeeze_(self, dim: Any = None) -> Self:
         """`squeeze` in place. Copies: none."""

@@ -44,7 +44,7 @@ NAMES_OF_TYPES = {
         condition data elements grid hx index indices input
         key key_padding_mask linear_bias linear_weight log_probs mask mat mat1 mat2 negative
         offsets other out_proj_weight pivots pos_weight positive prob query
-        running_mean running_var sorted_sequence sorter source src tau template tensor tensor1
+        running_mean running_var sorted_sequence sorter source src tau target targets tensor tensor1
         tensor2 test_elements the_template theta v value vec vec1 vec2 w_hh w_ih weight weights
         window x x1 x2 y batch prepend append fweights aweights input_mask other_mask
         q_proj_weight k_proj_weight v_proj_weight static_k static_v
@@ -61,6 +61,7 @@ NAMES_OF_TYPES = {
         destination dim dims kernel_size normalized_shape output_padding shape shifts
         shifts size source_dims split_size split_size_or_sections stride dilation physical_layout
     """,
+    "Tensor | Sequence[builtins.int]": "input_lengths target_lengths",
     "_Dims | builtins.str": "padding",
     "_Dims | Tensor": "indices_or_sections",
     "_Number": "alpha beta fill_value lambd nan posinf neginf negative_slope",

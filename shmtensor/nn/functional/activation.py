@@ -10,8 +10,18 @@ from ...tensor import Tensor
 
 if TYPE_CHECKING:
     from . import from_table as ops
+    from .from_table import gelu, hardshrink, logsigmoid, prelu, relu_, sigmoid, softplus, tanh
 else:
     from ...autograd import table as ops
+
+    sigmoid = ops.sigmoid
+    tanh = ops.tanh
+    gelu = ops.gelu
+    prelu = ops.prelu
+    softplus = ops.softplus
+    logsigmoid = ops.logsigmoid
+    hardshrink = ops.hardshrink
+    relu_ = ops.relu_
 
 __all__ = [
     "celu",
@@ -53,15 +63,6 @@ __all__ = [
 ]
 
 Function = Callable[..., Any]
-
-sigmoid = ops.sigmoid
-tanh = ops.tanh
-gelu = ops.gelu
-prelu = ops.prelu
-softplus = ops.softplus
-logsigmoid = ops.logsigmoid
-hardshrink = ops.hardshrink
-relu_ = ops.relu_
 
 
 def _apply(function: Function, input: Tensor, inplace: bool, *arguments: Any) -> Tensor:

@@ -16,8 +16,21 @@ from ...tensor import Tensor
 
 if TYPE_CHECKING:
     from . import from_table as ops
+    from .from_table import (
+        linear,
+        multi_head_attention_forward,
+        one_hot,
+        pdist,
+        scaled_dot_product_attention,
+    )
 else:
     from ...autograd import table as ops
+
+    linear = ops.linear
+    one_hot = ops.one_hot
+    pdist = ops.pdist
+    multi_head_attention_forward = ops.multi_head_attention_forward
+    scaled_dot_product_attention = ops.scaled_dot_product_attention
 
 __all__ = [
     "bilinear",
@@ -32,12 +45,6 @@ __all__ = [
     "pdist",
     "scaled_dot_product_attention",
 ]
-
-linear = ops.linear
-one_hot = ops.one_hot
-pdist = ops.pdist
-multi_head_attention_forward = ops.multi_head_attention_forward
-scaled_dot_product_attention = ops.scaled_dot_product_attention
 
 
 def _canonical_mask(

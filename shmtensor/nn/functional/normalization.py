@@ -18,8 +18,12 @@ from ...tensor import Tensor
 
 if TYPE_CHECKING:
     from . import from_table as ops
+    from .from_table import layer_norm, local_response_norm
 else:
     from ...autograd import table as ops
+
+    layer_norm = ops.layer_norm
+    local_response_norm = ops.local_response_norm
 
 __all__ = [
     "batch_norm",
@@ -29,9 +33,6 @@ __all__ = [
     "local_response_norm",
     "rms_norm",
 ]
-
-layer_norm = ops.layer_norm
-local_response_norm = ops.local_response_norm
 
 
 def _update_running(running: Tensor | None, new: Tensor, momentum: float) -> None:
