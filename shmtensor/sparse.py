@@ -37,6 +37,7 @@ class SparseTensor(sparse_grad.SparseGradient):
 
     places: Tensor
     numbers: Tensor
+    ordered: bool
 
     is_sparse = True
     array: Any = NotImplemented  # there is none, and no gradient buffer
@@ -276,7 +277,8 @@ class SparseTensor(sparse_grad.SparseGradient):
         self.numbers.div_(other)
         return self
 
-    __imul__, __itruediv__ = mul_, div_
+    __imul__ = mul_
+    __itruediv__ = div_
 
     def clamp_(self, min: Any = None, max: Any = None) -> SparseTensor:
         """Clamps each value in place, after coalescing."""
@@ -309,7 +311,8 @@ class SparseTensor(sparse_grad.SparseGradient):
             return mm(self, other.unsqueeze(1)).squeeze(1)
         return mm(self, other)
 
-    matmul = mm = __matmul__
+    matmul = __matmul__
+    mm = __matmul__
 
     def sum(self) -> Tensor:
         """The sum of all elements."""
