@@ -11,16 +11,17 @@
 #   make gpu-test     what needs a GPU, with CuPy installed, in 8 minutes: assumptions, values, sends, kills, timings; gpu-bench: beside PyTorch
 #   make gpu-suite    tests/cuda on the machine's GPU in place of the stand-in device; JOBS=14 pytest's workers, TESTS="..." a part
 #   make levels       the numeric tests at every instruction-set level, of ours and of NumPy; QUICK=1 a sample
+#   make types-installed   users' programs under mypy and pyright, against the installed package
 #   make lint types docs sanitize model stress fuzz tsan    the other checks of .ci/run
 
 PYTHON ?= python3
 VENV ?= .venv
 JOBS ?= 4
 BIN := $(VENV)/bin
-STUBS := shmtensor/functions.pyi shmtensor/autograd/dispatch/tensor_methods.pyi
+STUBS := $(filter-out shmtensor/native/%,$(shell find shmtensor -name '*.pyi'))
 EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
-.PHONY: against-torch collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface bench bench-kernels bench-quick lint types docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
+.PHONY: against-torch collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface bench bench-kernels bench-quick lint types types-installed docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -81,6 +82,11 @@ lint: $(VENV)/.lint
 types: $(VENV)/.lint $(VENV)/.test
 	cd / && $(abspath $(BIN))/python -m shmtensor.autograd.dispatch.generate_stubs $(CURDIR)/shmtensor
 	$(BIN)/mypy --python-executable $(BIN)/python
+
+# What users' type checkers see: the package as pip installs it, in an environment of its own, or INSTALLED, the python of one that has it.
+types-installed: $(VENV)/.lint $(VENV)/.test
+	$(if $(INSTALLED),,$(PYTHON) -m venv build/installed && build/installed/bin/pip install --quiet --disable-pip-version-check --force-reinstall .)
+	$(BIN)/python -m tests.typing.check $(or $(INSTALLED),build/installed/bin/python)
 
 docs: $(VENV)/.test
 	$(BIN)/pytest tests/test_docs.py
@@ -156,5 +162,5 @@ $(VENV)/.mpi: $(VENV)/.test
 	@touch $@
 
 $(VENV)/.lint: setup.cfg pyproject.toml | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check "ruff>=0.6" "mypy>=1.11"
+	$(BIN)/pip install --quiet --disable-pip-version-check "ruff>=0.6" "mypy>=1.11" "basedpyright>=1.31"
 	@touch $@

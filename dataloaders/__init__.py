@@ -1,7 +1,7 @@
 """Datasets, samplers, collation into shared blocks, and the DataLoader."""
 
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .bucket_sampler import BucketBatchSampler as BucketBatchSampler
 from .bucket_sampler import DistributedWeightedSampler as DistributedWeightedSampler
@@ -35,12 +35,16 @@ from .sampler import WeightedRandomSampler as WeightedRandomSampler
 from .tensor_dataset import Rows as Rows
 from .tensor_dataset import TensorDataset as TensorDataset
 
+if TYPE_CHECKING:
+    from . import datasets as datasets
+    from . import transforms as transforms
+else:
 
-def __getattr__(name: str) -> Any:
-    """`dataloaders.datasets` and `dataloaders.transforms`, imported at first use."""
-    if name in ("datasets", "transforms"):
-        return import_module(f".{name}", __name__)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """`dataloaders.datasets` and `dataloaders.transforms`, imported at first use."""
+        if name in ("datasets", "transforms"):
+            return import_module(f".{name}", __name__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [

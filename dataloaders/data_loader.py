@@ -8,7 +8,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from .collate import default_collate, default_convert, is_default_of_torch
 from .dataset import Dataset, is_stream
@@ -30,9 +30,24 @@ from .loader.worker_warning import WRITE
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
 if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
+
+    from shmtensor.tensor import Tensor
+
     from .cuda.pinned_memory import PinnedPool
+    from .loader.batch_types import (
+        AnySample,
+        Batch_co,
+        DictT,
+        NumberT,
+        Options,
+        SamplesByIndex,
+        TupleT,
+    )
     from .loader.epoch import BaseEpoch, Limits
     from .loader.worker_pool import WorkerPool
+else:
+    Batch_co = TypeVar("Batch_co", covariant=True)
 
 __all__ = ["DataLoader", "StatefulDataLoader"]
 
@@ -47,7 +62,7 @@ class Endless(Sampler[None]):
             yield None
 
 
-class DataLoader(Generic[T_co]):
+class DataLoader(Generic[T_co, Batch_co]):
     """Iterates over a data set in batches, with workers that write them into shared memory.
 
     A worker collates straight into one block per batch and sends a handle; the consumer's tensors
@@ -111,6 +126,9 @@ class DataLoader(Generic[T_co]):
     sample's position, PyTorch's (of the CPU, where PyTorch is imported) for each batch, so the same
     seed gives the same batches for any number of workers, or none.
 
+    To a type checker it is `DataLoader[sample, batch]`, or `DataLoader[sample]` with batches of any
+    type.
+
     Copies: one (each sample into its batch's block, in the worker); one more of a tensor of PyTorch
     or array of JAX that a `collate_fn` made in other memory, and of what `output` cannot view
     (read-only arrays for PyTorch; what JAX converts or finds unaligned).
@@ -121,9 +139,87 @@ class DataLoader(Generic[T_co]):
     num_workers: int
     collate_fn: Callable[[Any], Any]
 
+    if not TYPE_CHECKING:  # for checkers, the second one has a default
+
+        def __class_getitem__(cls, types: Any) -> Any:
+            if len(cls.__parameters__) == 2 and not isinstance(types, tuple):
+                types = (types, Any)
+            return super().__class_getitem__(types)
+
+    # The batches of `default_collate`, where the samples' type decides them; and of others.
+    @overload
+    def __init__(
+        self: DataLoader[Any, Any],
+        dataset: AnySample,
+        batch_size: int | None = ...,
+        shuffle: bool | None = ...,
+        *,
+        collate_fn: None = ...,
+        output: str | None = ...,
+        **options: Unpack[Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: DataLoader[NumberT, Tensor],
+        dataset: Dataset[NumberT],
+        batch_size: int = ...,
+        shuffle: bool | None = ...,
+        *,
+        collate_fn: None = ...,
+        output: None = ...,
+        **options: Unpack[Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: DataLoader[TupleT, list[Tensor]],
+        dataset: Dataset[TupleT],
+        batch_size: int = ...,
+        shuffle: bool | None = ...,
+        *,
+        collate_fn: None = ...,
+        output: None = ...,
+        **options: Unpack[Options],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self: DataLoader[DictT, dict[str, Tensor]],
+        dataset: Dataset[DictT],
+        batch_size: int = ...,
+        shuffle: bool | None = ...,
+        *,
+        collate_fn: None = ...,
+        output: None = ...,
+        **options: Unpack[Options],
+    ) -> None: ...
+    @overload
     def __init__(
         self,
-        dataset: Dataset[T_co],
+        dataset: Dataset[T_co] | SamplesByIndex[T_co] | Iterable[T_co],
+        batch_size: int | None = ...,
+        shuffle: bool | None = ...,
+        sampler: Sampler[Any] | Iterable[Any] | None = ...,
+        batch_sampler: Sampler[list[Any]] | Iterable[list[Any]] | None = ...,
+        num_workers: int = ...,
+        collate_fn: Callable[[list[Any]], Batch_co] | None = ...,
+        pin_memory: bool = ...,
+        drop_last: bool = ...,
+        timeout: float = ...,
+        worker_init_fn: Callable[[int], None] | None = ...,
+        multiprocessing_context: Any = ...,
+        generator: GeneratorLike = ...,
+        *,
+        prefetch_factor: int | None = ...,
+        persistent_workers: bool = ...,
+        pin_memory_device: str = ...,
+        in_order: bool = ...,
+        restart_workers: int = ...,
+        stall_warning: float | None = ...,
+        snapshot_every_n_steps: int = ...,
+        output: str | None = ...,
+    ) -> None: ...
+    def __init__(
+        self,
+        dataset: Any,
         batch_size: int | None = 1,
         shuffle: bool | None = None,
         sampler: Sampler[Any] | Iterable[Any] | None = None,
@@ -223,7 +319,7 @@ class DataLoader(Generic[T_co]):
             )
         super().__setattr__(name, value)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Batch_co]:
         from .loader.epoch import SingleProcessEpoch
 
         resumed, self._resumed = self._resumed, None
@@ -284,7 +380,7 @@ class DataLoader(Generic[T_co]):
         return f"DataLoader({', '.join(parts)})"
 
     # ------------------------------------------------------------------ resources
-    def __enter__(self) -> DataLoader[T_co]:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:

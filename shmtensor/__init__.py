@@ -2,43 +2,51 @@
 
 from typing import TYPE_CHECKING
 
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
 from .version import __version__ as __version__
 
 # First: if it is not compiled, its error says what to do.
 from . import native  # isort: skip
 from .dtype_objects import *  # isort: skip  # noqa: F403
-from . import autograd, random
+from . import autograd as autograd
+from . import random as random
 from . import sparse as sparse
 from .absent_names import install as _install_finder
 from .absent_names import missing as _missing
-from .autograd import (
-    enable_grad,
-    inference_mode,
-    is_grad_enabled,
-    is_inference_mode_enabled,
-    no_grad,
-    set_grad_enabled,
-)
-from .device import Device as device
+from .autograd import enable_grad as enable_grad
+from .autograd import inference_mode as inference_mode
+from .autograd import is_grad_enabled as is_grad_enabled
+from .autograd import is_inference_mode_enabled as is_inference_mode_enabled
+from .autograd import no_grad as no_grad
+from .autograd import set_grad_enabled as set_grad_enabled
+from .device import Device as _Device
 from .functions import *  # noqa: F403
-from .native import get_num_threads, set_num_threads
+from .native import get_num_threads as get_num_threads
+from .native import set_num_threads as set_num_threads
 from .random import *  # noqa: F403
-from .sparse import sparse_coo, sparse_coo_tensor, spmm
-from .tensor import Size, Tensor
+from .sparse import sparse_coo as sparse_coo
+from .sparse import sparse_coo_tensor as sparse_coo_tensor
+from .sparse import spmm as spmm
+from .tensor import Size as Size
+from .tensor import Tensor as Tensor
 from .tensor.array_protocols import set_array_namespace as _set_array_namespace
 from .tensor.from_data import *  # noqa: F403
 from .tensor.global_settings import *  # noqa: F403
 from .tensor.legacy_types import *  # noqa: F403
-from .tensor.printing import set_printoptions
+from .tensor.printing import set_printoptions as set_printoptions
 from .tensor.register_pickling import reduce_tensor as _reduce_tensor
 from .tensor.register_pickling import register_class as _register_class
 from .tensor.register_pickling import set_multiprocessing as _set_multiprocessing
 from .tensor.torch_constants import *  # noqa: F403
 
 _install_finder()
-_set_array_namespace(lambda: __getattr__("array_api"))
+device: "TypeAlias" = _Device  # not `import ... as`, which checkers take for a private name
+
+_set_array_namespace(lambda: _import_later("array_api"))
 _register_class(Tensor, _reduce_tensor)
-_set_multiprocessing(lambda: __getattr__("multiprocessing"))
+_set_multiprocessing(lambda: _import_later("multiprocessing"))
 
 # Methods that PyTorch has as functions, too.
 _METHODS = """
@@ -118,22 +126,11 @@ _MANY = {
 }
 _LATER.update({name: (module, name) for module, names in _MANY.items() for name in names.split()})
 
-if TYPE_CHECKING:
-    from . import amp as amp
-    from . import array_api as array_api
-    from . import cuda as cuda
-    from . import nn as nn
-    from . import optim as optim
-    from . import viz as viz
-    from .amp import GradScaler as GradScaler
-    from .amp import autocast as autocast
-    from .errors import OutOfMemoryError as OutOfMemoryError
-    from .queue import Queue as Queue
-    from .shared_containers import SharedDict as SharedDict
-    from .shared_containers import SharedList as SharedList
+if TYPE_CHECKING:  # these names and those of _METHODS: the build writes the file from the tables
+    from ._lazy_names import *  # noqa: F403
 
 
-def __getattr__(name: str) -> object:
+def _import_later(name: str) -> object:
     if name not in _LATER:
         raise _missing(__name__, name)
     from importlib import import_module
@@ -150,6 +147,8 @@ _INTERNAL = {
     "TYPE_CHECKING", "absent_names", "cuda_arrays", "cudnn_runtime", "cupy_runtime", "functions",
     "native", "ops",
 }  # fmt: skip
+if not TYPE_CHECKING:  # with it a checker would take any name for one of the module's
+    __getattr__ = _import_later
 
 
 def __dir__() -> list[str]:

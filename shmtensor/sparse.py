@@ -38,6 +38,7 @@ class SparseTensor(sparse_grad.SparseGradient):
 
     places: Tensor
     numbers: Tensor
+    ordered: bool
 
     is_sparse = True
     array: Any = NotImplemented  # there is none, and no gradient buffer
@@ -277,7 +278,8 @@ class SparseTensor(sparse_grad.SparseGradient):
         self.numbers.div_(other)
         return self
 
-    __imul__, __itruediv__ = mul_, div_
+    __imul__ = mul_
+    __itruediv__ = div_
 
     def clamp_(self, min: Any = None, max: Any = None) -> SparseTensor:
         """Clamps each value in place, after coalescing."""

@@ -195,6 +195,8 @@ class UntypedStorage:
         True
     """
 
+    bytes: Any
+
     def __init__(self, array: Any = 0, *, device: Any = None) -> None:
         if not native.is_array(array):
             array = new_memory(array, np.dtype(np.uint8), device)
@@ -384,6 +386,8 @@ class TypedStorage(UntypedStorage):
         device: of new memory.
         wrap_storage: an UntypedStorage whose memory this one is.
     """
+
+    bytes: Any
 
     def __init__(
         self, array: Any = 0, *, dtype: Any = None, device: Any = None, wrap_storage: Any = None

@@ -21,7 +21,7 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable
 from enum import Enum
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -101,6 +101,10 @@ class GradScaler:
 
     # ---------------------------------------------------------------- a training step
 
+    @overload
+    def scale(self, outputs: Tensor) -> Tensor: ...
+    @overload
+    def scale(self, outputs: Iterable[Any]) -> Any: ...
     def scale(self, outputs: Any) -> Any:
         """Multiplies a tensor, or each tensor in a nested iterable, by the scale.
 

@@ -7,9 +7,16 @@ except those of sets.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from .. import functions
-from ..dtypes import finfo, iinfo
-from ..tensor.torch_constants import e, inf, nan, newaxis, pi
+from ..dtypes import finfo as finfo
+from ..dtypes import iinfo as iinfo
+from ..tensor.torch_constants import e as e
+from ..tensor.torch_constants import inf as inf
+from ..tensor.torch_constants import nan as nan
+from ..tensor.torch_constants import newaxis as newaxis
+from ..tensor.torch_constants import pi as pi
 from . import (
     creation,
     dtypes,
@@ -54,6 +61,9 @@ names |= {name: dtypes.same_category(names[name]) for name in BINARY}
 names |= {n: getattr(module, n) for module in MODULES for n in module.__all__ if n not in PRIVATE}
 names |= info.DTYPES
 globals().update(names)
+
+if TYPE_CHECKING:
+    from ._names import *  # noqa: F403
 
 
 __all__ = [

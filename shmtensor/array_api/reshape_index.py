@@ -156,7 +156,7 @@ def tensordot(x1: Tensor, x2: Tensor, /, *, axes: Any = 2) -> Tensor:
 def vecdot(x1: Tensor, x2: Tensor, /, *, axis: int = -1) -> Tensor:
     """The sum of products along an axis, the first operand conjugated."""
     dtype = result_type(x1, x2)
-    return (x1.to(dtype).conj() * x2.to(dtype)).sum(axis, dtype=dtype)  # type: ignore[no-any-return]
+    return (x1.to(dtype).conj() * x2.to(dtype)).sum(axis, dtype=dtype)
 
 
 def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:

@@ -53,13 +53,19 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> object:
-    if name not in ("profiler", "variable", "Variable"):  # imported on first access
-        raise _missing(__name__, name)
-    from importlib import import_module
+if TYPE_CHECKING:
+    from . import profiler as profiler
+    from . import variable as variable
+    from .variable import Variable as Variable
+else:
 
-    module = import_module(f"{__name__}.{name.lower()}")
-    return module if name.islower() else getattr(module, name)
+    def __getattr__(name: str) -> object:
+        if name not in ("profiler", "variable", "Variable"):  # imported on first access
+            raise _missing(__name__, name)
+        from importlib import import_module
+
+        module = import_module(f"{__name__}.{name.lower()}")
+        return module if name.islower() else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,7 @@ import functools
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import native
 from .engine.accumulate_grad import AccumulateGrad
@@ -155,6 +155,14 @@ class Function:
         if not is_sequence:
             return outputs[0]
         return tuple(outputs) if isinstance(result, tuple) else outputs
+
+    if TYPE_CHECKING:  # to pyright, attributes: a subclass defines them with arguments of its own
+        forward: Callable[..., Any]  # type: ignore[no-redef]
+        setup_context: Callable[..., Any]  # type: ignore[no-redef]
+        backward: Callable[..., Any]  # type: ignore[no-redef]
+        vjp: Callable[..., Any]  # type: ignore[no-redef]
+        jvp: Callable[..., Any]  # type: ignore[no-redef]
+        vmap: Callable[..., Any]  # type: ignore[no-redef]
 
 
 class InplaceFunction(Function):

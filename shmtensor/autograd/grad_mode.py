@@ -7,9 +7,12 @@ import inspect
 from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from .. import native
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 __all__ = [
     "enable_grad",
@@ -48,6 +51,10 @@ class Mode:
     value = True
     former: bool
 
+    @overload
+    def __new__(cls, function: None = ...) -> Self: ...
+    @overload
+    def __new__(cls, function: F) -> F: ...  # type: ignore[misc]  # as @no_grad
     def __new__(cls, function: Any = None, *args: Any, **kwargs: Any) -> Any:
         mode = super().__new__(cls)
         if callable(function):  # as @no_grad, without parentheses
@@ -72,7 +79,11 @@ class Mode:
         mode: Mode = type(self)()
         return mode
 
-    def __call__(self, function: F) -> F:
+    @overload
+    def __call__(self, function: F, /) -> F: ...
+    @overload  # of what is decorated as @no_grad, which mypy takes for a mode
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __call__(self, function: Any) -> Any:
         if inspect.isgeneratorfunction(function):
 
             @functools.wraps(function)
@@ -94,14 +105,14 @@ class Mode:
                     except BaseException as error:
                         resume, value = generator.throw, error
 
-            return generate  # type: ignore[return-value]
+            return generate
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
             with self.copy():
                 return function(*args, **kwargs)
 
-        return run  # type: ignore[return-value]
+        return run
 
 
 class no_grad(Mode):
@@ -119,7 +130,7 @@ class enable_grad(Mode):
 class set_grad_enabled(Mode):
     """Sets the mode at once, for good; in a `with`, until its end; as a decorator, in each call."""
 
-    def __new__(cls, mode: bool) -> Any:
+    def __new__(cls, mode: bool) -> Self:
         return object.__new__(cls)
 
     def __init__(self, mode: bool) -> None:
@@ -133,7 +144,7 @@ class set_grad_enabled(Mode):
     def copy(self) -> Mode:
         return set_grad_enabled(self.value)
 
-    def __call__(self, function: F) -> F:
+    def __call__(self, function: Any) -> Any:
         recording.set(self.former)
         return super().__call__(function)
 
@@ -146,6 +157,10 @@ class inference_mode(Mode):
     value = False
     former_inferring: bool
 
+    @overload
+    def __new__(cls, mode: bool = ...) -> Self: ...
+    @overload
+    def __new__(cls, mode: F) -> F: ...  # type: ignore[misc]
     def __new__(cls, mode: Any = True) -> Any:
         return super().__new__(cls, mode)
 

@@ -11,7 +11,7 @@ A process that was forked from one that had used CUDA cannot use it: RuntimeErro
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..absent_names import missing as _missing
 from ..ops.random.generators import cuda_generators
@@ -266,7 +266,13 @@ has_half = True  # tensors of float16 can be on a GPU
 has_magma = False  # solvers are cuSOLVER's
 
 
-def __getattr__(name: str) -> Any:
-    if name == "default_generators":  # one of each GPU
-        return cuda_generators()
-    raise _missing(__name__, name)
+if TYPE_CHECKING:
+    from ..ops.random.philox import Generator as _Generator
+
+    default_generators: tuple[_Generator, ...]
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name == "default_generators":  # one of each GPU
+            return cuda_generators()
+        raise _missing(__name__, name)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..absent_names import missing as _missing
 from ..errors import QueueEmptyError as QueueEmptyError
-from ..errors import ShmTensorError as DistError  # what scripts for torch.distributed catch
+from ..errors import ShmTensorError as _ShmTensorError
 from .collectives.all_to_all import all_to_all as all_to_all
 from .collectives.all_to_all import all_to_all_single as all_to_all_single
 from .collectives.coalescing import _coalescing_manager as _coalescing_manager
@@ -34,6 +34,10 @@ from .rendezvous.store import PrefixStore as PrefixStore
 from .rendezvous.store import Store as Store
 
 if TYPE_CHECKING:
+    from . import algorithms as algorithms
+    from . import distributed_c10d as distributed_c10d
+    from . import elastic as elastic
+    from . import optim as optim
     from .data_parallel import DataParallel as DataParallel
     from .ddp.bucket import BuiltinCommHookType as BuiltinCommHookType
     from .ddp.bucket import GradBucket as GradBucket
@@ -54,7 +58,9 @@ if TYPE_CHECKING:
     from .launcher.notebook import launch as launch
     from .rendezvous.tcp_store import TCPStore as TCPStore
 
-DistBackendError = DistNetworkError = DistStoreError = DistError
+# What scripts for torch.distributed catch.
+DistError = _ShmTensorError
+DistBackendError = DistNetworkError = DistStoreError = _ShmTensorError
 all_gather_single = all_gather_into_tensor  # noqa: F405
 reduce_scatter_single = reduce_scatter_tensor  # noqa: F405
 group = GroupMember  # noqa: F405 (group.WORLD, as in torch.distributed)
@@ -83,11 +89,13 @@ LAZY = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if not TYPE_CHECKING:
 
-    if name in ("algorithms", "distributed_c10d", "elastic", "optim"):
-        return import_module(f"{__name__}.{name}")
-    if name in LAZY:
-        return getattr(import_module(f"{__name__}.{LAZY[name]}"), name)
-    raise _missing(__name__, name)
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        if name in ("algorithms", "distributed_c10d", "elastic", "optim"):
+            return import_module(f"{__name__}.{name}")
+        if name in LAZY:
+            return getattr(import_module(f"{__name__}.{LAZY[name]}"), name)
+        raise _missing(__name__, name)

@@ -33,7 +33,7 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
     """
     n = len(target_gpus)
     if isinstance(inputs, native.TensorBase):
-        parts = chunk(inputs, n, dim)
+        parts: Any = chunk(inputs, n, dim)  # type: ignore[arg-type]
         return [part.to(place_of(target)) for part, target in zip(parts, target_gpus)]
     if isinstance(inputs, (tuple, list)) and inputs:
         parts = list(zip(*(scatter(each, target_gpus, dim) for each in inputs), strict=False))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .collectives.coalescing import _coalescing_manager
 from .group.process_group import ProcessGroup
@@ -20,7 +20,11 @@ def _get_default_group() -> ProcessGroup:
     return group_of("_get_default_group", None)
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if TYPE_CHECKING:
+    from . import *  # noqa: F403
+else:
 
-    return getattr(import_module("shmtensor.distributed"), name)
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
+
+        return getattr(import_module("shmtensor.distributed"), name)

@@ -18,7 +18,7 @@ from multiprocessing import (
     current_process,
     parent_process,
 )
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..absent_names import missing as _missing
 from . import connection, queue, reduction
@@ -33,22 +33,28 @@ from .spawn import (
     start_processes,
 )
 
+if TYPE_CHECKING:  # the classes, so that they can be annotations
+    from .barrier import Barrier
+    from .lock import BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore
+    from .queue import JoinableQueue, Queue, SimpleQueue
+else:
+    Barrier = default_context.Barrier
+    BoundedSemaphore = default_context.BoundedSemaphore
+    Condition = default_context.Condition
+    Event = default_context.Event
+    JoinableQueue = default_context.JoinableQueue
+    Lock = default_context.Lock
+    Queue = default_context.Queue
+    RLock = default_context.RLock
+    Semaphore = default_context.Semaphore
+    SimpleQueue = default_context.SimpleQueue
+
 Array = default_context.Array
-Barrier = default_context.Barrier
-BoundedSemaphore = default_context.BoundedSemaphore
-Condition = default_context.Condition
-Event = default_context.Event
-JoinableQueue = default_context.JoinableQueue
-Lock = default_context.Lock
 Manager = default_context.Manager
 Pipe = default_context.Pipe
 Pool = default_context.Pool
-Queue = default_context.Queue
-RLock = default_context.RLock
 RawArray = default_context.RawArray
 RawValue = default_context.RawValue
-Semaphore = default_context.Semaphore
-SimpleQueue = default_context.SimpleQueue
 Value = default_context.Value
 allow_connection_pickling = default_context.allow_connection_pickling
 cpu_count = default_context.cpu_count
@@ -101,10 +107,25 @@ _MODULES = {
 }
 
 
-def __getattr__(name: str) -> Any:
-    if name in _MODULES:
-        return import_module(_MODULES[name])
-    raise _missing(__name__, name)
+if TYPE_CHECKING:
+    from multiprocessing import dummy as dummy
+    from multiprocessing import process as process
+    from multiprocessing import shared_memory as shared_memory
+    from multiprocessing import util as util
+
+    from . import context as context
+    from . import lock as _lock
+    from . import managers as managers
+    from . import pool as pool
+    from . import sharedctypes as sharedctypes
+
+    queues, synchronize = queue, _lock
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(_MODULES[name])
+        raise _missing(__name__, name)
 
 
 __all__ = [

@@ -6,7 +6,7 @@ import multiprocessing
 from collections.abc import Callable, Iterable
 from multiprocessing import context as _context
 from multiprocessing import process
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmtensor import native
 from shmtensor.multiprocessing.exit_on_exception import notify_exit_listeners
@@ -16,6 +16,12 @@ from .barrier import Barrier
 from .connection import Connection, Pipe
 from .lock import BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore
 from .queue import JoinableQueue, Queue, SimpleQueue, watch_parent
+
+if TYPE_CHECKING:
+    from . import barrier as _barrier
+    from . import lock as _lock
+    from . import queue as _queue
+    from .pool import Pool as _Pool
 
 __all__ = [
     "Context",
@@ -103,7 +109,7 @@ class Process(_Process):
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
-        return default_context.get_context().Process._Popen(process_obj)
+        return default_context.get_context().Process._Popen(process_obj)  # type: ignore[attr-defined]
 
 
 class Context(_context.BaseContext):
@@ -112,15 +118,15 @@ class Context(_context.BaseContext):
     Process: type[_Process]
     _name: str
 
-    def Queue(self, maxsize: int = 0) -> Any:
+    def Queue(self, maxsize: int = 0) -> _queue.Queue:  # type: ignore[override]
         """A queue of many writers and readers."""
         return Queue(maxsize, ctx=self)
 
-    def JoinableQueue(self, maxsize: int = 0) -> Any:
+    def JoinableQueue(self, maxsize: int = 0) -> _queue.JoinableQueue:  # type: ignore[override]
         """A queue whose readers call `task_done`."""
         return JoinableQueue(maxsize, ctx=self)
 
-    def SimpleQueue(self) -> Any:
+    def SimpleQueue(self) -> _queue.SimpleQueue:  # type: ignore[override]
         """A queue with put and get."""
         return SimpleQueue(ctx=self)
 
@@ -128,31 +134,33 @@ class Context(_context.BaseContext):
         """Two connected ends."""
         return Pipe(duplex)
 
-    def Lock(self) -> Any:
+    def Lock(self) -> _lock.Lock:  # type: ignore[override]
         """A lock."""
         return Lock(ctx=self)
 
-    def RLock(self) -> Any:
+    def RLock(self) -> _lock.RLock:  # type: ignore[override]
         """A lock that its thread may take again."""
         return RLock(ctx=self)
 
-    def Condition(self, lock: Any = None) -> Any:
+    def Condition(self, lock: Any = None) -> _lock.Condition:  # type: ignore[override]
         """A condition over a lock."""
         return Condition(lock, ctx=self)
 
-    def Semaphore(self, value: int = 1) -> Any:
+    def Semaphore(self, value: int = 1) -> _lock.Semaphore:  # type: ignore[override]
         """A counter that `acquire` decrements."""
         return Semaphore(value, ctx=self)
 
-    def BoundedSemaphore(self, value: int = 1) -> Any:
+    def BoundedSemaphore(self, value: int = 1) -> _lock.BoundedSemaphore:  # type: ignore[override]
         """A Semaphore that refuses too many releases."""
         return BoundedSemaphore(value, ctx=self)
 
-    def Event(self) -> Any:
+    def Event(self) -> _lock.Event:  # type: ignore[override]
         """A flag to wait for."""
         return Event(ctx=self)
 
-    def Barrier(self, parties: int, action: Any = None, timeout: float | None = None) -> Any:
+    def Barrier(  # type: ignore[override]
+        self, parties: int, action: Any = None, timeout: float | None = None
+    ) -> _barrier.Barrier:
         """A barrier of processes."""
         return Barrier(parties, action, timeout, ctx=self)
 
@@ -178,7 +186,7 @@ class Context(_context.BaseContext):
         initializer: Callable[..., Any] | None = None,
         initargs: Iterable[Any] = (),
         maxtasksperchild: int | None = None,
-    ) -> Any:
+    ) -> _Pool:
         """A pool of worker processes."""
         from .pool import Pool
 
@@ -198,7 +206,7 @@ class Context(_context.BaseContext):
 
         server.set_preload(module_names)
 
-    def get_context(self, method: str | None = None) -> Any:
+    def get_context(self, method: str | None = None) -> Context:  # type: ignore[override]
         """This context, or the one of a start method."""
         if method is None:
             return self
@@ -241,7 +249,7 @@ class DefaultContext(Context):
     def __init__(self) -> None:
         self._current: Any = None
 
-    def get_context(self, method: str | None = None) -> Any:
+    def get_context(self, method: str | None = None) -> Context:  # type: ignore[override]
         """The context in force, or the one of a start method."""
         return super().get_context(self.get_start_method() if method is None else method)
 

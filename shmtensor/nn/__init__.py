@@ -5,6 +5,7 @@ submodules, and modules.utils would replace nn.utils.
 """
 
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from ..absent_names import missing as _missing
 from . import attention as attention
@@ -41,10 +42,14 @@ from .parameter import Parameter as Parameter
 from .parameter import UninitializedBuffer as UninitializedBuffer
 from .parameter import UninitializedParameter as UninitializedParameter
 
+if TYPE_CHECKING:
+    from .parallel import DataParallel as DataParallel
+    from .parallel import SyncBatchNorm as SyncBatchNorm
+else:
 
-def __getattr__(name: str) -> object:
-    if name in ("DataParallel", "SyncBatchNorm"):  # implemented in a higher layer
-        return getattr(parallel, name)
-    if name in ("common_types", "grad"):  # imported on first access
-        return import_module(f"{__name__}.{name}")
-    raise _missing(__name__, name)
+    def __getattr__(name: str) -> object:
+        if name in ("DataParallel", "SyncBatchNorm"):  # implemented in a higher layer
+            return getattr(parallel, name)
+        if name in ("common_types", "grad"):  # imported on first access
+            return import_module(f"{__name__}.{name}")
+        raise _missing(__name__, name)

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..dtypes import as_dtype, get_default_dtype
 from ..ops.creation.device_forms import new_tensor
 from ..ops.table.sizes import check_size
+
+if TYPE_CHECKING:
+    from ..tensor import Tensor
 
 __all__ = [
     "bartlett",
@@ -39,7 +42,7 @@ def window(
     device: Any,
     requires_grad: bool,
     shape: Callable[[Any, int], Any],
-) -> Any:
+) -> Tensor:
     """The tensor of a window whose points 0, 1, ... of n are `shape(points, n)`.
 
     Raises: ValueError, a negative number of points; RuntimeError, another dtype than float.
@@ -52,7 +55,9 @@ def window(
     check_size(name, (M,))
     n = M if sym else M + 1
     values = np.ones(M) if M <= 1 else shape(np.arange(n, dtype=np.float64), n)[:M]
-    return new_tensor(np.array, values, window_dtype, device=device, requires_grad=requires_grad)
+    return new_tensor(  # type: ignore[no-any-return]
+        np.array, values, window_dtype, device=device, requires_grad=requires_grad
+    )
 
 
 def exponential(
@@ -65,7 +70,7 @@ def exponential(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """exp(-|n - center| / tau); center: by default the middle; another only for sym=False."""
     if tau <= 0:
         raise ValueError(f"exponential: tau must be positive, got: {tau}")
@@ -87,7 +92,7 @@ def cosine(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """sin(pi (n + 1/2) / M)."""
     return window(
         "cosine", M, sym, dtype, device, requires_grad,
@@ -104,7 +109,7 @@ def gaussian(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """exp(-((n - middle) / std) ** 2 / 2)."""
     if std <= 0:
         raise ValueError(f"gaussian: standard deviation must be positive, got: {std}")
@@ -123,7 +128,7 @@ def kaiser(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """I0(beta sqrt(1 - ((n - middle) / middle) ** 2)) / I0(beta)."""
     if beta < 0:
         raise ValueError(f"kaiser: beta must be non-negative, got: {beta}")
@@ -144,7 +149,7 @@ def general_cosine(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """The sum of (-1) ** i a[i] cos(2 pi i n / (M - 1))."""
     weights = list(a)
     if not weights:
@@ -166,14 +171,14 @@ def general_hamming(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """alpha - (1 - alpha) cos(2 pi n / (M - 1))."""
     return general_cosine(
         M, a=[alpha, 1 - alpha], sym=sym, dtype=dtype, device=device, requires_grad=requires_grad
     )
 
 
-def cosines(name: str, a: list[float], doc: str) -> Callable[..., Any]:
+def cosines(name: str, a: list[float], doc: str) -> Callable[..., Tensor]:
     """A named window of cosines."""
 
     def window_function(
@@ -212,7 +217,7 @@ def bartlett(
     layout: Any = None,
     device: Any = None,
     requires_grad: bool = False,
-) -> Any:
+) -> Tensor:
     """1 - |2 n / (M - 1) - 1|: a triangle."""
     return window(
         "bartlett", M, sym, dtype, device, requires_grad,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, overload
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, recording
 from ..cuda_arrays import device_of, move_array, pointer, watch
 from ..device import CPU, Device, as_device
+from ..native import Size
 from ..storage import TypedStorage, UntypedStorage, owner_of
 from . import (
     array_protocols,
@@ -49,11 +50,10 @@ from .setitem import setitem
 from .subclass import as_subclass, register_if_plain, torch_function, with_class
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
     from typing_extensions import Self
 
 __all__ = ["Size", "Tensor"]
-
-Size = native.Size
 
 
 class Tensor(Methods):
@@ -66,13 +66,16 @@ class Tensor(Methods):
     __slots__ = ()
     __module__ = "shmtensor"
 
+    array: Any
+    node: Any
+    version: Any
     keeps_class = True  # whether ops on a subclass return tensors of the subclass
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         register_if_plain(cls)
 
-    __torch_function__ = classmethod(torch_function)
+    __torch_function__: Any = classmethod(torch_function)
 
     def as_subclass(self, cls: Any) -> Any:
         """The same memory and history as a tensor of a subclass. Copies: none."""
@@ -83,7 +86,7 @@ class Tensor(Methods):
         tensor = as_subclass(data.detach(), cls)
         return tensor.requires_grad_() if require_grad else tensor
 
-    def __new__(cls, data: Any = None, *sizes: int, size: Any = None, **kwargs: Any) -> Any:
+    def __new__(cls, data: Any = None, *sizes: int, size: Any = None, **kwargs: Any) -> Self:
         tensor: Any = super().__new__(cls)
         if isinstance(data, native.TensorBase):
             tensor.array = data.array
@@ -97,7 +100,7 @@ class Tensor(Methods):
                 data_elements.check_elements(data, "Tensor")
             else:
                 tensor.array = native.call(np.empty, shape, dtype)
-        return tensor
+        return tensor  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------ shape, dtype, strides
 
@@ -140,6 +143,10 @@ class Tensor(Methods):
 
     ndimension = dim
 
+    @overload
+    def size(self, dim: None = ...) -> Size: ...
+    @overload
+    def size(self, dim: int) -> int: ...
     def size(self, dim: int | None = None) -> Any:
         """The shape, or one of its sizes."""
         if dim is None:
@@ -173,6 +180,10 @@ class Tensor(Methods):
     def nbytes(self) -> int:
         return self.array.nbytes  # type: ignore[no-any-return]
 
+    @overload
+    def stride(self, dim: None = ...) -> tuple[int, ...]: ...
+    @overload
+    def stride(self, dim: int) -> int: ...
     def stride(self, dim: int | None = None) -> Any:
         """Steps between elements, counted in elements."""
         steps = strides.element_strides(self.array)
@@ -277,11 +288,11 @@ class Tensor(Methods):
             tensor.array.flags.writeable = False
         return tensor
 
-    def untyped_storage(self) -> Any:
+    def untyped_storage(self) -> UntypedStorage:
         """The tensor's full memory as bytes, which its views share. Copies: none."""
         return UntypedStorage(self.array)
 
-    def storage(self) -> Any:
+    def storage(self) -> TypedStorage:
         """The tensor's full memory as numbers, which its views share. Copies: none."""
         return TypedStorage(self.array)
 
@@ -327,14 +338,14 @@ class Tensor(Methods):
         """The conjugate transpose of a matrix."""
         if self.array.ndim != 2:
             return self._only_scalar("H", "matrices (2 dimensions); mH takes batches")
-        return self.mT.conj()  # type: ignore[no-any-return]
+        return self.mT.conj()
 
     @property
     def mH(self) -> Tensor:
         """The conjugate transpose of a matrix, or of each of a batch."""
         if self.array.ndim < 2:
             return self._only_scalar("mH", "matrices or batches of matrices")
-        return self.mT.conj()  # type: ignore[no-any-return]
+        return self.mT.conj()
 
     def _only_scalar(self, name: str, allowed: str) -> Tensor:
         """The tensor itself if it has no dimensions.
@@ -408,12 +419,12 @@ class Tensor(Methods):
         return node.index if node.__class__ is native.Port else 0
 
     @property
-    def grad(self) -> Any:
+    def grad(self) -> Tensor | None:
         """The gradient so far, or None."""
         return None if self.accumulate_grad is None else self.accumulate_grad.grad
 
     @grad.setter
-    def grad(self, value: Any) -> None:
+    def grad(self, value: Tensor | None) -> None:
         if value is not None:
             grad_attributes.set_grad(self, value)
         elif self.accumulate_grad is not None:
@@ -511,7 +522,8 @@ class Tensor(Methods):
 
     # ------------------------------------------------------------ indices, writes
 
-    __getitem__ = rule_of("_getitem").public
+    if not TYPE_CHECKING:  # the stub of Methods has its types
+        __getitem__ = rule_of("_getitem").public
     __setitem__ = setitem
 
     def __delitem__(self, index: Any) -> None:
@@ -575,7 +587,8 @@ class Tensor(Methods):
         """`transpose` in place. Copies: none."""
         return resize_set.become_view(self, "transpose", dim0, dim1)
 
-    swapaxes_ = swapdims_ = transpose_
+    swapaxes_ = transpose_
+    swapdims_ = transpose_
 
     def squeeze_(self, dim: Any = None) -> Self:
         """`squeeze` in place. Copies: none."""
@@ -717,7 +730,7 @@ class Tensor(Methods):
 
     # ------------------------------------------------------------ NumPy, Python, DLPack
 
-    def numpy(self, *, force: bool = False) -> Any:
+    def numpy(self, *, force: bool = False) -> NDArray[Any]:
         """A NumPy array that shares the memory. Copies: none.
 
         Raises:
@@ -732,7 +745,7 @@ class Tensor(Methods):
             raise array_protocols.needs_float(self)
         if not isinstance(self.array, np.ndarray):
             if force:
-                return self.detach().cpu().array
+                return self.detach().cpu().array  # type: ignore[no-any-return]
             raise array_protocols.needs_cpu(self)
         return self.array
 
@@ -740,7 +753,7 @@ class Tensor(Methods):
         """As `numpy()`, by the name that matplotlib asks for. Copies: none."""
         return self.numpy()
 
-    def item(self) -> Any:
+    def item(self) -> int | float | bool:
         """The one element as a Python number.
 
         Raises:
@@ -754,14 +767,14 @@ class Tensor(Methods):
         value = self.array.item()
         if watch.waits and not isinstance(self.array, np.ndarray):
             watch.check_waits()
-        return value
+        return value  # type: ignore[no-any-return]
 
-    def tolist(self) -> Any:
+    def tolist(self) -> list[Any]:
         """Nested lists of Python numbers; a number for a 0-d tensor. Copies: one."""
         array = self.array
         if array.__class__ is not np.ndarray and native.is_array(array):
             array = move_array(array, CPU)
-        return array.tolist()
+        return array.tolist()  # type: ignore[no-any-return]
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
         if dtype is None and not copy:
@@ -845,27 +858,27 @@ class Tensor(Methods):
         """All dimensions flipped, as in PyTorch; a 0-d tensor itself."""
         return table.flip(self, tuple(range(self.array.ndim))) if self.array.ndim else self
 
-    def __contains__(self, value: Any) -> Any:
+    def __contains__(self, value: Any) -> bool:
         return python_operators.contains(self, value)
 
-    def __bool__(self) -> Any:
+    def __bool__(self) -> bool:
         if self.array.size != 1:
             raise python_operators.ambiguous(self)
         return bool(self.item() if watch.waits else self.array.item())
 
-    def __int__(self) -> Any:
+    def __int__(self) -> int:
         return int(python_operators.real_number(self, "int"))
 
-    def __float__(self) -> Any:
+    def __float__(self) -> float:
         return float(python_operators.real_number(self, "float"))
 
     def __complex__(self) -> complex:
         return complex(python_operators.single_number(self, "complex"))
 
-    def __index__(self) -> Any:
+    def __index__(self) -> int:
         return python_operators.index_of_single(self)
 
-    def __hash__(self) -> Any:
+    def __hash__(self) -> int:
         return id(self)
 
     # ------------------------------------------------------------ other dtypes and devices
@@ -905,6 +918,10 @@ class Tensor(Methods):
         """
         return to_dtype.to_device(self, as_device("cuda" if device is None else device))
 
+    @overload
+    def type(self, dtype: None = ..., non_blocking: bool = ...) -> str: ...
+    @overload
+    def type(self, dtype: Any, non_blocking: bool = ...) -> Tensor: ...
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The old name of the tensor's type, "shmtensor.FloatTensor" or
         "shmtensor.cuda.FloatTensor", or the tensor in another dtype, by its dtype, or by its old

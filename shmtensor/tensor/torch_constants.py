@@ -19,7 +19,10 @@ __all__ = [
     "strided",
 ]
 
-e, inf, nan, pi = math.e, math.inf, math.nan, math.pi
+e: float = math.e
+inf: float = math.inf
+nan: float = math.nan
+pi: float = math.pi
 newaxis = None
 
 
@@ -40,9 +43,9 @@ class layout(memory_format):
     """How a tensor's elements are stored: with strides."""
 
 
-contiguous_format = memory_format("contiguous_format")
-preserve_format = memory_format("preserve_format")
-channels_last = memory_format("channels_last")
-channels_last_3d = memory_format("channels_last_3d")
-strided = layout("strided")
-sparse_coo = layout("sparse_coo")  # public in shmtensor.sparse
+contiguous_format: memory_format = memory_format("contiguous_format")
+preserve_format: memory_format = memory_format("preserve_format")
+channels_last: memory_format = memory_format("channels_last")
+channels_last_3d: memory_format = memory_format("channels_last_3d")
+strided: layout = layout("strided")
+sparse_coo: layout = layout("sparse_coo")  # public in shmtensor.sparse

@@ -12,42 +12,99 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ...ops import LATER, load
 from ...ops.table.op_definition import COMPOSITES, ROWS, Composite, Row
 from .composite import signature
 from .op_function import table
 from .plan import is_sized, numpy_names, takes_out
+from .stub_types import ALIASES, ARGUMENTS, FIELDS, IN_FUNCTIONS, OVERLOADS, RESULTS, SPARSE_METHODS
 from .tensor_methods import COMPARISONS, OPERATORS, UNARY
 
 __all__ = ["texts", "write"]
 
 WIDTH = 100
-HEAD = '''"""Written by `python -m shmtensor.autograd.dispatch.generate_stubs` from the op table."""
-
+HEAD = '"""Written by `python -m shmtensor.autograd.dispatch.generate_stubs`."""\n'
+IMPORTS = """
 import builtins
 from collections.abc import Sequence
-from typing import Any
+from types import EllipsisType
+from typing import Any, Literal, SupportsIndex, TypeAlias, overload
 
-{imports}
-_Operand = Tensor | builtins.complex
-'''
+import numpy as np
+from typing_extensions import Self
+
+from {root} import _return_types
+from {root}device import Device
+from {root}dtypes import Dtype
+from {root}ops.random.philox import Generator
+from {root}tensor import Size, Tensor
+from {root}tensor.torch_constants import layout as _Layout
+from {root}tensor.torch_constants import memory_format as _MemoryFormat
+"""
+FACADES = (
+    "fft",
+    "linalg",
+    "masked",
+    "special",
+)  # modules whose functions are looked up in the table
+EMPTY = inspect.Parameter.empty
+
+# What functions return whose results have names: those of rows, and FIELDS.
+NAMED = {
+    **{
+        r.label: r.outputs for r in ROWS.values() if len(r.outputs) > 1 and (r.function or r.method)
+    },
+    **FIELDS,
+}
 
 
-def result_type(row: Row) -> str:
-    if row.listed:
-        return "tuple[Tensor, ...]"
-    return "Tensor" if len(row.outputs) == 1 else "Any"
+def result_type(declared: Row | Composite) -> str:
+    """What a function returns whose result does not depend on its arguments."""
+    if isinstance(declared, Row):
+        if declared.listed:
+            return "tuple[Tensor, ...]"
+        return "Tensor" if len(declared.outputs) == 1 else f"_return_types.{declared.label}"
+    if declared.name in FIELDS:
+        return f"_return_types.{declared.name}"
+    return RESULTS.get(declared.name, "Tensor")
+
+
+def argument_type(function: str, name: str, default: Any) -> str:
+    """The type of an argument, by its name, or by its default."""
+    type_ = IN_FUNCTIONS.get(f"{function}.{name}") or ARGUMENTS.get(name)
+    if isinstance(default, bool):
+        type_ = "builtins.bool"
+    elif type_ in (None, "SupportsIndex") and isinstance(default, float):
+        type_ = "builtins.float"
+    elif type_ is None and isinstance(default, str):
+        type_ = "builtins.str"
+    if type_ is None or type_ == "Any":
+        return "Any"
+    return f"{type_} | None" if default is None and "None" not in type_ else type_
+
+
+def argument(function: str, name: str, default: Any) -> str:
+    text = f"{name}: {argument_type(function, name, default)}"
+    return text if default is EMPTY else f"{text} = ..."
+
+
+def out_argument(result: str) -> str:
+    return f"out: {'Tensor | None' if result == 'Tensor' else 'Any'} = ..."
 
 
 def sized(name: str) -> list[str]:
     """The parameters of `*size`, which is also a keyword."""
-    return [f"*_{name}: Any", f"{name}: Any = ..."]
+    return [f"*_{name}: _Dims", f"{name}: _Dims = ..."]
 
 
 def row_parameters(row: Row, form: str) -> list[str]:
     """The parameters of a row's function, typed."""
     parameters: list[str] = []
-    for x in row.inputs:
-        type_ = "Sequence[Tensor]" if x.listed else "_Operand" if row.broadcast else "Tensor"
+    for i, x in enumerate(row.inputs):
+        is_written = form == "inplace" and i == 0
+        takes_numbers = row.broadcast and x.name not in row.tensors and not is_written
+        type_ = "Sequence[Tensor]" if x.listed else "_Operand" if takes_numbers else "Tensor"
+        type_ = IN_FUNCTIONS.get(f"{row.name}.{x.public}", type_)
         parameters.append(
             f"{x.public}: {type_} | None = ..." if x.optional else f"{x.public}: {type_}"
         )
@@ -57,15 +114,15 @@ def row_parameters(row: Row, form: str) -> list[str]:
         if is_sized(row, form, a):
             parameters += sized(a.name)
             continue
-        text = f"{a.name}: Any" + ("" if a.default is inspect.Parameter.empty else " = ...")
+        default = None if a.name in spellings and a.default is EMPTY else a.default
+        text = argument(row.name, a.name, default)
         has_star = any(p.startswith("*") for p in parameters)
-        if a.name in spellings:
-            text = f"{a.name}: Any = ..."
         (keywords if a.keyword_only or has_star else parameters).append(text)
-    keywords += [f"{k}: Any = ..." for k in row.rare_defaults]
-    keywords += [f"{other}: Any = ..." for other in spellings.values()]
+    keywords += [argument(row.name, k, default) for k, default in row.rare_defaults.items()]
+    for name, other in spellings.items():
+        keywords.append(f"{other}: {argument_type(row.name, name, None)} = ...")
     if form == "function" and takes_out(row):
-        keywords.append("out: Any = ...")
+        keywords.append(out_argument(result_type(row)))
     if keywords and not any(p.startswith("*") for p in parameters):
         parameters.append("*")
     return parameters + keywords
@@ -83,13 +140,20 @@ def composite_parameters(composite: Composite, form: str) -> list[str]:
         stars = "**" if p.kind is p.VAR_KEYWORD else ""
         if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in parameters):
             parameters.append("*")
-        parameters.append(f"{stars}{p.name}: Any" + ("" if p.default is p.empty else " = ..."))
+        if p.name == "out":
+            parameters.append(out_argument(result_type(composite)))
+        elif p.name in ("tensors", "matrices") and stars:
+            parameters.append(f"*{p.name}: Tensor | Sequence[Tensor]")
+        else:
+            parameters.append(stars + argument(composite.name, p.name, p.default))
     return parameters
 
 
 def definition(name: str, parameters: list[str], returns: str, depth: int) -> str:
     if depth:
         parameters = ["self", *parameters[1:]]
+        if parameters[1:2] == ["/"]:
+            del parameters[1]
     indent = "    " * depth
     line = f"{indent}def {name}({', '.join(parameters)}) -> {returns}: ..."
     if len(line) <= WIDTH:
@@ -100,74 +164,192 @@ def definition(name: str, parameters: list[str], returns: str, depth: int) -> st
     return f"{indent}def {name}(\n{inner}\n{indent}) -> {returns}: ..."
 
 
-def public_functions(form: str) -> list[tuple[str, list[str], str]]:
-    """(name, parameters, result) of all public functions, or methods."""
-    entries = []
+def overloads(name: str, forms: list[tuple[str, str]], takes_out: bool, depth: int) -> str:
+    """The definitions of a function whose result depends on the arguments."""
+    lines = []
+    for text, returns in forms:
+        parameters = [p for p in split_parameters(text) if p]
+        if takes_out:
+            parameters += ([] if any(p.startswith("*") for p in parameters) else ["*"]) + [
+                out_argument(returns)
+            ]
+        lines.append(f"{'    ' * depth}@overload")
+        lines.append(definition(name, parameters, returns, depth))
+    return "\n".join(lines)
+
+
+def split_parameters(text: str) -> list[str]:
+    """The parameters of a signature's text: split at the commas outside of brackets."""
+    parts, level = [""], 0
+    for c in text:
+        level += (c in "[(") - (c in "])")
+        if c == "," and not level:
+            parts.append("")
+        else:
+            parts[-1] += c
+    return [p.strip() for p in parts]
+
+
+def definitions(name: str, declared: Row | Composite, form: str) -> str:
+    """The function of a row or composite under a name, as a function or a method."""
+    depth = int(form == "method")
+    if declared.name in OVERLOADS and isinstance(declared, Composite):
+        has_out = (
+            form == "function" and "out" in signature(getattr(table, declared.name)).parameters
+        )
+        return overloads(name, OVERLOADS[declared.name], has_out, depth)
+    make: Any = row_parameters if isinstance(declared, Row) else composite_parameters
+    return definition(name, make(declared, form), result_type(declared), depth)
+
+
+def public_functions(form: str) -> list[str]:
+    """The definitions of all public functions, or methods."""
+    entries: list[tuple[str, str]] = []
+    in_place = "Self" if form == "method" else "Tensor"
+    depth = int(form == "method")
     for name, row in ROWS.items():
         if not (row.method if form == "method" else row.function):
             continue
-        parameters = row_parameters(row, form)
         for public in (name, *row.aliases):
-            entries.append((public, parameters, result_type(row)))
+            entries.append((public, definitions(public, row, form)))
             if row.inplace:
-                entries.append((f"{public}_", row_parameters(row, "method"), "Tensor"))
+                parameters = row_parameters(row, "inplace")
+                text = definition(f"{public}_", parameters, in_place, depth)
+                entries.append((f"{public}_", text))
     for name, composite in COMPOSITES.items():
         if not (composite.method if form == "method" else composite.function):
             continue
         for public in (name, *composite.aliases):
-            entries.append((public, composite_parameters(composite, form), "Any"))
+            entries.append((public, definitions(public, composite, form)))
             if composite.inplace and form == "method":
-                entries.append((f"{public}_", composite_parameters(composite, "method"), "Tensor"))
-    return sorted(entries, key=lambda entry: entry[0])
+                parameters = composite_parameters(composite, "method")
+                text = definition(f"{public}_", parameters, in_place, depth)
+                entries.append((f"{public}_", text))
+    return [text for _, text in sorted(entries)]
 
 
 def functions_text() -> str:
-    lines = [HEAD.format(imports="from .tensor import Tensor\n")]
-    lines += [definition(*entry, 0) for entry in public_functions("function")]
-    return file_text(lines)
+    return file_text([head("."), *public_functions("function")])
+
+
+def head(root: str) -> str:
+    """The imports and names of types of a stub whose package is `root`, as dots."""
+    return HEAD + IMPORTS.format(root=root) + ALIASES
 
 
 def file_text(lines: list[str]) -> str:
-    """The text of a file, without the import of Sequence if it is unused."""
-    text = "\n".join(lines) + "\n"
-    if "Sequence[" not in text:
-        text = text.replace("from collections.abc import Sequence\n", "")
-    return text
+    return "\n".join(lines) + "\n"
 
 
 def methods_text() -> str:
-    imports = "from ...native import TensorBase\nfrom ...tensor import Tensor\n"
     lines = [
-        HEAD.format(imports=imports),
+        head("..."),
+        "from ...native import TensorBase\nfrom ...sparse import SparseTensor\n",
         "def functions() -> dict[str, Any]: ...\n",
         "OPERATORS: dict[str, str]",
         "UNARY: dict[str, str]",
         "COMPARISONS: set[str]\n",
         "class Methods(TensorBase):",
     ]
-    lines += [definition(*entry, 1) for entry in public_functions("method")]
+    lines += public_functions("method")
+    lines.append("    def where(self, condition: Tensor, other: _Operand) -> Tensor: ...")
     declared = {**ROWS, **COMPOSITES}
     for name, special in OPERATORS.items():
         if name not in declared:
             continue
         row: Any = declared[name]
-        ignore = "  # type: ignore[override]" if name in ("eq", "ne") else ""
-        lines.append(f"    def __{special}__(self, other: Any) -> Tensor: ...{ignore}")
+        if name in ("eq", "ne"):
+            lines.append(
+                f"    def __{special}__(self, other: Any) -> Tensor: ...  # type: ignore[override]"
+            )
+            continue
+        other = "_Operand" if isinstance(row, Row) and row.broadcast else "Tensor"
+        lines.append(f"    def __{special}__(self, other: {other}) -> Tensor: ...")
         if isinstance(row, Row) and name not in COMPARISONS:
-            if row.broadcast and len(row.inputs) == 2:
-                lines.append(f"    def __r{special}__(self, other: Any) -> Tensor: ...")
+            if len(row.inputs) == 2:
+                lines.append(f"    def __r{special}__(self, other: {other}) -> Tensor: ...")
             if row.inplace:
-                lines.append(f"    def __i{special}__(self, other: Any) -> Tensor: ...")
+                lines.append(f"    def __i{special}__(self, other: {other}) -> Self: ...")
     lines += [f"    def __{special}__(self) -> Tensor: ..." for special in UNARY.values()]
-    lines.append("    def __getitem__(self, index: Any) -> Tensor: ...")
+    lines += ["    def __getitem__(self, index: _Index) -> Tensor: ...", SPARSE_METHODS]
+    return file_text(lines)
+
+
+def return_types_text() -> str:
+    """The classes of results with names."""
+    lines = [HEAD, "from typing import NamedTuple\n", "from .tensor import Tensor"]
+    for name, fields in sorted(NAMED.items()):
+        lines += ["", f"class {name}(NamedTuple):", *(f"    {f}: Tensor" for f in fields)]
+    return file_text(lines)
+
+
+def facade_text(module: Any) -> str:
+    """A module whose functions are the table's, such as `shmtensor.linalg`."""
+    lines = [head("."), f"__all__ = {module.__all__!r}\n"]
+    for name in module.__all__:
+        value = getattr(module, name)
+        if isinstance(value, type):
+            lines.append(f"from .{value.__module__.rpartition('.')[2]} import {name} as {name}")
+        else:
+            lines.append(definitions(name, declared_as(value.__name__), "function"))
+    return file_text(lines)
+
+
+def declared_as(name: str) -> Row | Composite:
+    return ROWS[name] if name in ROWS else COMPOSITES[name]
+
+
+def functional_text() -> str:
+    """The functions of the table that `nn.functional` alone makes public."""
+    lines = [head("..."), "from ...functions import *"]
+    everything: dict[str, Row | Composite] = {**ROWS, **COMPOSITES}
+    for name, declared in sorted(everything.items()):
+        is_namespaced = name.partition("_")[0] in LATER
+        if not (name.startswith("_") or declared.function or declared.method or is_namespaced):
+            lines.append(definitions(name, declared, "function"))
+    private = [name for name in everything if name.startswith("_")]
+    lines += [f"{name}: Any" for name in sorted(private)]
+    return file_text(lines)
+
+
+def lazy_text(package: Any) -> str:
+    """The names that `shmtensor` imports at first use, and the methods that are functions, too."""
+    lines = [HEAD]
+    for name, (module, member) in sorted(package._LATER.items()):
+        if member is None:
+            lines.append(f"from . import {module} as {name}")
+        else:
+            lines.append(f"from .{module} import {member} as {name}")
+    lines.append("from .tensor import Tensor\n")
+    lines += [f"{name} = Tensor.{name}" for name in sorted(package._METHODS.split())]
+    return file_text(lines)
+
+
+def array_api_text(module: Any) -> str:
+    """The names of the array API that are functions under PyTorch's other name, or in its files."""
+    lines = [HEAD, "from .. import functions"]
+    for part in module.MODULES:
+        lines.append(f"from .{part.__name__.rpartition('.')[2]} import *")
+    lines += [f"from ..dtypes import {name} as {name}" for name in module.info.DTYPES]
+    lines.append("")
+    for name, pytorch_name in module.PYTORCH_NAMES.items():
+        lines.append(f"{name} = functions.{pytorch_name}")
     return file_text(lines)
 
 
 def texts() -> dict[str, str]:
     """The texts of the files, by their paths in the package."""
+    load()
+    package = sys.modules["shmtensor"]  # whose names above this layer are written, too
+    facades = {name: getattr(package, name) for name in FACADES}
     return {
+        "_lazy_names.pyi": lazy_text(package),
+        "array_api/_names.pyi": array_api_text(package.array_api),
+        "_return_types.pyi": return_types_text(),
         "functions.pyi": functions_text(),
         "autograd/dispatch/tensor_methods.pyi": methods_text(),
+        "nn/functional/from_table.pyi": functional_text(),
+        **{f"{name}.pyi": facade_text(module) for name, module in facades.items()},
     }
 
 

@@ -141,6 +141,8 @@ class Hooks:
 class RemovableHandle:
     """Removes a hook: by `remove()`, or at the end of a `with`."""
 
+    id: int
+
     def __init__(self, hooks: dict[int, Hook], hook: Hook) -> None:
         self.id = next(hook_ids)
         self.hooks: dict[int, Hook] | None = hooks

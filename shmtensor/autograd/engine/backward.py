@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -19,7 +19,12 @@ from .run_backward import run_backward
 from .sum_to_size import sum_to_size
 from .views_and_inplace import node_of, retain
 
+if TYPE_CHECKING:
+    from ...tensor import Tensor
+
 __all__ = ["backward", "grad"]
+
+K = TypeVar("K")
 
 
 def as_list(value: Any) -> list[Any]:
@@ -182,6 +187,30 @@ def run_in_grad_mode(
         recording.set(former)
 
 
+@overload
+def grad(
+    outputs: Any,
+    inputs: dict[K, Any],
+    grad_outputs: Any = ...,
+    retain_graph: bool | None = ...,
+    create_graph: bool = ...,
+    only_inputs: bool = ...,
+    allow_unused: bool | None = ...,
+    is_grads_batched: bool = ...,
+    materialize_grads: bool = ...,
+) -> dict[K, Tensor]: ...
+@overload
+def grad(
+    outputs: Any,
+    inputs: Any,
+    grad_outputs: Any = ...,
+    retain_graph: bool | None = ...,
+    create_graph: bool = ...,
+    only_inputs: bool = ...,
+    allow_unused: bool | None = ...,
+    is_grads_batched: bool = ...,
+    materialize_grads: bool = ...,
+) -> tuple[Tensor, ...]: ...
 def grad(
     outputs: Any,
     inputs: Any,

@@ -7,7 +7,7 @@ makes the sum dense.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,10 +19,12 @@ from .accumulate_grad import AccumulateGrad
 
 __all__ = ["SparseGradient", "add_sparse", "register_sparse_class", "sparse_or_dense"]
 
+SparseClass = TypeVar("SparseClass", bound=type)
+
 sparse_class: Any = None  # the class of sparse tensors, in a higher layer
 
 
-def register_sparse_class(sparse: Any) -> Any:
+def register_sparse_class(sparse: SparseClass) -> SparseClass:
     """Registers the class of the sparse gradients that users see: (places, numbers, shape)."""
     global sparse_class
     sparse_class = sparse

@@ -3,12 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from ...autograd import is_grad_enabled
-from ...autograd import table as ops
 from ...ops.nn.softmax import implicit_dim
 from ...tensor import Tensor
+
+if TYPE_CHECKING:
+    from . import from_table as ops
+    from .from_table import gelu, hardshrink, logsigmoid, prelu, relu_, sigmoid, softplus, tanh
+else:
+    from ...autograd import table as ops
+
+    sigmoid = ops.sigmoid
+    tanh = ops.tanh
+    gelu = ops.gelu
+    prelu = ops.prelu
+    softplus = ops.softplus
+    logsigmoid = ops.logsigmoid
+    hardshrink = ops.hardshrink
+    relu_ = ops.relu_
 
 __all__ = [
     "celu",
@@ -50,15 +64,6 @@ __all__ = [
 ]
 
 Function = Callable[..., Any]
-
-sigmoid: Function = ops.sigmoid
-tanh: Function = ops.tanh
-gelu: Function = ops.gelu
-prelu: Function = ops.prelu
-softplus: Function = ops.softplus
-logsigmoid: Function = ops.logsigmoid
-hardshrink: Function = ops.hardshrink
-relu_: Function = ops.relu_
 
 
 def _apply(function: Function, input: Tensor, inplace: bool, *arguments: Any) -> Tensor:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...autograd import table as ops
 from ...tensor import Tensor
+
+if TYPE_CHECKING:
+    from . import from_table as ops
+else:
+    from ...autograd import table as ops
 
 __all__ = [
     "alpha_dropout",

@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ... import native
 from ...autograd import no_grad
-from ...autograd import table as ops
 from ...autograd.grad_mode import FROZEN
 from ...cuda_arrays import array_modules
 from ...dtypes import HALVES, finfo
 from ...ops.table.check_dtypes import check_parameter_dtypes
 from ...ops.table.memory_format import like_image
 from ...tensor import Tensor
+
+if TYPE_CHECKING:
+    from . import from_table as ops
+    from .from_table import layer_norm, local_response_norm
+else:
+    from ...autograd import table as ops
+
+    layer_norm = ops.layer_norm
+    local_response_norm = ops.local_response_norm
 
 __all__ = [
     "batch_norm",
@@ -25,9 +33,6 @@ __all__ = [
     "local_response_norm",
     "rms_norm",
 ]
-
-layer_norm: Callable[..., Any] = ops.layer_norm
-local_response_norm: Callable[..., Any] = ops.local_response_norm
 
 
 def _update_running(running: Tensor | None, new: Tensor, momentum: float) -> None:

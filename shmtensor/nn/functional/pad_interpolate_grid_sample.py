@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...autograd import table as ops
 from ...tensor import Tensor
+
+if TYPE_CHECKING:
+    from . import from_table as ops
+    from .from_table import (
+        affine_grid,
+        channel_shuffle,
+        grid_sample,
+        interpolate,
+        pad,
+        pixel_shuffle,
+        pixel_unshuffle,
+    )
+    from .from_table import channel_shuffle as native_channel_shuffle
+else:
+    from ...autograd import table as ops
+
+    pad = ops.pad
+    interpolate = ops.interpolate
+    affine_grid = ops.affine_grid
+    grid_sample = ops.grid_sample
+    pixel_shuffle = ops.pixel_shuffle
+    pixel_unshuffle = ops.pixel_unshuffle
+    channel_shuffle = ops.channel_shuffle
+    native_channel_shuffle = ops.channel_shuffle
 
 __all__ = [
     "affine_grid",
@@ -22,17 +44,6 @@ __all__ = [
     "upsample_nearest",
 ]
 
-Function = Callable[..., Any]
-
-pad: Function = ops.pad
-interpolate: Function = ops.interpolate
-affine_grid: Function = ops.affine_grid
-grid_sample: Function = ops.grid_sample
-pixel_shuffle: Function = ops.pixel_shuffle
-pixel_unshuffle: Function = ops.pixel_unshuffle
-channel_shuffle: Function = ops.channel_shuffle
-native_channel_shuffle: Function = ops.channel_shuffle
-
 
 def upsample(
     input: Tensor,
@@ -40,16 +51,16 @@ def upsample(
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: bool | None = None,
-) -> Any:
+) -> Tensor:
     """`interpolate` by its older name."""
     return ops.interpolate(input, size, scale_factor, mode, align_corners)
 
 
-def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Any:
+def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """`interpolate` to the nearest element."""
     return ops.interpolate(input, size, scale_factor, "nearest")
 
 
-def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Any:
+def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
     """`interpolate` between neighbours, with the corners aligned."""
     return ops.interpolate(input, size, scale_factor, "bilinear", True)

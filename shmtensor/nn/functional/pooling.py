@@ -3,10 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ...autograd import table as ops
 from ...tensor import Tensor
+
+if TYPE_CHECKING:
+    from . import from_table as ops
+    from .from_table import (
+        adaptive_avg_pool1d,
+        adaptive_avg_pool2d,
+        adaptive_avg_pool3d,
+        adaptive_max_pool1d,
+        adaptive_max_pool2d,
+        adaptive_max_pool3d,
+        avg_pool1d,
+        avg_pool2d,
+        avg_pool3d,
+        fractional_max_pool2d,
+        fractional_max_pool3d,
+        lp_pool1d,
+        lp_pool2d,
+        lp_pool3d,
+        max_pool1d,
+        max_pool2d,
+        max_pool3d,
+        max_unpool1d,
+        max_unpool2d,
+        max_unpool3d,
+    )
+else:
+    from ...autograd import table as ops
+
+    adaptive_avg_pool1d = ops.adaptive_avg_pool1d
+    adaptive_avg_pool2d = ops.adaptive_avg_pool2d
+    adaptive_avg_pool3d = ops.adaptive_avg_pool3d
+    adaptive_max_pool1d = ops.adaptive_max_pool1d
+    adaptive_max_pool2d = ops.adaptive_max_pool2d
+    adaptive_max_pool3d = ops.adaptive_max_pool3d
+    avg_pool1d = ops.avg_pool1d
+    avg_pool2d = ops.avg_pool2d
+    avg_pool3d = ops.avg_pool3d
+    fractional_max_pool2d = ops.fractional_max_pool2d
+    fractional_max_pool3d = ops.fractional_max_pool3d
+    lp_pool1d = ops.lp_pool1d
+    lp_pool2d = ops.lp_pool2d
+    lp_pool3d = ops.lp_pool3d
+    max_pool1d = ops.max_pool1d
+    max_pool2d = ops.max_pool2d
+    max_pool3d = ops.max_pool3d
+    max_unpool1d = ops.max_unpool1d
+    max_unpool2d = ops.max_unpool2d
+    max_unpool3d = ops.max_unpool3d
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -39,33 +86,12 @@ __all__ = [
     "max_unpool3d",
 ]
 
-Function = Callable[..., Any]
-
-adaptive_avg_pool1d: Function = ops.adaptive_avg_pool1d
-adaptive_avg_pool2d: Function = ops.adaptive_avg_pool2d
-adaptive_avg_pool3d: Function = ops.adaptive_avg_pool3d
-adaptive_max_pool1d: Function = ops.adaptive_max_pool1d
-adaptive_max_pool2d: Function = ops.adaptive_max_pool2d
-adaptive_max_pool3d: Function = ops.adaptive_max_pool3d
-avg_pool1d: Function = ops.avg_pool1d
-avg_pool2d: Function = ops.avg_pool2d
-avg_pool3d: Function = ops.avg_pool3d
-fractional_max_pool2d: Function = ops.fractional_max_pool2d
-fractional_max_pool3d: Function = ops.fractional_max_pool3d
-lp_pool1d: Function = ops.lp_pool1d
-lp_pool2d: Function = ops.lp_pool2d
-lp_pool3d: Function = ops.lp_pool3d
-max_pool1d: Function = ops.max_pool1d
-max_pool2d: Function = ops.max_pool2d
-max_pool3d: Function = ops.max_pool3d
-max_unpool1d: Function = ops.max_unpool1d
-max_unpool2d: Function = ops.max_unpool2d
-max_unpool3d: Function = ops.max_unpool3d
+WithIndices = Callable[..., tuple[Tensor, Tensor]]
 
 
-def _with_indices(name: str, position: int) -> Function:
+def _with_indices(name: str, position: int) -> WithIndices:
     """`name` with return_indices=True; `position` of that argument, counted after the input."""
-    function: Function = getattr(ops, name)
+    function: WithIndices = getattr(ops, name)
 
     def with_indices(input: Tensor, *args: Any, **kwargs: Any) -> tuple[Tensor, Tensor]:
         if len(args) > position:
@@ -80,11 +106,11 @@ def _with_indices(name: str, position: int) -> Function:
     return with_indices
 
 
-adaptive_max_pool1d_with_indices: Function = _with_indices("adaptive_max_pool1d", 1)
-adaptive_max_pool2d_with_indices: Function = _with_indices("adaptive_max_pool2d", 1)
-adaptive_max_pool3d_with_indices: Function = _with_indices("adaptive_max_pool3d", 1)
-fractional_max_pool2d_with_indices: Function = _with_indices("fractional_max_pool2d", 3)
-fractional_max_pool3d_with_indices: Function = _with_indices("fractional_max_pool3d", 3)
-max_pool1d_with_indices: Function = _with_indices("max_pool1d", 5)
-max_pool2d_with_indices: Function = _with_indices("max_pool2d", 5)
-max_pool3d_with_indices: Function = _with_indices("max_pool3d", 5)
+adaptive_max_pool1d_with_indices: WithIndices = _with_indices("adaptive_max_pool1d", 1)
+adaptive_max_pool2d_with_indices: WithIndices = _with_indices("adaptive_max_pool2d", 1)
+adaptive_max_pool3d_with_indices: WithIndices = _with_indices("adaptive_max_pool3d", 1)
+fractional_max_pool2d_with_indices: WithIndices = _with_indices("fractional_max_pool2d", 3)
+fractional_max_pool3d_with_indices: WithIndices = _with_indices("fractional_max_pool3d", 3)
+max_pool1d_with_indices: WithIndices = _with_indices("max_pool1d", 5)
+max_pool2d_with_indices: WithIndices = _with_indices("max_pool2d", 5)
+max_pool3d_with_indices: WithIndices = _with_indices("max_pool3d", 5)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...tensor import Tensor
 from .. import functional as F
 from .module import Module
@@ -22,7 +20,7 @@ class ChannelShuffle(Module):
         super().__init__()
         self.groups = groups
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *size), in another order of the channels."""
         return F.channel_shuffle(input, self.groups)
 

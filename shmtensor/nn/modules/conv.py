@@ -194,14 +194,14 @@ class _Conv(_ConvNd):
             dtype,
         )
 
-    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Any:
+    def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         padding: Any = self.padding
         if self.padding_mode != "zeros":
             input = F.pad(input, self._reversed_padding_repeated_twice, mode=self.padding_mode)
             padding = 0
         return self._function(input, weight, bias, self.stride, padding, self.dilation, self.groups)
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, in_channels, *size) or (in_channels, *size) to out_channels of them."""
         return self._conv_forward(input, *self._weight_and_bias())
 
@@ -325,7 +325,7 @@ class _ConvTransposeNd(_ConvNd):
             )
         return more
 
-    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Any:
+    def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """(N, in_channels, *size) or (in_channels, *size) to out_channels, of a greater size.
 
         Args:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...tensor import Tensor
 from .. import functional as F
 from .module import Module
@@ -38,7 +36,7 @@ class Fold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C * elements of a window, windows) to (N, C, *output_size); N may be missing."""
         return F.fold(
             input, self.output_size, self.kernel_size, self.dilation, self.padding, self.stride
@@ -70,7 +68,7 @@ class Unfold(Module):
         self.padding = padding
         self.stride = stride
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, H, W) to (N, C * elements of a window, windows); N may be missing."""
         return F.unfold(input, self.kernel_size, self.dilation, self.padding, self.stride)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import signature
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...compiler import say_once
 from ...tensor import Tensor
@@ -43,6 +43,17 @@ __all__ = [
 ]
 
 Self = TypeVar("Self", bound="Module")
+
+if TYPE_CHECKING:
+    from typing import ParamSpec, Protocol
+
+    P = ParamSpec("P")
+    R = TypeVar("R", covariant=True)
+
+    class HasForward(Protocol[P, R]):
+        """A module as its call sees it: it takes and returns what its `forward` does."""
+
+        def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
 class Module(Stateful, Convertible):
@@ -79,7 +90,7 @@ class Module(Stateful, Convertible):
             super().__init__(*args, **kwargs)
 
     # ---------------------------------------------------------------- calling
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self: HasForward[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         attributes = self.__dict__  # one slow attribute: __getattr__ below makes each of them slow
         try:
             has_hooks = (
@@ -94,7 +105,7 @@ class Module(Stateful, Convertible):
                 f"cannot call {type(self).__name__} before Module.__init__() call"
             ) from None
         if has_hooks:
-            return _hook.call_with_hooks(self, args, kwargs)
+            return _hook.call_with_hooks(self, args, kwargs)  # type: ignore[arg-type]
         return self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:  # type: ignore[no-redef]

@@ -58,6 +58,10 @@ class RemovableHandle:
         extra_dict: further tables with an entry of that id.
     """
 
+    id: int
+    hooks_dict_ref: weakref.ReferenceType[Table]
+    extra_dict_ref: tuple[weakref.ReferenceType[Table], ...]
+
     def __init__(self, hooks_dict: Table, *, extra_dict: Iterable[Table] = ()) -> None:
         self.id = next(_ids)
         self.hooks_dict_ref = weakref.ref(hooks_dict)

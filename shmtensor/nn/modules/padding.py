@@ -6,7 +6,7 @@ before it, as `F.pad` takes it. A negative padding crops.
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ...tensor import Tensor
 from .. import functional as F
@@ -41,7 +41,7 @@ class _ConstantPadNd(Module):
         self.padding = _ntuple(2 * self._dims)(padding)
         self.value = value
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(..., *size) to (..., *size + both sides of padding)."""
         return F.pad(input, self.padding, "constant", self.value)
 
@@ -113,7 +113,7 @@ class _NonConstantPadNd(Module):
         super().__init__()
         self.padding = _ntuple(2 * self._dims)(padding)
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *size) or (C, *size) to (..., *size + both sides of padding)."""
         return F.pad(input, self.padding, self._mode)
 
@@ -199,7 +199,7 @@ class _CircularPadNd(_NonConstantPadNd):
                 f"dimensions: {tuple(input.shape)}"
             )
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *size) or (C, *size) to (..., *size + both sides of padding)."""
         self._check_input_dim(input)
         return super().forward(input)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...tensor import Tensor
 from .. import functional as F
 from .module import Module
@@ -24,7 +22,7 @@ class PixelShuffle(Module):
         super().__init__()
         self.upscale_factor = upscale_factor
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(..., C * r * r, H, W) to (..., C, H * r, W * r)."""
         return F.pixel_shuffle(input, self.upscale_factor)
 
@@ -43,7 +41,7 @@ class PixelUnshuffle(Module):
         super().__init__()
         self.downscale_factor = downscale_factor
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(..., C, H * r, W * r) to (..., C * r * r, H, W)."""
         return F.pixel_unshuffle(input, self.downscale_factor)
 

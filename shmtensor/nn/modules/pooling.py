@@ -60,7 +60,7 @@ class _MaxPoolNd(Module):
         self.return_indices = return_indices
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *size) or (C, *size) to the windows' largest elements, with their indices in the
         flattened *size if return_indices.
         """
@@ -198,7 +198,7 @@ class AvgPool1d(_AvgPoolNd):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, L) or (C, L) to the windows' means."""
         return F.avg_pool1d(
             input,
@@ -232,7 +232,7 @@ class _AvgPoolDivisor(_AvgPoolNd):
         self.count_include_pad = count_include_pad
         self.divisor_override = divisor_override
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *size) or (C, *size) to the windows' means."""
         return self._function(
             input,
@@ -296,7 +296,7 @@ class _FractionalMaxPoolNd(Module):
         if self.output_ratio is not None and not all(0 < r < 1 for r in self.output_ratio):
             raise ValueError(f"{name}: output_ratio must be between 0 and 1: {output_ratio}")
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *size) or (C, *size) to output_size, and the elements' places if asked."""
         return self._function(
             input,
@@ -347,7 +347,7 @@ class _LPPoolNd(Module):
         self.stride = stride
         self.ceil_mode = ceil_mode
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *size) or (C, *size) to the windows' norms."""
         return self._function(
             input, float(self.norm_type), self.kernel_size, self.stride, self.ceil_mode
@@ -393,7 +393,7 @@ class _AdaptiveMaxPoolNd(Module):
         self.output_size = output_size
         self.return_indices = return_indices
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *size) or (C, *size) to output_size, and the elements' places if asked."""
         return self._function(input, self.output_size, self.return_indices)
 
@@ -431,7 +431,7 @@ class _AdaptiveAvgPoolNd(Module):
         super().__init__()
         self.output_size = output_size
 
-    def forward(self, input: Tensor) -> Any:
+    def forward(self, input: Tensor) -> Tensor:
         """(N, C, *size) or (C, *size) to output_size."""
         return self._function(input, self.output_size)
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...absent_names import missing as _missing
 
-__all__ = ["DistributedDataParallel"]  # noqa: F822
+__all__ = ["DistributedDataParallel"]
 
 
-def __getattr__(name: str) -> Any:
-    if name in __all__:
-        from .. import parallel
+if TYPE_CHECKING:
+    from . import DistributedDataParallel as DistributedDataParallel
+else:
 
-        return getattr(parallel, name)
-    raise _missing(__name__, name)
+    def __getattr__(name: str) -> Any:
+        if name in __all__:
+            from .. import parallel
+
+            return getattr(parallel, name)
+        raise _missing(__name__, name)

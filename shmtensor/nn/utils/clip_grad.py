@@ -44,7 +44,7 @@ def get_total_norm(
     Raises: RuntimeError if it is not finite and `error_if_nonfinite`.
     """
     norm_type = float(norm_type)
-    values = [t.coalesce().values() if t.is_sparse else t for t in _as_list(tensors)]  # type: ignore[attr-defined]
+    values = [t.coalesce().values() if t.is_sparse else t for t in _as_list(tensors)]
     if not values:
         return tensor(0.0)
     with no_grad():

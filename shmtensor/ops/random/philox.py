@@ -235,4 +235,4 @@ def restored(device: Any, seed: int, offset: int) -> Generator:
     return generator
 
 
-default_generator = Generator()
+default_generator: Generator = Generator()

@@ -9,16 +9,20 @@ from ...absent_names import missing as _missing
 
 if TYPE_CHECKING:
     from dataloaders import *  # noqa: F403
+    from dataloaders import datasets as datasets
+    from dataloaders import transforms as transforms
 
 _SUBMODULES = {"_utils", "dataloader", "dataset", "distributed", "sampler"}
 
 
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return import_module(f"{__name__}.{name}")
-    if name.startswith("__") or not hasattr(package := import_module("dataloaders"), name):
-        raise _missing(__name__, name)
-    return getattr(package, name)
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        if name in _SUBMODULES:
+            return import_module(f"{__name__}.{name}")
+        if name.startswith("__") or not hasattr(package := import_module("dataloaders"), name):
+            raise _missing(__name__, name)
+        return getattr(package, name)
 
 
 def __dir__() -> list[str]:
