@@ -98,7 +98,7 @@ class Finder:
         return self.same_module(name, f"{package}.{child}")
 
     def same_module(self, name: str, target: str) -> ModuleSpec | None:
-        """The spec that gives the module `target`, or the one that has its names, by the name `name`;
+        """The spec that gives the module `target`, or the one that has its names, by another name;
         None: there is no such module."""
         for own in (target, self.modules.get(target)):
             if own is not None and (found := find_module(own)) is not None:

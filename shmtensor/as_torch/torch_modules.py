@@ -11,7 +11,7 @@ from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from .. import other_names
-from ..other_names import Finder, SameModule, is_ours
+from ..other_names import Finder, SameModule
 from . import missing_names
 from .torch_version import VERSION
 

@@ -6,4 +6,4 @@ from pathlib import Path
 if (root := str(Path(__file__).resolve().parents[3])) not in sys.path:
     sys.path.append(root)  # a source tree that is not installed
 
-import shmtensor.as_torch  # noqa: F401, E402, which puts shmtensor in this module's place
+import shmtensor.as_torch  # noqa: F401, which puts shmtensor in this module's place

@@ -6,7 +6,7 @@ from pathlib import Path
 if (root := str(Path(__file__).resolve().parents[3])) not in sys.path:
     sys.path.append(root)  # a source tree that is not installed
 
-import shmtensor.as_torch  # noqa: E402, F401
-from shmtensor.as_torch import torchvision  # noqa: E402
+import shmtensor.as_torch  # noqa: F401
+from shmtensor.as_torch import torchvision
 
 sys.modules[__name__] = torchvision
