@@ -15,6 +15,7 @@ from pathlib import Path
 
 import shmtensor
 
+from .. import nn
 from ..other_names import is_ours
 from . import missing_names
 from .torch_modules import TorchFinder
@@ -47,6 +48,9 @@ def install() -> None:
     if ON_PATH not in entries:
         os.environ["PYTHONPATH"] = os.pathsep.join([ON_PATH, *entries])
     shmtensor.__version__ = TorchVersion()
+    # Programs look for "torch" in str(type(x)).
+    shmtensor.Tensor.__module__ = "torch"
+    nn.Parameter.__module__ = "torch.nn.parameter"
     missing_names.start()
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import sysconfig
 import tempfile
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,8 @@ __all__ = ["VARIABLE", "note", "pause", "resume", "start"]
 
 VARIABLE = "SHMTENSOR_AS_TORCH_MISSING"
 PYTORCH_NAMES = {"shmtensor.as_torch.torchvision": "torchvision", "shmtensor": "torch"}
+
+LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib")})
 
 _file: Path | None = None
 _noted: set[str] = set()
@@ -135,8 +138,12 @@ def note_attribute(module: str, name: str) -> None:
 
 
 def is_asked_from_outside() -> bool:
-    """Whether the code that reads an attribute of a watched object is not the library's."""
-    return not is_ours_by_name(sys._getframe(2).f_globals.get("__name__", ""))
+    """Whether the code that reads an attribute of a watched object is neither the library's nor an
+    installed package's: those look for attributes of many libraries."""
+    frame = sys._getframe(2)
+    if is_ours_by_name(frame.f_globals.get("__name__", "")):
+        return False
+    return not frame.f_code.co_filename.startswith(LIBRARIES)
 
 
 def is_ours_by_name(name: str) -> bool:
