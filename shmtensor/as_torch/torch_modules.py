@@ -28,6 +28,7 @@ MODULES = {
     "dataloaders._utils": "dataloaders.loader",
     "dataloaders.loader.collate": "dataloaders.collate",
     "shmtensor.autograd.variable": "shmtensor.autograd",
+    "shmtensor.as_torch.torchvision.models.resnet": "shmtensor.as_torch.torchvision.models",
     "shmtensor.as_torch.torchvision.utils": "shmtensor.as_torch.torchvision.save_image",
     "shmtensor.distributed.launch": "shmtensor.distributed.run",
     "shmtensor.functional": "shmtensor.functions",

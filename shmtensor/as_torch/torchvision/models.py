@@ -1,4 +1,4 @@
-"""Residual networks with torchvision's keys, so that its files of weights load.
+"""`torchvision.models`: residual networks with its keys, so that its files of weights load.
 
 Source: K. He et al., "Deep residual learning for image recognition", CVPR 2016.
 """
@@ -10,7 +10,16 @@ from typing import Any
 
 from shmtensor import nn
 
-__all__ = ["ResNet", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152"]
+__all__ = [
+    "BasicBlock",
+    "Bottleneck",
+    "ResNet",
+    "resnet18",
+    "resnet34",
+    "resnet50",
+    "resnet101",
+    "resnet152",
+]
 
 
 class Residual(nn.Module):
