@@ -6,6 +6,7 @@ native module. The finder here gives the module that is there: `torch.nn` is `sh
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
@@ -60,15 +61,11 @@ class SameModule:
 
     def load(self) -> Any:
         """The module of ours, imported if it is not there yet."""
-        from importlib import import_module
-
-        return import_module(self.target)
+        return importlib.import_module(self.target)
 
     def get_code(self, name: str) -> Any:
         """The code of the module, for `python -m`."""
-        from importlib.util import find_spec
-
-        spec: Any = find_spec(self.target)
+        spec: Any = importlib.util.find_spec(self.target)
         return spec.loader.get_code(self.target)
 
 
@@ -109,9 +106,7 @@ class Finder:
 
 def find_module(name: str) -> ModuleSpec | None:
     """The spec of a module; None: there is none, or what is above it is no package."""
-    from importlib.util import find_spec
-
     try:
-        return find_spec(name)
+        return importlib.util.find_spec(name)
     except (ModuleNotFoundError, ValueError):
         return None

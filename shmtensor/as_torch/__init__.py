@@ -12,11 +12,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-
-import shmtensor
+from typing import Any
 
 from .. import nn
 from ..other_names import is_ours
+from ..tensor import Tensor
 from . import missing_names
 from .torch_modules import TorchFinder
 from .torch_version import TorchVersion
@@ -40,16 +40,17 @@ def install() -> None:
                 f"shmtensor.as_torch: {name} is imported already, from {file or module}: import "
                 "shmtensor.as_torch first, or run python -m shmtensor.as_torch script.py"
             )
-    sys.modules["torch"] = shmtensor
+    package: Any = sys.modules["shmtensor"]
+    sys.modules["torch"] = package
     sys.meta_path.insert(0, TorchFinder())
     if ON_PATH not in sys.path:
         sys.path.insert(1, ON_PATH)  # behind the program's own folder
     entries = [entry for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry]
     if ON_PATH not in entries:
         os.environ["PYTHONPATH"] = os.pathsep.join([ON_PATH, *entries])
-    shmtensor.__version__ = TorchVersion()
+    package.__version__ = TorchVersion()
     # Programs look for "torch" in str(type(x)).
-    shmtensor.Tensor.__module__ = "torch"
+    Tensor.__module__ = "torch"
     nn.Parameter.__module__ = "torch.nn.parameter"
     missing_names.start()
 

@@ -16,9 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import shmtensor
-
 from ..other_names import is_ours
+from ..tensor import Tensor
 
 __all__ = ["VARIABLE", "note", "pause", "resume", "start"]
 
@@ -44,8 +43,8 @@ def start() -> None:
         value = os.environ[VARIABLE] = f"{os.getpid()}:{path}"
     owner, _, path = value.partition(":")
     _file = Path(path)
-    watch(shmtensor)
-    tensor: Any = shmtensor.Tensor
+    watch(sys.modules["shmtensor"])
+    tensor: Any = Tensor
     tensor.__getattr__ = tensor_attribute
     if owner == str(os.getpid()):
         atexit.register(report)

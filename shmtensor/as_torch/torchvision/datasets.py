@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import shmtensor
 from dataloaders import datasets
 from dataloaders.dataset import Dataset
 from dataloaders.datasets.image_folder import IMG_EXTENSIONS as IMG_EXTENSIONS
+from shmtensor.dtypes import uint8
+from shmtensor.functions import randint, randn
+from shmtensor.random import Generator
 
 from .transforms.functional import image_of, to_pil_image
 
@@ -223,8 +225,8 @@ class FakeData(VisionDataset):
     def __getitem__(self, index: int) -> Any:
         if not 0 <= index < self.size:
             raise IndexError(f"FakeData: index is out of range: {index} of {self.size} samples")
-        generator = shmtensor.Generator().manual_seed(index + self.random_offset)
-        values = shmtensor.randn(self.image_size, generator=generator)
-        target = int(shmtensor.randint(0, self.num_classes, (), generator=generator))
-        pixels = (values * 64 + 128).clamp(0, 255).to(shmtensor.uint8)
+        generator = Generator().manual_seed(index + self.random_offset)
+        values = randn(self.image_size, generator=generator)
+        target = int(randint(0, self.num_classes, (), generator=generator))
+        pixels = (values * 64 + 128).clamp(0, 255).to(uint8)
         return self.transformed(to_pil_image(pixels), target)

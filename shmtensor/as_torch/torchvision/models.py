@@ -50,7 +50,7 @@ class Residual(nn.Module):
         layers = self._modules
         last = len(self.kernels)
         for n in range(1, last + 1):
-            x = layers[f"bn{n}"](layers[f"conv{n}"](x))  # type: ignore[misc]
+            x = layers[f"bn{n}"](layers[f"conv{n}"](x))
             if n < last:
                 x = self.relu(x)
         return self.relu(x + identity)

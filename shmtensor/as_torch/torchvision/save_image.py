@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-import shmtensor
+from shmtensor.dtypes import uint8
+from shmtensor.functions import cat, full, stack
 
 __all__ = ["make_grid", "save_image"]
 
@@ -42,13 +43,13 @@ def make_grid(
     Copies: one.
     """
     if isinstance(tensor, (list, tuple)):
-        tensor = shmtensor.stack(list(tensor))
+        tensor = stack(list(tensor))
     x = tensor.detach()
     x = x[(None,) * (4 - x.ndim)] if x.ndim < 4 else x
     if x.ndim != 4:
         raise ValueError(f"make_grid: 2 to 4 dimensions are needed: {tuple(tensor.shape)}")
     if x.shape[1] == 1:
-        x = shmtensor.cat([x, x, x], 1)
+        x = cat([x, x, x], 1)
     if normalize:
         x = normalized(x, value_range, scale_each)
     n, channels, height, width = x.shape
@@ -57,7 +58,7 @@ def make_grid(
     columns = min(nrow, n)
     height, width = height + padding, width + padding
     size = (channels, height * math.ceil(n / columns) + padding, width * columns + padding)
-    grid = shmtensor.full(size, pad_value, dtype=x.dtype)
+    grid = full(size, pad_value, dtype=x.dtype)
     for i in range(n):
         top, left = i // columns * height + padding, i % columns * width + padding
         grid[:, top : top + height - padding, left : left + width - padding].copy_(x[i])
@@ -67,7 +68,7 @@ def make_grid(
 def normalized(x: Any, value_range: tuple[float, float] | None, scale_each: bool) -> Any:
     """The images with values from 0 to 1."""
     if scale_each:
-        return shmtensor.cat([normalized(image[None], value_range, False) for image in x])
+        return cat([normalized(image[None], value_range, False) for image in x])
     low, high = value_range or (float(x.min()), float(x.max()))
     return (x.clamp(low, high) - low) / max(high - low, 1e-5)
 
@@ -83,7 +84,7 @@ def save_image(tensor: Any, fp: Any, format: str | None = None, **options: Any) 
 
     PNG needs no package, other formats Pillow.
     """
-    pixels = (make_grid(tensor, **options) * 255 + 0.5).clamp(0, 255).to(shmtensor.uint8)
+    pixels = (make_grid(tensor, **options) * 255 + 0.5).clamp(0, 255).to(uint8)
     array = np.ascontiguousarray(pixels.permute(1, 2, 0).numpy())
     kind = format or (Path(fp).suffix[1:] if isinstance(fp, (str, Path)) else "png")
     if kind.lower() != "png":

@@ -8,11 +8,13 @@ from typing import Any
 
 import numpy as np
 
-import shmtensor
 from dataloaders.transforms.compose import pair
 from dataloaders.transforms.crop_flip_resize import padding_sides
+from shmtensor.dtypes import float32, get_default_dtype, iinfo, uint8
+from shmtensor.functions import zeros
 from shmtensor.nn import functional as F
 from shmtensor.tensor import Tensor
+from shmtensor.tensor.from_data import as_tensor, from_numpy
 
 __all__ = [
     "InterpolationMode",
@@ -62,7 +64,7 @@ def image_of(pixels: Any) -> Any:
         from PIL import Image
     except ModuleNotFoundError:
         planes = array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
-        return shmtensor.from_numpy(planes.copy())
+        return from_numpy(planes.copy())
     return Image.fromarray(array)
 
 
@@ -73,14 +75,14 @@ def to_tensor(pic: Any) -> Tensor:
         x = pic
     elif isinstance(pic, np.ndarray):
         planes = pic[None] if pic.ndim == 2 else pic.transpose(2, 0, 1)
-        x = shmtensor.from_numpy(planes.copy())
+        x = from_numpy(planes.copy())
     else:
         if pic.mode == "1":
             pic = pic.convert("L")
             return to_tensor(pic)
         x = pil_to_tensor(pic)
-    if x.dtype == shmtensor.uint8:
-        return x.to(shmtensor.get_default_dtype()).div_(255)
+    if x.dtype == uint8:
+        return x.to(get_default_dtype()).div_(255)
     return x.contiguous()
 
 
@@ -90,7 +92,7 @@ def pil_to_tensor(pic: Any) -> Tensor:
     if array.dtype == np.uint16:
         array = array.astype(np.int32)
     planes = array[None] if array.ndim == 2 else array.transpose(2, 0, 1)
-    return shmtensor.from_numpy(planes).clone()
+    return from_numpy(planes).clone()
 
 
 def to_pil_image(pic: Any, mode: str | None = None) -> Any:
@@ -98,7 +100,7 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
     `(H, W, C)` or `(H, W)`; as `image_of` without Pillow. Copies: one."""
     if isinstance(pic, Tensor):
         if pic.dtype.kind == "f":
-            pic = pic.detach().mul(255).to(shmtensor.uint8)
+            pic = pic.detach().mul(255).to(uint8)
         pic = pic.numpy() if pic.ndim == 2 else pic.permute(1, 2, 0).numpy()
     array = np.ascontiguousarray(pic[..., 0] if pic.ndim == 3 and pic.shape[-1] == 1 else pic)
     image = image_of(array)
@@ -107,15 +109,15 @@ def to_pil_image(pic: Any, mode: str | None = None) -> Any:
 
 def convert_image_dtype(image: Tensor, dtype: Any = None) -> Tensor:
     """A tensor of another dtype: bytes 0 .. 255 are floats 0 .. 1. Copies: one."""
-    dtype = shmtensor.float32 if dtype is None else dtype
-    x = image if image.dtype.kind == "f" else image.to(shmtensor.float32) / largest(image.dtype)
-    if shmtensor.zeros(0, dtype=dtype).is_floating_point():
+    dtype = float32 if dtype is None else dtype
+    x = image if image.dtype.kind == "f" else image.to(float32) / largest(image.dtype)
+    if zeros(0, dtype=dtype).is_floating_point():
         return x.to(dtype)
     return x.mul(largest(dtype) + 1 - 1e-3).to(dtype)
 
 
 def largest(dtype: Any) -> int:
-    return int(shmtensor.iinfo(dtype).max)
+    return int(iinfo(dtype).max)
 
 
 def get_dimensions(img: Any) -> list[int]:
@@ -182,7 +184,7 @@ def pad(img: Any, padding: Any, fill: Any = 0, padding_mode: str = "constant") -
     sides = [(0, 0)] * array.ndim
     sides[first], sides[first + 1] = (top, bottom), (left, right)
     padded: Any = np.pad(array, sides, padding_mode)  # type: ignore[call-overload]
-    return shmtensor.from_numpy(padded) if is_tensor else image_of(padded)
+    return from_numpy(padded) if is_tensor else image_of(padded)
 
 
 def resize(
@@ -208,7 +210,7 @@ def resize(
         return img if (height, width) == (h, w) else img.resize((width, height), number)
     smooth = mode is not InterpolationMode.NEAREST
     x = img.reshape(-1, *img.shape[-3:]) if img.ndim != 4 else img
-    floats = x if x.dtype.kind == "f" else x.to(shmtensor.float32)
+    floats = x if x.dtype.kind == "f" else x.to(float32)
     y = F.interpolate(
         floats, (height, width), mode=mode.value, antialias=smooth and bool(antialias)
     )
@@ -257,8 +259,8 @@ def normalize(
         kind = tensor.dtype if isinstance(tensor, Tensor) else type(tensor)
         raise TypeError(f"normalize: not a tensor of floats: {kind}, put ToTensor before it")
     shape = (-1, 1, 1)
-    means = shmtensor.as_tensor(mean, dtype=tensor.dtype).reshape(shape)
-    deviations = shmtensor.as_tensor(std, dtype=tensor.dtype).reshape(shape)
+    means = as_tensor(mean, dtype=tensor.dtype).reshape(shape)
+    deviations = as_tensor(std, dtype=tensor.dtype).reshape(shape)
     if bool((deviations == 0).any()):
         raise ValueError(f"normalize: std is 0: {std}")
     x = tensor if inplace else tensor.clone()
@@ -274,7 +276,7 @@ def rgb_to_grayscale(img: Any, num_output_channels: int = 1) -> Any:
         return grey if num_output_channels == 1 else grey.convert("RGB")
     x = img[..., :1, :, :]
     if img.shape[-3] == 3:
-        floats = img.to(shmtensor.float32) if img.dtype.kind != "f" else img
+        floats = img.to(float32) if img.dtype.kind != "f" else img
         red, green, blue = floats.unbind(-3)
         x = (red * GREY[0] + green * GREY[1] + blue * GREY[2]).to(img.dtype).unsqueeze(-3)
     return x.expand(*img.shape[:-3], num_output_channels, *img.shape[-2:])

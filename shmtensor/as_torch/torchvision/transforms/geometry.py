@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import shmtensor
 from dataloaders.transforms.compose import pair, probability
+from shmtensor.functions import empty, rand, randint
 from shmtensor.nn import Module
 
 from . import functional as F
@@ -28,11 +28,11 @@ ATTEMPTS = 10  # boxes drawn before RandomResizedCrop takes the middle
 
 def draw(n: int) -> int:
     """A random number below n."""
-    return int(shmtensor.randint(0, n, (1,)))
+    return int(randint(0, n, (1,)))
 
 
 def draw_between(low: float, high: float) -> float:
-    return float(shmtensor.empty(1).uniform_(low, high))
+    return float(empty(1).uniform_(low, high))
 
 
 class Resize(Module):
@@ -142,7 +142,7 @@ class RandomHorizontalFlip(Module):
         self.p = probability("RandomHorizontalFlip", p)
 
     def forward(self, img: Any) -> Any:
-        return F.hflip(img) if float(shmtensor.rand(1)) < self.p else img
+        return F.hflip(img) if float(rand(1)) < self.p else img
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -152,7 +152,7 @@ class RandomVerticalFlip(RandomHorizontalFlip):
     """Exchanges top and bottom with probability `p`."""
 
     def forward(self, img: Any) -> Any:
-        return F.vflip(img) if float(shmtensor.rand(1)) < self.p else img
+        return F.vflip(img) if float(rand(1)) < self.p else img
 
 
 class RandomResizedCrop(Module):

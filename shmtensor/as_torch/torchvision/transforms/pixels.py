@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import shmtensor
 from dataloaders.transforms.compose import probability
+from shmtensor.functions import rand
 from shmtensor.nn import Module
 
 from . import functional as F
@@ -141,7 +141,7 @@ class RandomApply(Module):
         self.p = probability("RandomApply", p)
 
     def forward(self, img: Any) -> Any:
-        if float(shmtensor.rand(1)) >= self.p:
+        if float(rand(1)) >= self.p:
             return img
         for transform in self.transforms:
             img = transform(img)
