@@ -1,5 +1,6 @@
 """shmtensor: a tensor library that allocates tensors in memory shared with other processes."""
 
+import sys as _sys
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ from .device import Device as _Device
 from .functions import *  # noqa: F403
 from .native import get_num_threads as get_num_threads
 from .native import set_num_threads as set_num_threads
+from .other_names import Finder as _Finder
 from .random import *  # noqa: F403
 from .sparse import sparse_coo as sparse_coo
 from .sparse import sparse_coo_tensor as sparse_coo_tensor
@@ -41,6 +43,7 @@ from .tensor.register_pickling import register_class as _register_class
 from .tensor.register_pickling import set_multiprocessing as _set_multiprocessing
 from .tensor.torch_constants import *  # noqa: F403
 
+_sys.meta_path.insert(0, _Finder())
 _install_finder()
 device: "TypeAlias" = _Device  # not `import ... as`, which checkers take for a private name
 
