@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType
 from typing import Any
@@ -16,9 +16,6 @@ from typing import Any
 __all__ = ["Finder", "SameModule", "foreign_module", "is_ours"]
 
 ROOTS = ("shmtensor", "dataloaders")
-# What a module has beneath it that lies in another package, and names of modules that differ there.
-PACKAGES = {"shmtensor.utils.data": "dataloaders"}
-MODULES = {"dataloaders.dataloader": "dataloaders.data_loader"}
 
 
 def is_ours(module: object) -> bool:
@@ -73,7 +70,7 @@ class Finder:
     """Finds what lies in the library beneath a module that is imported by another name."""
 
     loader = SameModule
-    modules = MODULES
+    modules: Mapping[str, str] = {}  # names of modules that differ
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
@@ -86,7 +83,7 @@ class Finder:
         module = sys.modules.get(parent)
         if not is_ours(module):
             return None
-        package = PACKAGES.get(module.__name__, module.__name__)  # type: ignore[union-attr]
+        package = module.__name__  # type: ignore[union-attr]
         if package == parent:
             return None
         beside = vars(module).get(child)

@@ -10,7 +10,6 @@ from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from .. import other_names
 from ..other_names import Finder, SameModule
 from . import missing_names
 from .torch_version import VERSION
@@ -25,9 +24,6 @@ VERSIONS = {"torch": VERSION, "torchvision": "0.28.0+shmtensor"}
 
 # Modules of PyTorch whose names are elsewhere here.
 MODULES = {
-    "dataloaders._utils": "dataloaders.loader",
-    "dataloaders.loader.collate": "dataloaders.collate",
-    "shmtensor.autograd.variable": "shmtensor.autograd",
     "shmtensor.as_torch.torchvision.models.resnet": "shmtensor.as_torch.torchvision.models",
     "shmtensor.as_torch.torchvision.utils": "shmtensor.as_torch.torchvision.save_image",
     "shmtensor.distributed.launch": "shmtensor.distributed.run",
@@ -67,7 +63,7 @@ class TorchFinder(Finder):
     """Finds `torch`, `torchvision` and what is beneath them in this library, and nowhere else."""
 
     loader = Loader
-    modules = other_names.MODULES | MODULES
+    modules = MODULES
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None

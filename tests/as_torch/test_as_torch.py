@@ -154,7 +154,7 @@ def test_names_that_were_missing_are_said_at_the_end(tmp_path: Path) -> None:
     asked = python(*alias, "--missing", "script.py", folder=tmp_path, TMPDIR=str(tmp_path))
     assert asked.stdout == (
         "No module named 'torch.fx': torch is shmtensor here (shmtensor.as_torch), which has no "
-        "shmtensor.fx: models are not traced\n"
+        "shmtensor.fx: models are not traced or compiled, they run as they are\n"
     )
     script = tmp_path / "script.py"
     assert asked.stderr == (
