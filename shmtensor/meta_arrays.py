@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -28,6 +28,18 @@ __all__ = ["MetaArray", "like", "new", "no_data", "run_on_stand_ins", "xp"]
 def no_data(what: str) -> NotImplementedError:
     """The error of an operation that needs values."""
     return explained(NotImplementedError(f"{what}: meta tensors have no data"))
+
+
+class Position(NamedTuple):
+    """Where an array is in its memory.
+
+    Attributes:
+        mem: the MetaArray that has all of the memory.
+        ptr: the first element's distance from its start, in bytes.
+    """
+
+    mem: Any
+    ptr: int
 
 
 class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
@@ -53,11 +65,17 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
     itemsize = property(lambda self: self.claim.itemsize)
     nbytes = property(lambda self: self.claim.nbytes)
     flags = property(lambda self: self.claim.flags)
-    data = property(lambda self: SimpleNamespace(ptr=self.claim.ctypes.data))
 
     def view_of(self, claim: Any) -> MetaArray:
         """A view with the layout of a view of `claim`."""
         return MetaArray(claim, self if self.base is None else self.base)
+
+    @property
+    def data(self) -> Position:
+        memory = self if self.base is None else self.base
+        return Position(memory, self.claim.ctypes.data - memory.claim.ctypes.data)
+
+    ptr = 0  # of the first element in its memory, which has no address
 
     def transpose(self, *axes: Any) -> MetaArray:
         return self.view_of(self.claim.transpose(*axes))
@@ -74,6 +92,10 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
 
     def ravel(self) -> MetaArray:
         return self.reshape(-1)
+
+    def _set_shape_and_strides(self, shape: Any, strides: Any, *_: Any) -> None:
+        """Another layout from the first element on, as CuPy's method."""
+        self.claim = np.lib.stride_tricks.as_strided(self.claim, shape, strides)
 
     def view(self, dtype: Any) -> MetaArray:
         return self.view_of(self.claim.view(dtype))
@@ -126,30 +148,26 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
         return functools.partial(run_on_stand_ins, method, self)
 
     def refuse(self, *_: Any, **__: Any) -> Any:
-        raise explained(NotImplementedError("Cannot copy out of meta tensor; no data!"))
+        raise explained(NotImplementedError("to: Cannot copy out of meta tensor; no data!"))
 
     __array__ = __bool__ = __int__ = __float__ = __complex__ = __index__ = __iter__ = refuse
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return restored, (self.shape, self.dtype, self.strides)
+    def refuse_dlpack(self, *_: Any, **__: Any) -> Any:
+        raise BufferError("__dlpack__: meta tensors have no data")
+
+    __dlpack__ = __dlpack_device__ = refuse_dlpack
 
     def __repr__(self) -> str:
         return f"MetaArray({self.shape}, {self.dtype})"
 
 
-def claim_of(shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...] | None) -> Any:
+def claim_of(shape: tuple[int, ...], dtype: Any) -> Any:
     """A NumPy array that must not be read: its memory is one element."""
-    if strides is None:
-        steps = [np.dtype(dtype).itemsize]
-        for n in reversed(shape[1:]):
-            steps.append(steps[-1] * max(n, 1))
-        strides = tuple(reversed(steps)) if shape else ()
+    steps = [np.dtype(dtype).itemsize]
+    for n in reversed(shape[1:]):
+        steps.append(steps[-1] * max(n, 1))
+    strides = tuple(reversed(steps)) if shape else ()
     return np.lib.stride_tricks.as_strided(np.empty(1, dtype), shape, strides)
-
-
-def restored(shape: tuple[int, ...], dtype: Any, strides: tuple[int, ...]) -> MetaArray:
-    """A pickled array."""
-    return MetaArray(claim_of(shape, dtype, strides))
 
 
 def new(shape: Any, dtype: Any, like: Any = None) -> MetaArray:
@@ -164,9 +182,9 @@ def new(shape: Any, dtype: Any, like: Any = None) -> MetaArray:
     if math.prod(sizes) >= 2**63 // np.dtype(dtype).itemsize:
         raise RuntimeError(f"meta: there are too many elements for one tensor: {sizes}")
     if like is None or len(sizes) < 2 or like.flags.c_contiguous:
-        return MetaArray(claim_of(sizes, dtype, None))
+        return MetaArray(claim_of(sizes, dtype))
     order = order_of(like)
-    claim = claim_of(tuple(sizes[d] for d in order), dtype, None)
+    claim = claim_of(tuple(sizes[d] for d in order), dtype)
     return MetaArray(claim.transpose(np.argsort(order)))
 
 

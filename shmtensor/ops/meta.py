@@ -47,17 +47,22 @@ def load() -> None:
 # ---- values
 
 
-def refuse(name: str) -> None:
-    @on_meta(name)
+def refuse(row: str, name: str) -> None:
+    @on_meta(row)
     def form(xp: Any, *_: Any) -> Any:
-        raise no_data(f"{name.lstrip('_')}: the shape of its result depends on values")
+        raise no_data(f"{name}: the shape of the result depends on values")
 
 
-for name in (
-    "_argwhere", "_bincount", "_repeat_interleave", "_unique", "_unique2", "_unique_consecutive",
-    "_unique_consecutive_values",
-):  # fmt: skip
-    refuse(name)
+for row, name in {
+    "_argwhere": "nonzero",
+    "_bincount": "bincount",
+    "_repeat_interleave": "repeat_interleave",
+    "_unique": "unique",
+    "_unique2": "unique",
+    "_unique_consecutive": "unique_consecutive",
+    "_unique_consecutive_values": "unique_consecutive",
+}.items():
+    refuse(row, name)
 
 
 @on_meta("_one_hot")
@@ -187,6 +192,20 @@ def pdist(xp: Any, x: Any, p: float) -> Any:
 @on_meta("_linalg_ldl_solve")
 def ldl_solve(xp: Any, x: Any, pivots: Any, y: Any, hermitian: bool) -> Any:
     return new((*np.broadcast_shapes(x.shape[:-2], y.shape[:-2]), *y.shape[-2:]), y.dtype)
+
+
+@on_meta("_ctc_loss")
+def ctc_loss(
+    xp: Any, x: Any, targets: Any, input_lengths: Any, target_lengths: Any, *_: Any
+) -> Any:
+    steps, n, _ = x.shape
+    longest = targets.shape[1] if targets.ndim == 2 else max(target_lengths, default=0)
+    return new(n, x.dtype), new((n, steps, 2 * longest + 2), x.dtype)
+
+
+@on_meta("_ctc_loss_backward")
+def ctc_loss_backward(xp: Any, g: Any, x: Any, *_: Any) -> Any:
+    return new(x.shape, x.dtype)
 
 
 # ---- layers
