@@ -150,7 +150,11 @@ class MetaArray(np.lib.mixins.NDArrayOperatorsMixin):
     def refuse(self, *_: Any, **__: Any) -> Any:
         raise explained(NotImplementedError("to: Cannot copy out of meta tensor; no data!"))
 
-    __array__ = __bool__ = __int__ = __float__ = __complex__ = __index__ = __iter__ = refuse
+    def refuse_number(self) -> Any:
+        raise no_data("number")
+
+    __array__ = __iter__ = refuse
+    __bool__ = __int__ = __float__ = __complex__ = __index__ = refuse_number
 
     def refuse_dlpack(self, *_: Any, **__: Any) -> Any:
         raise BufferError("__dlpack__: meta tensors have no data")
@@ -194,7 +198,9 @@ def like(array: Any) -> MetaArray:
 
 
 def order_of(array: Any) -> list[int]:
-    """The dimensions from the outermost to the innermost in memory."""
+    """The dimensions from the outermost to the innermost in memory; of an expanded array in order."""
+    if 0 in array.strides:
+        return list(range(array.ndim))
     return sorted(range(array.ndim), key=lambda d: -abs(array.strides[d]))
 
 

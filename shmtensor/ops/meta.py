@@ -80,8 +80,13 @@ def to_device(xp: Any, x: Any, target: Any, source: Any) -> Any:
 # ---- gradients in the shape of an input
 
 
+@on_meta("_sum_to_size")
+def sum_to_size(xp: Any, x: Any, shape: Shape) -> Any:
+    return new(shape, np.zeros(1, x.dtype).sum().dtype)
+
+
 @on_meta(
-    "_sum_to_size", "_slice_backward", "_diagonal_backward", "_unfold_backward", "_index_backward",
+    "_slice_backward", "_diagonal_backward", "_unfold_backward", "_index_backward",
     "_as_strided_backward", "_replay_view_backward",
 )  # fmt: skip
 def of_shape(xp: Any, x: Any, shape: Shape, *_: Any) -> Any:
@@ -126,6 +131,16 @@ def getitem(xp: Any, x: Any, index: Any) -> Any:
 def index_put(xp: Any, x: Any, values: Any, index: Any, accumulate: bool) -> Any:
     x[index].assign(values)
     return x.copy()
+
+
+@on_meta("_zero_view")
+def zero_view(xp: Any, x: Any, *_: Any) -> Any:
+    return x.copy()
+
+
+@on_meta("_replay_view")
+def replay_view(xp: Any, x: Any, *steps: Any) -> Any:
+    return ROWS["_replay_view"].forward(xp, x, *steps)
 
 
 @on_meta("_as_strided")

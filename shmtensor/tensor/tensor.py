@@ -790,7 +790,8 @@ class Tensor(Methods):
         return python_operators.text(self)
 
     def __format__(self, spec: str) -> str:
-        if self.array.ndim == 0 and type(self) is native.plain_class():  # as the number
+        is_number = self.array.ndim == 0 and type(self) is native.plain_class()
+        if is_number and (spec or not self.is_meta):  # as the number
             return format(self.item(), spec)
         return repr(self) if not spec else object.__format__(self, spec)
 
