@@ -31,7 +31,9 @@ __all__ = [
 
 
 class Device:
-    """A device: `Device("cpu")`, `Device("cuda", 0)`, `Device("cuda:1")`, `Device(1)`, `Device("meta")`.
+    """A device: `Device("cpu")`, `Device("cuda", 0)`, `Device("cuda:1")`, `Device(1)`.
+
+    `Device("meta")` has no memory: its tensors have a shape and a dtype, but no data.
 
     The constructor does not check that the device exists; its use does, as in `with
     Device("cpu"):`.

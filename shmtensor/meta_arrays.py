@@ -25,7 +25,7 @@ from .errors import explained
 __all__ = ["MetaArray", "like", "new", "no_data", "run_on_stand_ins", "xp"]
 
 
-def no_data(what: str) -> NotImplementedError:
+def no_data(what: str) -> Exception:
     """The error of an operation that needs values."""
     return explained(NotImplementedError(f"{what}: meta tensors have no data"))
 
@@ -198,7 +198,7 @@ def like(array: Any) -> MetaArray:
 
 
 def order_of(array: Any) -> list[int]:
-    """The dimensions from the outermost to the innermost in memory; of an expanded array in order."""
+    """The dimensions from the outermost to the innermost in memory; in order if it is expanded."""
     if 0 in array.strides:
         return list(range(array.ndim))
     return sorted(range(array.ndim), key=lambda d: -abs(array.strides[d]))
@@ -230,7 +230,7 @@ def indexed_shape(x: Any, parts: tuple[Any, ...]) -> tuple[int, ...]:
         part = np.asarray(part) if isinstance(part, list) else part
         is_mask = isinstance(part, np.ndarray) and part.dtype == bool
         arrays += part.nonzero() if is_mask else [part]
-    if any(getattr(p, "dtype", None) == bool for p in arrays):
+    if any(getattr(getattr(p, "dtype", None), "kind", "") == "b" for p in arrays):
         raise no_data("getitem: the number of elements that a mask selects depends on its values")
     at = arrays.index(...) if any(p is ... for p in arrays) else len(arrays)
     n_indexed = sum(p is not None and p is not ... for p in arrays)
@@ -367,24 +367,27 @@ class Module:
     def eye(self, n: int, m: int | None = None, k: int = 0, dtype: Any = np.float64) -> MetaArray:
         return new((n, n if m is None else m), dtype)
 
-    def arange(self, *bounds: Any, dtype: Any = None) -> MetaArray:
-        n = max(0, math.ceil(-(bounds[0] - bounds[1]) / (*bounds, 1)[2])) if bounds[1:] else bounds
-        return new(n, np.arange(*bounds[:0], 1, dtype=dtype).dtype)
+    def arange(self, start: Any, stop: Any = None, step: Any = 1, dtype: Any = None) -> MetaArray:
+        first, end = (0, start) if stop is None else (start, stop)
+        n = max(0, math.ceil((end - first) / step))
+        return new(n, np.asarray([first, end, step], dtype).dtype)
 
     def asarray(self, array: Any, dtype: Any = None) -> MetaArray:
         result = like(array if hasattr(array, "shape") else np.asarray(array))
         return result if dtype is None else result.astype(dtype, copy=False)
 
-    def array(self, array: Any, dtype: Any = None, copy: bool = True, order: str = "K") -> MetaArray:
+    def array(
+        self, array: Any, dtype: Any = None, copy: bool = True, order: str = "K"
+    ) -> MetaArray:
         return self.asarray(array, dtype).copy(order)
 
-    def ascontiguousarray(self, array: Any) -> MetaArray:
+    def ascontiguousarray(self, array: MetaArray) -> MetaArray:
         return array if array.flags.c_contiguous else array.copy("C")
 
-    def broadcast_to(self, array: Any, shape: Any) -> MetaArray:
+    def broadcast_to(self, array: MetaArray, shape: Any) -> MetaArray:
         return array.view_of(np.broadcast_to(array.claim, shape))
 
-    def moveaxis(self, array: Any, source: Any, destination: Any) -> MetaArray:
+    def moveaxis(self, array: MetaArray, source: Any, destination: Any) -> MetaArray:
         return array.view_of(np.moveaxis(array.claim, source, destination))
 
     def __getattr__(self, name: str) -> Any:

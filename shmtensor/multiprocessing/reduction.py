@@ -26,7 +26,7 @@ import numpy as np
 
 from shmtensor import native
 from shmtensor.cuda_arrays import array_modules
-from shmtensor.tensor import Tensor, make_tensor
+from shmtensor.tensor import Tensor, deepcopy_pickle, make_tensor
 
 from . import reduce_cuda, reduce_foreign, sharedctypes
 from .picklable import extra_reductions, is_main_importable
@@ -313,7 +313,7 @@ def reduce_for_stdlib(tensor: Tensor) -> tuple[Any, ...]:
     received or expires (docs/design/memory.md).
     """
     if tensor.is_meta:
-        return tensor.__reduce_ex__(2)  # type: ignore[return-value]
+        return deepcopy_pickle.reduce(tensor)  # type: ignore[no-any-return]
     blocks = _Blocks(reduce_cuda.Handles())
     if reduce_cuda.is_on_gpu(tensor):
         return blocks.on_gpu(tensor, type(tensor))  # type: ignore[no-any-return]

@@ -350,9 +350,7 @@ def upsample(xp: Any, x: Any, places: Any, weights: Any, dim: int) -> Any:
 
 
 @on_meta("_im2col")
-def im2col(
-    xp: Any, x: Any, kernel: Shape, dilation: Shape, padding: Shape, stride: Shape
-) -> Any:
+def im2col(xp: Any, x: Any, kernel: Shape, dilation: Shape, padding: Shape, stride: Shape) -> Any:
     size = output_sizes(x.shape[2:], kernel, stride, padding, dilation)
     return new((x.shape[0], x.shape[1] * math.prod(kernel), math.prod(size)), x.dtype)
 

@@ -289,9 +289,7 @@ def rebuild_meta_tensor(
     if not any(dtype is known for known in DTYPE_NAMES.values()):
         raise refused("not the dtype of a tensor", dtype)
     for sizes in (size, stride):
-        if type(sizes) is not tuple or not all(
-            type(n) is int and 0 <= n < MAX_SIZE for n in sizes
-        ):
+        if type(sizes) is not tuple or not all(type(n) is int and 0 <= n < MAX_SIZE for n in sizes):
             raise refused("not the sizes or strides of a tensor", sizes)
     if len(size) != len(stride) or len(size) > MAX_DIMS or math.prod(size) >= MAX_SIZE:
         raise refused("not the layout of a tensor", (size, stride))

@@ -74,13 +74,12 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 
 
 def layers_with_a_device() -> list[str]:
-    found = []
-    for name in nn.__all__ if hasattr(nn, "__all__") else dir(nn):
-        cls = getattr(nn, name)
-        if isinstance(cls, type) and issubclass(cls, nn.Module) and not name.startswith("Lazy"):
-            if "device" in inspect.signature(cls).parameters:
-                found.append(name)
-    return found
+    layers = {
+        name: cls
+        for name, cls in vars(nn).items()
+        if isinstance(cls, type) and issubclass(cls, nn.Module) and not name.startswith("Lazy")
+    }
+    return [name for name, cls in layers.items() if "device" in inspect.signature(cls).parameters]
 
 
 def test_layers_with_a_device_are_found() -> None:
@@ -117,7 +116,10 @@ FORWARDS: list[tuple[Callable[[], Any], tuple[tuple[int, ...], ...]]] = [
     (lambda: nn.LSTMCell(7, 5), ((4, 7),)),
     (lambda: nn.GRUCell(7, 5), ((4, 7),)),
     (lambda: nn.MultiheadAttention(8, 2), ((4, 6, 8),) * 3),
-    (lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2), ((4, 6, 8),)),
+    (
+        lambda: nn.TransformerEncoder(nn.TransformerEncoderLayer(8, 2, 16, batch_first=True), 2),
+        ((4, 6, 8),),
+    ),
     (lambda: nn.Transformer(8, 2, 1, 1, 16, batch_first=True), ((4, 6, 8), (4, 3, 8))),
     (lambda: nn.ConvTranspose2d(4, 6, 4, 2, 1), ((2, 4, 9, 7),)),
     (lambda: nn.Conv3d(4, 6, 3), ((2, 4, 9, 7, 5),)),
@@ -170,7 +172,9 @@ def test_losses() -> None:
             F.binary_cross_entropy(x, x),
             F.binary_cross_entropy_with_logits(x, x),
             F.kl_div(x, x, reduction="batchmean"),
-            F.ctc_loss(st.rand(20, 6, 5).log_softmax(2), st.randint(1, 5, (6, 9)), (20,) * 6, (9,) * 6),
+            F.ctc_loss(
+                st.rand(20, 6, 5).log_softmax(2), st.randint(1, 5, (6, 9)), (20,) * 6, (9,) * 6
+            ),
             F.triplet_margin_loss(x, x, x),
             F.cosine_embedding_loss(x, x, st.ones(6)),
         ]

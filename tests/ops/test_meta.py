@@ -67,7 +67,7 @@ def test_rows_have_the_layouts_of_the_cpu(family: list[Row], dtype: str) -> None
 
 
 def test_rows_that_refuse_are_rows() -> None:
-    assert REFUSED | REFUSED_GRADIENTS | FLOATS_ONLY | ANY_STRIDES <= ROWS.keys()
+    assert ROWS.keys() >= REFUSED | REFUSED_GRADIENTS | FLOATS_ONLY | ANY_STRIDES
 
 
 def gradients(call: Call, tensors: Any) -> Any:

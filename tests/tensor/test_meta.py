@@ -28,7 +28,7 @@ def layout(x: Any) -> Any:
 def test_it_says_where_it_is() -> None:
     x = meta(2, 3)
     assert x.is_meta
-    assert not (x.is_cpu or x.is_cuda or st.ones(1).is_meta)
+    assert (x.is_cpu, x.is_cuda, st.ones(1).is_meta) == (False, False, False)
     assert x.device == st.device("meta")
     assert x.device.type == "meta"
     assert (x.get_device(), x.data_ptr(), x.nbytes, x.numel()) == (-1, 0, 24, 6)
@@ -147,7 +147,11 @@ def test_other_libraries_get_no_array() -> None:
 
 def test_operands_with_data_are_refused() -> None:
     x = meta(2, 3)
-    for call in (lambda: x + st.ones(3), lambda: st.ones(2, 3) @ x.t(), lambda: st.cat([x, st.ones(1, 3)])):
+    for call in (
+        lambda: x + st.ones(3),
+        lambda: st.ones(2, 3) @ x.t(),
+        lambda: st.cat([x, st.ones(1, 3)]),
+    ):
         with pytest.raises(RuntimeError, match="to be on the same device: one operand is on meta"):
             call()
     assert (x * st.tensor(2.0)).is_meta
@@ -246,7 +250,8 @@ def test_gradients() -> None:
     for _ in range(2):
         (x @ y).relu().log_softmax(1)[:, :3].mean().backward()
     assert x.requires_grad
-    assert x.grad is not None and y.grad is not None
+    assert x.grad is not None
+    assert y.grad is not None
     assert x.grad.is_meta
     assert (x.grad.shape, y.grad.shape) == ((4, 6), (6, 5))
     (gradient,) = st.autograd.grad((x.sin() * x).sum(), x, create_graph=True)

@@ -2,16 +2,16 @@
 
 A device registers its array class and array module. An op on such a tensor leaves the fast path of
 `native.OpFunction`, because the array's class is another; this costs other calls nothing. The same
-form of the device's rule (`Rule.on`) is called, by C++ if it is a GPU's: an OpFunction whose kernel is the row's
-forward with the device's module as `xp`, or the forward that the row has for this device
-(`row.on(device_type)`). Its nodes run the same pullbacks, with the table of ops on the device's
-arrays (`DeviceArrays`).
+form of the device's rule (`Rule.on`) is called, by C++ if it is a GPU's: an OpFunction whose kernel
+is the row's forward with the device's module as `xp`, or the forward that the row has for this
+device (`row.on(device_type)`), or what `DeviceType.kernel_of` gives. Its nodes run the same
+pullbacks, with the table of ops on the device's arrays (`DeviceArrays`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -95,7 +95,7 @@ class Registered:
     """
 
     device: DeviceType | None = None
-    types: dict[type, DeviceType] = {}
+    types: ClassVar[dict[type, DeviceType]] = {}
     add_arrays: Callable[..., Any] = native.InFloat32(np.add)
 
 

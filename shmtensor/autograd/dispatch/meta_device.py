@@ -22,7 +22,6 @@ from . import devices, plan
 __all__: list[str] = []
 
 
-
 def kernel_of(row: Row) -> Callable[..., Any]:
     """The kernel of a row for MetaArrays: `(xp, inputs..., attributes...)`."""
     meta.load()
@@ -49,9 +48,7 @@ def cpu_kernel(row: Row) -> Callable[..., Any]:
     items, constants = plan.kernel_items(row, None)
 
     def run(*operands: Any) -> Any:
-        arguments = [
-            constants[i] if what == plan.CONSTANT else operands[i] for what, i, _ in items
-        ]
+        arguments = [constants[i] if what == plan.CONSTANT else operands[i] for what, i, _ in items]
         return kernel(*arguments)
 
     return run
@@ -80,7 +77,7 @@ def in_float32(kernel: Callable[..., Any], n_outputs: int) -> Callable[..., Any]
 
 
 def is_half(dtype: Any) -> bool:
-    return dtype == np.float16 or dtype == bfloat16
+    return bool(dtype == np.float16 or dtype == bfloat16)
 
 
 def arrays_in(values: Any) -> Any:

@@ -98,10 +98,16 @@ arrays = Table()
 table = Table(arrays=arrays)
 
 
-@functools.cache
+DEVICE_OPS: dict[type, DeviceOps] = {}
+
+
 def device_ops(array_class: type) -> DeviceOps:
     """The table of ops that the rules of a device use, by the class of its arrays."""
-    return DeviceOps(table, devices.registered.types[array_class])
+    found = DEVICE_OPS.get(array_class)
+    if found is None:
+        new = DeviceOps(table, devices.registered.types[array_class])
+        found = DEVICE_OPS.setdefault(array_class, new)
+    return found
 
 
 class Rule:

@@ -74,7 +74,11 @@ def run_on_cuda(kernel: Callable[..., Any], arguments: tuple[Any, ...], device: 
     """
     if device is META:
         on_meta = META_FORMS.get(kernel)
-        return device.xp.asarray(kernel(*arguments)) if on_meta is None else on_meta(device.xp, *arguments)
+        return (
+            device.xp.asarray(kernel(*arguments))
+            if on_meta is None
+            else on_meta(device.xp, *arguments)
+        )
     for a in arguments:
         if a is bfloat16:
             check_bfloat16("device", device)
