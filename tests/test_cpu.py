@@ -18,9 +18,7 @@ def test_the_cpu_is_one_device_that_is_always_there() -> None:
     assert (cpu.device_count(), cpu.current_device()) == (1, "cpu")
     cpu.set_device("cpu")
     cpu.synchronize()
-    with pytest.raises(
-        AttributeError, match=r"'shmtensor\.cpu' has no attribute 'memory"
-    ):
+    with pytest.raises(AttributeError, match=r"'shmtensor\.cpu' has no attribute 'memory"):
         cpu.memory  # noqa: B018
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from ... import native
 from ...autograd import no_grad, wrap
 from ...cuda_arrays import device_of, move_array
+from ...device import META
 from ...dtypes import HALVES, float32
 from ...tensor import Tensor
 from ...tensor.share_memory import followers
@@ -207,6 +208,8 @@ class FlatOptimizer(Optimizer):
         self, flat: Flat, start: int, stop: int, step: int, scalars: dict[str, Any]
     ) -> None:
         p, g, state = flat.parameter, flat.gradient, flat.state
+        if flat.device is META:  # there is nothing to write
+            return
         group = as_numbers(flat.group)
         if flat.entry_outside is not None and any(x.dtype != p.dtype for x in state.values()):
             self._update_mixed(group, (p, g), state, step, scalars)
