@@ -121,7 +121,7 @@ class TableDataset(Dataset[Any]):
 
     def __repr__(self) -> str:
         dtypes = ", ".join(
-            f"{name}: {column.dtype if isinstance(column, Tensor) else 'object'}"
+            f"{name}: {column.dtype.name if isinstance(column, Tensor) else 'object'}"
             for name, column in self.columns.items()
         )
         return f"{type(self).__name__}({self.length} rows; {dtypes})"

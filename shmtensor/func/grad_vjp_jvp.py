@@ -59,10 +59,10 @@ class DifferentiatedCall:
                     f"{where}: expected all inputs that are differentiated to be tensors: "
                     f"{type(x).__name__}"
                 )
-            if x.dtype.kind not in "fc":  # type: ignore[attr-defined]
+            if x.dtype.kind not in "fc":
                 raise RuntimeError(
                     f"{where}: only tensors of floating-point or complex dtype have gradients: "
-                    f"{x.dtype}"  # type: ignore[attr-defined]
+                    f"{x.dtype.name}"
                 )
         unwrapped = [unwrap_levels(x, self.levels) for x in tensors]
         self.in_outer_graph = nesting.depth > 1 or any(x.requires_grad for x in unwrapped)

@@ -44,8 +44,8 @@ def tensor(dtype: str, ndim: int) -> Any:
 @pytest.mark.parametrize(("a", "n", "b", "m", "expected"), SUMS)
 def test_common_dtype_is_pytorchs(a: str, n: int, b: Any, m: int | None, expected: str) -> None:
     x, y = tensor(a, n), b if m is None else tensor(b, m)
-    assert str((x + y).dtype) == expected
-    assert str((y + x).dtype) == expected
+    assert (x + y).dtype.name == expected
+    assert (y + x).dtype.name == expected
     assert st.result_type(x, y).name == expected
 
 
@@ -54,7 +54,7 @@ def test_common_dtype_is_pytorchs(a: str, n: int, b: Any, m: int | None, expecte
     [("int64", "int64", "float32"), ("float64", "int64", "float64"), ("bool", "bool", "float32")],
 )
 def test_division_gives_floats(a: str, b: str, expected: str) -> None:
-    assert str((tensor(a, 1) / tensor(b, 1)).dtype) == expected
+    assert (tensor(a, 1) / tensor(b, 1)).dtype.name == expected
 
 
 def test_promotion_is_in_the_graph() -> None:

@@ -31,7 +31,7 @@ def values(x: st.Tensor) -> np.ndarray:
 def test_the_dtype() -> None:
     assert st.zeros(2, dtype=bf16).dtype is bf16
     assert (str(bf16), bf16.itemsize, bf16.name) == ("shmtensor.bfloat16", 2, "bfloat16")
-    assert np.dtype(Scalar) is bf16
+    assert np.dtype(Scalar) is bf16.dtype
     for spelling in (bf16, "bfloat16", Scalar, pickle.loads(pickle.dumps(bf16))):
         assert st.ones(1, dtype=spelling).dtype is bf16
     x = st.ones(2, dtype=bf16)

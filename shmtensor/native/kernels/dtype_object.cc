@@ -77,6 +77,9 @@ PyObject* dtype_compare(PyObject* self, PyObject* other, int op) {
     if (self == other || numpy == other) return PyBool_FromLong(op == Py_EQ);
     // NumPy's float64 equals None, which is its default dtype.
     if (is_dtype(other) || other == Py_None) return PyBool_FromLong(op == Py_NE);
+    // NumPy does not know bfloat16 by its name.
+    if (PyUnicode_Check(other) && PyUnicode_Compare(as_dtype(self)->name, other) == 0)
+      return PyBool_FromLong(op == Py_EQ);
   }
   return PyObject_RichCompare(numpy, is_dtype(other) ? as_dtype(other)->numpy : other, op);
 }
