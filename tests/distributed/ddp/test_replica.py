@@ -13,14 +13,7 @@ from shmtensor import nn, optim
 from shmtensor.distributed.ddp.replica import current_tensors
 from shmtensor.nn.parallel import DistributedDataParallel
 
-from ..run_ranks import run
-
-
-def values(outcomes: Any) -> list[Any]:
-    for outcome in outcomes:
-        assert outcome.error is None, outcome
-    return [outcome.value for outcome in outcomes]
-
+from ..run_ranks import run, values
 
 # ---------------------------------------------------------------- buffers
 
