@@ -44,7 +44,7 @@ class State(defaultdict[Any, Any]):
         self.changes.any = True
         super().update(*args, **kwargs)
 
-    def __ior__(self, other: Any) -> State:  # type: ignore[override,misc]
+    def __ior__(self, other: Any) -> State:  # type: ignore[misc]
         self.update(other)
         return self
 
@@ -83,7 +83,7 @@ class Entry(dict[str, Any]):
     def is_intact(self) -> bool:
         """Whether all tensors are the step's own."""
         get = self.get
-        return all(get(name) is t and t.array is a for name, (t, a) in self.own.items())
+        return all(t.array is a and get(name) is t for name, (t, a) in self.own.items())
 
     def is_of(self, flat: Any, names: tuple[str, ...]) -> bool:
         """Whether it has all tensors of these names, over the memory of that flat."""
