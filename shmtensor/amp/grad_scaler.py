@@ -30,6 +30,8 @@ from ..autograd import no_grad, wrap
 from ..autograd.dispatch.explain_error import is_writable
 from ..device import CPU, Device
 from ..tensor import Tensor
+from ..tensor.from_data import tensor
+from ..tensor.torch_private_names import Unsupported
 from .scale import DeviceScale, HostScale, as_float32, combined, device_of_flags, kernels, scale_for
 
 __all__ = ["GradScaler"]
@@ -91,7 +93,7 @@ class GradScaler:
             )
         self._init_scale = init_scale
         self._init_growth_tracker = 0
-        self._scale: HostScale | DeviceScale | None = None  # of the first loss's device
+        self._current: HostScale | DeviceScale | None = None  # of the first loss's device
         self._growth_factor = growth_factor
         self._backoff_factor = backoff_factor
         self._growth_interval = growth_interval
@@ -113,9 +115,11 @@ class GradScaler:
         if not self._enabled:
             return outputs
         if isinstance(outputs, Tensor):
-            if self._scale is None:
-                self._scale = scale_for(outputs.device, self._init_scale, self._init_growth_tracker)
-            return outputs * self._scale.on(outputs.device)
+            if self._current is None:
+                self._current = scale_for(
+                    outputs.device, self._init_scale, self._init_growth_tracker
+                )
+            return outputs * self._current.on(outputs.device)
         if isinstance(outputs, Iterable):
             scaled = map(self.scale, outputs)
             return type(outputs)(scaled) if isinstance(outputs, (list, tuple)) else scaled
@@ -239,17 +243,48 @@ class GradScaler:
 
     def _scale_for(self, where: str) -> HostScale | DeviceScale:
         """The scale, which `scale` has made."""
-        if self._scale is None:
+        if self._current is None:
             raise AssertionError(
                 f"GradScaler.{where}: scale() was not called, hint: scaler.scale(loss).backward()"
             )
-        return self._scale
+        return self._current
 
     def _read(self) -> tuple[float, int]:
         """The scale and the count of good steps."""
-        if self._scale is None:
+        if self._current is None:
             return as_float32(self._init_scale), self._init_growth_tracker
-        return self._scale.read()
+        return self._current.read()
+
+    # PyTorch's private names, for programs that read or assign them.
+
+    @property
+    def _scale(self) -> Any:
+        if self._current is None:
+            return None
+        scale = self._current.on(self._current.device)
+        return scale if scale.is_cuda else scale.share(readonly=True)  # a write would be lost
+
+    @_scale.setter
+    def _scale(self, value: Any) -> None:
+        if self._current is None:
+            self._init_scale = self._init_scale if value is None else float(value)
+        elif value is None:
+            self._current = None
+        else:
+            self._current.set(value)
+
+    @property
+    def _growth_tracker(self) -> Any:
+        return None if self._current is None else tensor(self._read()[1], dtype=dtypes.int32)
+
+    @_growth_tracker.setter
+    def _growth_tracker(self, value: Any) -> None:
+        if self._current is None:
+            self._init_growth_tracker = 0 if value is None else int(value)
+        else:
+            self._current.set_tracker(0 if value is None else int(value))
+
+    _per_optimizer_states = Unsupported("unscale_(optimizer), and update(new_scale)")
 
     # ---------------------------------------------------------------- settings and state
 
@@ -317,9 +352,9 @@ class GradScaler:
         self._backoff_factor = state_dict["backoff_factor"]
         self._growth_interval = state_dict["growth_interval"]
         self._init_growth_tracker = state_dict["_growth_tracker"]
-        if self._scale is not None:
-            self._scale.set(self._init_scale)
-            self._scale.set_tracker(self._init_growth_tracker)
+        if self._current is not None:
+            self._current.set(self._init_scale)
+            self._current.set_tracker(self._init_growth_tracker)
 
     def __getstate__(self) -> dict[str, Any]:
         if self._stages:
@@ -327,7 +362,7 @@ class GradScaler:
                 "GradScaler: it may be pickled at the beginning of a step or after update() only"
             )
         scale, tracker = self._read() if self._enabled else (1.0, 0)
-        numbers = {"_init_scale": scale, "_init_growth_tracker": tracker, "_scale": None}
+        numbers = {"_init_scale": scale, "_init_growth_tracker": tracker, "_current": None}
         return {**self.__dict__, **numbers}
 
 

@@ -442,7 +442,7 @@ class Tensor(Methods):
         self.grad = None
 
     _grad = grad
-    _grad_fn = property(grad_fn.fget, private_names.set_grad_fn)
+    _grad_fn = property(lambda self: self.grad_fn, private_names.set_grad_fn)
     _backward_hooks = property(private_names.backward_hooks, private_names.set_backward_hooks)
     _post_accumulate_grad_hooks = property(
         private_names.post_accumulate_grad_hooks, private_names.set_post_accumulate_grad_hooks

@@ -156,3 +156,21 @@ def test_optimizers_hooks_have_pytorchs_names() -> None:
     assert len(optimizer._optimizer_step_post_hooks) == 1
     optimizer.step()
     assert calls == ["pre", "post"]
+
+
+def test_a_scalers_private_numbers_are_read_and_set() -> None:
+    scaler = st.amp.GradScaler("cpu", init_scale=8.0)
+    assert scaler._scale is None
+    assert scaler._growth_tracker is None
+    scaler._scale = st.tensor(4.0)
+    x = st.ones(1)
+    assert scaler.scale(x).item() == 4
+    assert scaler._scale.item() == 4
+    scaler._scale = st.tensor(2.0)
+    scaler._growth_tracker = st.tensor(7)
+    assert scaler.scale(x).item() == 2
+    assert scaler.state_dict()["_growth_tracker"] == scaler._growth_tracker.item() == 7
+    with pytest.raises(RuntimeError, match="cannot be written"):
+        scaler._scale.fill_(1)
+    with pytest.raises(AttributeError, match="_per_optimizer_states"):
+        scaler._per_optimizer_states = {}

@@ -19,12 +19,14 @@ copied there first (counted in the group's statistics).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ...errors import CollectiveMismatch
 from ...memory.layout import empty_shared
 from ..group.gpu_operands import assign, contiguous_on_gpu, is_on_gpu
 from ..group.operands import Array, array_of, bump_version, seconds
@@ -248,17 +250,51 @@ def stack_shared(where: str, tensors: Sequence[Any]) -> Array:
     return out
 
 
+def gather_equal_sizes(
+    group: ProcessGroup, x: Array, call: Callable[[], None], agree: Callable[[list[Array]], None]
+) -> None:
+    """Runs a collective that gathers tensors of one size. Where the sizes differ by rank, the error
+    of every rank says what to do.
+
+    Args:
+        x: this rank's tensor.
+        agree: the collective with these outputs, one for each rank: called if those of `call` do
+            not fit this rank's tensor, so that ranks whose outputs fit do not wait for this one.
+    """
+    try:
+        try:
+            call()
+        except ValueError:
+            if not is_on_gpu(x):
+                agree([np.empty(x.shape, x.dtype) for _ in range(group.size())])
+            raise
+    except CollectiveMismatch as error:
+        calls = re.findall(r"(\w+)\((\w+) \(", str(error))
+        if len(set(calls)) != 1:  # they differ in more than the shape
+            raise
+        hint = "pad the tensors to one size, or use all_gather_object"
+        raise CollectiveMismatch(f"{error}, hint: {hint}") from None
+
+
 def all_gather(
     tensor_list: Sequence[Operand], tensor: Operand, group: Group = None, async_op: bool = False
 ) -> Work | None:
-    """Writes rank r's `tensor` into everybody's `tensor_list[r]`."""
+    """Writes rank r's `tensor` into everybody's `tensor_list[r]`.
+
+    Raises:
+        CollectiveMismatch: the ranks' tensors differ in size; on all ranks. Pad them, or use
+            `all_gather_object`.
+    """
     pg = group_of("all_gather", group)
     arrays = [array_of("all_gather", output) for output in tensor_list]
     x = array_of("all_gather", tensor)
 
+    def into(outputs: list[Array]) -> None:
+        pg.native.all_gather(outputs, pg.readable(x), pg.timeout)
+
     def call() -> None:
         outputs = contiguous_outputs(arrays, pg)
-        pg.native.all_gather(outputs, pg.readable(x), pg.timeout)
+        gather_equal_sizes(pg, x, lambda: into(outputs), into)
         write_back(pg, tensor_list, arrays, outputs)
 
     return pg.issue(call, async_op, tensor_list)
@@ -273,16 +309,21 @@ def all_gather_into_tensor(
     where = "all_gather_into_tensor"
     pg = group_of(where, group)
     array, x = array_of(where, output_tensor), array_of(where, input_tensor)
-    if array.size != x.size * pg.size() or array.dtype != x.dtype:
-        raise ValueError(
-            f"{where}: the output does not hold {pg.size()} inputs: {array.shape} {array.dtype} "
-            f"for {x.shape} {x.dtype}"
-        )
+
+    def into(rows: list[Array]) -> None:
+        pg.native.all_gather(rows, pg.readable(x), pg.timeout)
+
+    def into_output(staged: Array) -> None:
+        if array.size != x.size * pg.size() or array.dtype != x.dtype:
+            raise ValueError(
+                f"{where}: the output does not hold {pg.size()} inputs: {array.shape} "
+                f"{array.dtype} for {x.shape} {x.dtype}"
+            )
+        into(list(staged.reshape(pg.size(), *x.shape, *(() if x.ndim else (1,)))))
 
     def call() -> None:
         staged = contiguous_outputs([array], pg)
-        rows = list(staged[0].reshape(pg.size(), *x.shape, *(() if x.ndim else (1,))))
-        pg.native.all_gather(rows, pg.readable(x), pg.timeout)
+        gather_equal_sizes(pg, x, lambda: into_output(staged[0]), into)
         write_back(pg, [output_tensor], [array], staged)
 
     return pg.issue(call, async_op, output_tensor)
@@ -303,9 +344,13 @@ def gather(
     arrays = [array_of("gather", output) for output in results]
     x = array_of("gather", tensor)
 
+    def into(outputs: list[Array]) -> None:
+        fitting = outputs if pg.rank() == root else []
+        pg.native.gather(pg.readable(x), fitting, root, pg.timeout)
+
     def call() -> None:
         staged = contiguous_outputs(arrays, pg)
-        pg.native.gather(pg.readable(x), staged, root, pg.timeout)
+        gather_equal_sizes(pg, x, lambda: into(staged), into)
         write_back(pg, results, arrays, staged)
 
     return pg.issue(call, async_op, gather_list, [tensor])

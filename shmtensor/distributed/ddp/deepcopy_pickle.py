@@ -23,9 +23,9 @@ class Copyable:
 
     DERIVED = frozenset(
         {
-            "process_group", "_arrived_gradients", "_bucket_of", "_buckets", "_handles", "_hook",
-            "_hook_state", "_joining", "_named_params", "_next", "_optimizers", "_pending",
-            "_trainable", "_unused", "_used_leaves",
+            "process_group", "_arrived_gradients", "_bucket_of", "_buckets", "_followed",
+            "_handles", "_hook", "_hook_state", "_joining", "_named_params", "_next",
+            "_optimizers", "_pending", "_trainable", "_unused", "_used_leaves",
         }
     )  # fmt: skip
 

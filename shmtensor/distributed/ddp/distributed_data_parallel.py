@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from operator import is_
+from operator import attrgetter, is_
 from typing import Any
 
 from ...autograd import is_grad_enabled, wrap
@@ -50,6 +50,7 @@ __all__ = ["DistributedDataParallel"]
 
 FIRST = 1 << 20  # bytes of the first bucket, so that the first reduction begins early
 Hook = Callable[[Any, GradBucket], Future]
+node_of = attrgetter("node")
 
 
 def bucket_for(parameters: list[Any]) -> Bucket:
@@ -200,6 +201,8 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
         self._pending: list[tuple[Any, Any, list[int] | None, Future]] = []
         self._arrived_gradients = ArrivedGradients({}, self._record_static_graph)
         self._handles: dict[int, Any] = {}  # by the id of a parameter
+        # The parameters and their nodes when `_follow_parameters` last looked.
+        self._followed: tuple[list[Any], list[Any]] = [], []
         self._take_parameters(self._replica().parameters)
 
     def _replica(self) -> Replica:
@@ -233,10 +236,18 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
             now = [p for n, p in self.module.named_parameters() if n not in self._ignored]
         else:
             now = current_tensors(self.module, "_parameters")
-        trainable = [p for p in now if p.node.__class__ is AccumulateGrad]
+        former, former_nodes = self._followed
+        if (
+            len(now) == len(former)
+            and all(map(is_, now, former))
+            and all(map(is_, map(node_of, now), former_nodes))
+        ):
+            return
+        self._followed = now, [p.node for p in now]
+        parameters = self._replica().parameters
+        trainable = [p for _, p in parameters if p.node.__class__ is AccumulateGrad]
         if len(trainable) == len(self._trainable) and all(map(is_, trainable, self._trainable)):
             return
-        parameters = self._replica().parameters
         ids = {id(p) for p in self._trainable}
         changed = [name for name, p in parameters if p.requires_grad is not (id(p) in ids)]
         if self._optimizers:
@@ -338,7 +349,7 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
         if self._ignored:
             buffers = [b for n, b in self.module.named_buffers() if n not in self._ignored]
         else:
-            buffers = current_tensors(self.module, "_buffers")
+            buffers = list({id(b): b for b in current_tensors(self.module, "_buffers")}.values())
         broadcast_buffers(group, buffers, root)
 
     def _on_gradient(self, parameter: Any) -> None:

@@ -25,6 +25,9 @@ __all__ = [
 ]
 
 
+MANY = 1_000_000
+
+
 @dataclass(frozen=True)
 class Replica:
     """Parameters and buffers with their names."""
@@ -37,27 +40,26 @@ class Replica:
 
 
 def current_tensors(module: Any, table: str) -> list[Any]:
-    """The tensors of a module and its submodules as they are now, in the order of
-    `named_parameters`.
+    """The tensors of a module and its submodules as they are now, level by level; those of shared
+    modules several times. Faster than `named_parameters`, because each forward asks.
 
     Args:
         table: "_parameters" or "_buffers".
     """
     tensors: list[Any] = []
-    seen: set[int] = set()
-    stack = [module]
-    while stack:
-        attributes = stack.pop().__dict__
-        if id(attributes) in seen:
+    modules = [module]
+    for each in modules:
+        if each is None:
             continue
-        seen.add(id(attributes))
-        for x in attributes[table].values():
-            if x is not None and id(x) not in seen:
-                seen.add(id(x))
-                tensors.append(x)
+        attributes = each.__dict__
+        if attributes[table]:
+            tensors += attributes[table].values()
         if attributes["_modules"]:
-            stack += [m for m in reversed(attributes["_modules"].values()) if m is not None]
-    return tensors
+            modules += attributes["_modules"].values()
+            if len(modules) > MANY:  # a module within itself: `modules` visits each once
+                lists = [m.__dict__[table].values() for m in module.modules()]
+                return [x for values in lists for x in values if x is not None]
+    return [x for x in tensors if x is not None]
 
 
 def check_same_model(group: ProcessGroup, replica: Replica) -> None:

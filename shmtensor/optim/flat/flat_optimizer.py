@@ -486,7 +486,7 @@ class FlatOptimizer(Optimizer):
         flats: list[Flat] = []
         standard = {"step", *self.scalars, *self.states}
         for flat in self._flats:
-            entries = {id(p): self.state.get(p) for p in flat.tensors}
+            entries: dict[int, Any] = {id(p): self.state.get(p) for p in flat.tensors}
             outside = {key: entry for key, entry in entries.items() if is_outside(entry, standard)}
             former = flat.entry_outside
             if former is None:

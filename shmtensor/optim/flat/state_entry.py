@@ -44,17 +44,18 @@ class State(defaultdict[Any, Any]):
         self.changes.any = True
         super().update(*args, **kwargs)
 
-    def __ior__(self, other: Any) -> State:  # type: ignore[override,misc]
+    def __ior__(self, other: Any) -> State:  # type: ignore[misc]
         self.update(other)
         return self
 
     def __reduce__(self) -> Any:
         return defaultdict, (dict,), None, None, iter(self.items())
 
-    def copy(self) -> defaultdict[Any, Any]:  # type: ignore[override]
+    def copy(self) -> Any:
         return defaultdict(dict, self)
 
-    __copy__ = copy
+    def __copy__(self) -> Any:
+        return self.copy()
 
 
 class Entry(dict[str, Any]):
@@ -71,7 +72,7 @@ class Entry(dict[str, Any]):
         super().__init__(own)
         dict.update(self, extra)
         self.changes, self.flat = changes, flat
-        self.own = {name: (tensor, tensor.array) for name, tensor in own.items()}
+        self.own: dict[str, Any] = {name: (tensor, tensor.array) for name, tensor in own.items()}
 
     def put(self, name: str, tensor: Any) -> None:
         """Replaces a tensor by another one over the flat's memory."""
@@ -81,7 +82,8 @@ class Entry(dict[str, Any]):
     @property
     def is_intact(self) -> bool:
         """Whether all tensors are the step's own."""
-        return all(self.get(name) is t and t.array is a for name, (t, a) in self.own.items())
+        get = self.get
+        return all(t.array is a and get(name) is t for name, (t, a) in self.own.items())
 
     def is_of(self, flat: Any, names: tuple[str, ...]) -> bool:
         """Whether it has all tensors of these names, over the memory of that flat."""

@@ -14,13 +14,7 @@ from shmtensor import distributed as dist
 from shmtensor import nn, optim
 from shmtensor.nn.parallel import DistributedDataParallel
 
-from ..run_ranks import run
-
-
-def values(outcomes: Any) -> list[Any]:
-    for outcome in outcomes:
-        assert outcome.error is None, outcome
-    return [outcome.value for outcome in outcomes]
+from ..run_ranks import run, values
 
 
 def model(**options: Any) -> Any:

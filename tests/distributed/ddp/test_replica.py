@@ -13,14 +13,7 @@ from shmtensor import nn, optim
 from shmtensor.distributed.ddp.replica import current_tensors
 from shmtensor.nn.parallel import DistributedDataParallel
 
-from ..run_ranks import run
-
-
-def values(outcomes: Any) -> list[Any]:
-    for outcome in outcomes:
-        assert outcome.error is None, outcome
-    return [outcome.value for outcome in outcomes]
-
+from ..run_ranks import run, values
 
 # ---------------------------------------------------------------- buffers
 
@@ -101,7 +94,9 @@ def test_current_tensors_are_those_of_named_parameters() -> None:
     model.tied = nn.Linear(2, 2)
     model.tied.weight = shared.weight
     for table, named in (("_parameters", model.parameters()), ("_buffers", model.buffers())):
-        assert [id(x) for x in current_tensors(model, table)] == [id(x) for x in named]
+        assert {id(x) for x in current_tensors(model, table)} == {id(x) for x in named}
+    model[1].append(model)  # within itself
+    assert {id(x) for x in current_tensors(model, "_buffers")} == {id(x) for x in model.buffers()}
 
 
 # ---------------------------------------------------------------- requires_grad that changes
