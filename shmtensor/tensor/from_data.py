@@ -21,14 +21,17 @@ from . import Tensor
 from .data_elements import (
     BUILTIN,
     LISTS,
+    check_depth,
     check_elements,
+    check_nesting,
     container_as_array,
     explain_objects,
     has_only_numbers,
+    numbers_as,
 )
 from .dlpack import from_dlpack, to_dlpack
 from .foreign_arrays import as_numpy, on_cuda
-from .new_tensor import as_plain, check_depth, check_nesting
+from .new_tensor import as_plain
 
 __all__ = [
     "as_tensor",
@@ -158,22 +161,23 @@ def tensor(
             data = as_numpy(data, "tensor")
         data = container_as_array(data, "tensor")
     place = CPU if device is unspecified.value else device_for_data(device)
+    is_checked = True
     try:
         if target is None:
             source = without_tensors(np.asarray, data)
             inferred = infer_dtype(data, source)
             array = native.call(np.array, source, inferred)
-        else:
+        elif (array := numbers_as(data, target)) is None:
             array = without_tensors(lambda plain: native.call(np.array, plain, target), data)
+            is_checked = False
     except (ValueError, TypeError, OverflowError) as error:
         check_nesting(data)
         check_elements(data, "tensor")
         if target is None or target.kind not in "iu":
             raise type(error)(f"tensor: {error}: {reprlib.repr(data)}") from None
         array = convert_integers(data, target, error)
-    else:
-        if target is not None:
-            check_elements(data, "tensor")
+    if not is_checked:
+        check_elements(data, "tensor")
     if array.dtype.kind == "O":
         raise explain_objects(data, array)
     if target is None and array.dtype.kind in "mMSUT":

@@ -90,10 +90,13 @@ class Tensor(Methods):
         elif isinstance(data, native.TensorBase):
             tensor.array = data.array
         else:
-            new_tensor.check_depth(data)
+            data_elements.check_depth(data)
             data = data_elements.container_as_array(data, "Tensor")
-            tensor.array = native.call(np.array, data, dtypes.get_default_dtype())
-            data_elements.check_elements(data, "Tensor")
+            array = data_elements.numbers_as(data, dtypes.get_default_dtype())
+            if array is None:
+                array = native.call(np.array, data, dtypes.get_default_dtype())
+                data_elements.check_elements(data, "Tensor")
+            tensor.array = array
         return tensor
 
     # ------------------------------------------------------------ shape, dtype, strides
