@@ -19,7 +19,6 @@ __all__ = [
     "container_as_array",
     "explain_objects",
     "has_only_numbers",
-    "numbers_as",
 ]
 
 LISTS: set[Any] = {list, tuple}
@@ -38,21 +37,6 @@ def has_only_numbers(data: Any) -> bool:
         data = list(itertools.chain.from_iterable(data))
         types = set(map(type, data))
     return types <= PLAIN
-
-
-def numbers_as(data: Any, dtype: Any) -> Any:
-    """The array of nested lists by way of the dtype that NumPy infers. It shows without a look at
-    each element that all are numbers; None: it does not, or the values may differ.
-    """
-    if data.__class__ not in LISTS or isinstance(check_depth(data), native.TensorBase):
-        return None
-    try:
-        source = np.asarray(data)
-    except (RuntimeError, TypeError, ValueError):
-        return None
-    if source.dtype == dtype or (source.dtype.kind in "biuf" and dtype.kind in "fc"):
-        return native.call(np.array, source, dtype)
-    return None
 
 
 def container_as_array(data: Any, where: str) -> Any:

@@ -27,7 +27,6 @@ from .data_elements import (
     container_as_array,
     explain_objects,
     has_only_numbers,
-    numbers_as,
 )
 from .dlpack import from_dlpack, to_dlpack
 from .foreign_arrays import as_numpy, on_cuda
@@ -161,23 +160,22 @@ def tensor(
             data = as_numpy(data, "tensor")
         data = container_as_array(data, "tensor")
     place = CPU if device is unspecified.value else device_for_data(device)
-    is_checked = True
     try:
         if target is None:
             source = without_tensors(np.asarray, data)
             inferred = infer_dtype(data, source)
             array = native.call(np.array, source, inferred)
-        elif (array := numbers_as(data, target)) is None:
+        else:
             array = without_tensors(lambda plain: native.call(np.array, plain, target), data)
-            is_checked = False
     except (ValueError, TypeError, OverflowError) as error:
         check_nesting(data)
         check_elements(data, "tensor")
         if target is None or target.kind not in "iu":
             raise type(error)(f"tensor: {error}: {reprlib.repr(data)}") from None
         array = convert_integers(data, target, error)
-    if not is_checked:
-        check_elements(data, "tensor")
+    else:
+        if target is not None:
+            check_elements(data, "tensor")
     if array.dtype.kind == "O":
         raise explain_objects(data, array)
     if target is None and array.dtype.kind in "mMSUT":

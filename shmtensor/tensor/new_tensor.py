@@ -14,7 +14,6 @@ from .data_elements import (
     MAX_DIMS,
     check_elements,
     container_as_array,
-    numbers_as,
     too_deep,
 )
 
@@ -31,11 +30,8 @@ def new_tensor(data: Any, dtype: Any, device: Any = None, like: Any = None) -> T
         device: by default that of the array `like`.
     """
     data = container_as_array(data, "new_tensor")
-    target = dtypes.as_dtype(dtype)
-    array = numbers_as(data, target)
-    if array is None:
-        array = as_canonical(native.call(np.array, as_plain(data), target))
-        check_elements(data, "new_tensor")
+    array = as_canonical(native.call(np.array, as_plain(data), dtypes.as_dtype(dtype)))
+    check_elements(data, "new_tensor")
     place = device_of_new(device, None if like is None else device_of(like))
     return native.wrap(array if place.type == "cpu" else move_array(array, place))  # type: ignore[no-any-return]
 

@@ -92,11 +92,8 @@ class Tensor(Methods):
         else:
             data_elements.check_depth(data)
             data = data_elements.container_as_array(data, "Tensor")
-            array = data_elements.numbers_as(data, dtypes.get_default_dtype())
-            if array is None:
-                array = native.call(np.array, data, dtypes.get_default_dtype())
-                data_elements.check_elements(data, "Tensor")
-            tensor.array = array
+            tensor.array = native.call(np.array, data, dtypes.get_default_dtype())
+            data_elements.check_elements(data, "Tensor")
         return tensor
 
     # ------------------------------------------------------------ shape, dtype, strides
