@@ -12,11 +12,19 @@ import numpy as np
 
 from .. import native
 
-__all__ = ["check_elements", "container_as_array", "explain_objects", "has_only_numbers"]
+__all__ = [
+    "check_depth",
+    "check_elements",
+    "check_nesting",
+    "container_as_array",
+    "explain_objects",
+    "has_only_numbers",
+]
 
 LISTS: set[Any] = {list, tuple}
 PLAIN = {bool, int, float, complex}
 BUILTIN = LISTS | PLAIN
+MAX_DIMS = 64  # of a NumPy array
 NUMBERS = (native.TensorBase, np.ndarray, np.number, np.bool, *PLAIN)
 # NumPy converts dates and durations to numbers of their unit, None to NaN, and digits to numbers.
 NOT_NUMBERS = (str, bytes, type(None), datetime.date, datetime.time, datetime.timedelta)
@@ -76,7 +84,10 @@ def check_elements(data: Any, where: str) -> None:
         TypeError: it had to.
         ValueError: a value is missing.
     """
-    if data.__class__ in PLAIN or (data.__class__ in LISTS and has_only_numbers(data)):
+    cls = data.__class__
+    if cls in PLAIN or (cls in LISTS and has_only_numbers(data)):
+        return
+    if cls is np.ndarray and data.dtype.kind in "biufc":
         return
     remaining = [data]
     while remaining:
@@ -130,3 +141,42 @@ def explain_objects(data: Any, array: np.ndarray[Any, Any]) -> Exception:
             "a.astype(float)"
         )
     return TypeError(f"tensor: no tensor can hold this: {reprlib.repr(data)}")
+
+
+# Note [Nested lists]: NumPy spins on a list that begins with itself, and crashes on some lists that
+# hold themselves elsewhere if they become objects. `check_depth` finds the first kind at once;
+# `check_nesting` reads all lists, for conversions to objects.
+def check_depth(data: Any) -> Any:
+    """The innermost first element of nested lists.
+
+    Raises:
+        ValueError: it is nested deeper than an array can be, as in a list that begins with itself.
+    """
+    first, depth = data, 0
+    while first.__class__ in (list, tuple) and first:
+        first, depth = first[0], depth + 1
+        if depth > MAX_DIMS:
+            raise too_deep(data)
+    return first
+
+
+def check_nesting(data: Any) -> None:
+    """Checks the depth of all elements of nested lists.
+
+    Raises:
+        ValueError: one is nested deeper than an array can be, as in a list that holds itself.
+    """
+    remaining = [(data, 0)]
+    while remaining:
+        value, depth = remaining.pop()
+        if depth > MAX_DIMS:
+            raise too_deep(data)
+        if isinstance(value, (list, tuple)):
+            remaining += [(v, depth + 1) for v in value if isinstance(v, (list, tuple))]
+
+
+def too_deep(data: Any) -> ValueError:
+    """The error for lists that are nested too deeply, or hold themselves."""
+    return ValueError(
+        f"too many dimensions {type(data).__name__!r}: lists are nested more than {MAX_DIMS} deep"
+    )

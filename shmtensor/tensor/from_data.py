@@ -21,14 +21,16 @@ from . import Tensor
 from .data_elements import (
     BUILTIN,
     LISTS,
+    check_depth,
     check_elements,
+    check_nesting,
     container_as_array,
     explain_objects,
     has_only_numbers,
 )
 from .dlpack import from_dlpack, to_dlpack
 from .foreign_arrays import as_numpy, on_cuda
-from .new_tensor import as_plain, check_depth, check_nesting
+from .new_tensor import as_plain
 
 __all__ = [
     "as_tensor",

@@ -10,21 +10,17 @@ from .. import dtypes, native
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..cuda_arrays import device_of, move_array
 from ..device import CPU, device_of_new
-from .data_elements import check_elements, container_as_array
+from .data_elements import (
+    MAX_DIMS,
+    check_elements,
+    container_as_array,
+    too_deep,
+)
 
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = [
-    "MAX_DIMS",
-    "as_plain",
-    "check_depth",
-    "check_nesting",
-    "new_tensor",
-    "sizes_of_constructor",
-]
-
-MAX_DIMS = 64  # of a NumPy array
+__all__ = ["as_plain", "new_tensor", "sizes_of_constructor"]
 
 
 def new_tensor(data: Any, dtype: Any, device: Any = None, like: Any = None) -> Tensor:
@@ -74,42 +70,3 @@ def as_plain(data: Any, depth: int = 0) -> Any:
             raise too_deep(data)
         return [as_plain(d, depth + 1) for d in data]
     return data
-
-
-# Note [Nested lists]: NumPy spins on a list that begins with itself, and crashes on some lists that
-# hold themselves elsewhere if they become objects. `check_depth` finds the first kind at once;
-# `check_nesting` reads all lists, for conversions to objects.
-def check_depth(data: Any) -> Any:
-    """The innermost first element of nested lists.
-
-    Raises:
-        ValueError: it is nested deeper than an array can be, as in a list that begins with itself.
-    """
-    first, depth = data, 0
-    while first.__class__ in (list, tuple) and first:
-        first, depth = first[0], depth + 1
-        if depth > MAX_DIMS:
-            raise too_deep(data)
-    return first
-
-
-def check_nesting(data: Any) -> None:
-    """Checks the depth of all elements of nested lists.
-
-    Raises:
-        ValueError: one is nested deeper than an array can be, as in a list that holds itself.
-    """
-    remaining = [(data, 0)]
-    while remaining:
-        value, depth = remaining.pop()
-        if depth > MAX_DIMS:
-            raise too_deep(data)
-        if isinstance(value, (list, tuple)):
-            remaining += [(v, depth + 1) for v in value if isinstance(v, (list, tuple))]
-
-
-def too_deep(data: Any) -> ValueError:
-    """The error for lists that are nested too deeply, or hold themselves."""
-    return ValueError(
-        f"too many dimensions {type(data).__name__!r}: lists are nested more than {MAX_DIMS} deep"
-    )

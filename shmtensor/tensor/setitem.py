@@ -16,8 +16,7 @@ from ..autograd.dispatch.promote_operands import UnsupportedOperand, as_operand
 from ..autograd.engine import views_and_inplace
 from ..cuda_arrays import device_of
 from ..ops.table.python_scalars import as_assigned
-from .data_elements import check_elements
-from .new_tensor import check_depth
+from .data_elements import check_depth, check_elements
 
 if TYPE_CHECKING:
     from .tensor import Tensor

@@ -94,7 +94,7 @@ class Tensor(Methods):
             dtype = dtypes.get_default_dtype()
             shape = new_tensor.sizes_of_constructor(() if data is None else (data, *sizes), size)
             if shape is None:
-                new_tensor.check_depth(data)
+                data_elements.check_depth(data)
                 data = data_elements.container_as_array(data, "Tensor")
                 tensor.array = native.call(np.array, data, dtype)
                 data_elements.check_elements(data, "Tensor")

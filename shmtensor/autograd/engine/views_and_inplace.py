@@ -265,7 +265,6 @@ def set_copy_slices(root: Any, old_node: Any, node: Any, steps: list[Any]) -> No
 
 def set_item(x: Any, index: Any, value: Any) -> None:
     """`x[index] = value`: a write to a view, with the index as one more step."""
-    rule = ops._getitem_kept_rule if may_repeat(index) else ops._getitem_rule
     is_on_cpu = isinstance(x.array, np.ndarray)
     assign = native.assign if is_on_cpu else guard(assign_on_device)
     node = node_of(value)
@@ -284,6 +283,7 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     item = native.item if is_on_cpu else operator.getitem
     part = native.call(item, root_part(root.array, steps), index)
     value_node = None if node is None else native.Node(StoredValue, (node,), (), part)
+    rule = ops._getitem_kept_rule if is_on_cpu and may_repeat(index) else ops._getitem_rule
     steps.append((rule_of_array(rule, x.array), (index,)))
     set_copy_slices(root, edges[0], value_node, steps)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import native
 from ..table.check_dtypes import check_index_dtype, check_same_dtype
-from ..table.constants import constant, data_of, filled
+from ..table.constants import constant, data_of, filled, on_device
 from ..table.dims import axis, broadcast_shape
 from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel, kernel_or_fallback
 from ..table.op_definition import composite, op
@@ -378,6 +378,7 @@ def scatter_source_backward(
     """The gradient of scatter's source: g at the indices; of values that are not added up, for
     those that were kept.
     """
+    is_sum = is_sum or on_device(g)
     g = ops._gather(g, index, dim) if is_sum else ops._gather_kept(g, index, dim)
     return ops.sum(g) if not shape and index.ndim else pad_with_zeros(ops, g, shape)
 

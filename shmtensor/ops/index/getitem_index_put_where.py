@@ -200,7 +200,7 @@ def index_put_values_backward(
     """The gradient of index_put's values: g at the index, summed to the values' shape. Of values
     written to one place the last is kept, and has the gradient.
     """
-    g = ops._getitem(g, index) if accumulate else ops._getitem_kept(g, index)
+    g = ops._getitem(g, index) if accumulate or on_device(g) else ops._getitem_kept(g, index)
     n_new = g.ndim - len(shape)
     dims = tuple(i for i in range(g.ndim) if i < n_new or (shape[i - n_new] == 1 != g.shape[i]))
     return ops.reshape(ops.sum(g, dims), shape) if dims else g
