@@ -15,7 +15,7 @@ import shmtensor as st
 from tests.environment import environment
 
 ROOT = Path(__file__).resolve().parents[2]
-ROWS = 22
+ROWS = 24
 
 
 def run(code: str | Path, *limits: str) -> str:
