@@ -487,6 +487,9 @@ class Tensor(Methods):
     def _base(self) -> Any:
         return None if self.base is None else views_and_inplace.root_and_steps(self)[0]
 
+    def _is_view(self) -> bool:
+        return self._base is not None
+
     def is_inference(self) -> bool:
         """Whether the tensor was made in `inference_mode`."""
         return self.version is FROZEN

@@ -36,6 +36,11 @@ def test_wrap_copies_nothing() -> None:
 
 def test_predicates() -> None:
     x = st.zeros(2, 3)
+    assert not x._is_view()
+    assert not (x * 2)._is_view()
+    assert not x.detach()._is_view()
+    assert x[0]._is_view()
+    assert x.view(6)[1:]._is_view()
     assert st.is_tensor(x)
     assert not st.is_tensor(x.numpy())
     assert st.is_floating_point(x)
