@@ -43,10 +43,6 @@ _REASONS = {
         _subclasses
     """,
     "models are not exported: save their state_dict": "export onnx",
-    "models are not compiled, they run as they are: save their state_dict": """
-        jit.load jit.save jit.CompilationUnit jit.jit_module_from_flatbuffer
-        jit.save_jit_module_to_flatbuffer jit.export_opnames
-    """,
     "models are not packaged with their code: save their state_dict": "package",
     "tensors of several lengths are not there: use nn.utils.rnn.pad_sequence, or pack_sequence": (
         "nested jagged"

@@ -433,7 +433,7 @@ class TypedStorage(UntypedStorage):
     @property
     def dtype(self) -> Any:
         """The dtype of the elements."""
-        return self.bytes.dtype
+        return as_dtype(self.bytes.dtype)
 
     def untyped(self) -> UntypedStorage:
         """The same memory as bytes."""
