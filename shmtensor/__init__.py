@@ -103,6 +103,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "storage": ("storage", None),
     "testing": ("testing", None),
     "trainer": ("trainer", None),
+    "types": ("types", None),
     "utils": ("utils", None),
     "viz": ("viz", None),
 }

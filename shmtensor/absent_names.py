@@ -43,10 +43,6 @@ _REASONS = {
         _subclasses
     """,
     "models are not exported: save their state_dict": "export onnx",
-    "models are not compiled, they run as they are: save their state_dict": """
-        jit.load jit.save jit.CompilationUnit jit.jit_module_from_flatbuffer
-        jit.save_jit_module_to_flatbuffer jit.export_opnames
-    """,
     "models are not packaged with their code: save their state_dict": "package",
     "tensors of several lengths are not there: use nn.utils.rnn.pad_sequence, or pack_sequence": (
         "nested jagged"
@@ -85,10 +81,18 @@ _REASONS = {
     "an iteration for large sparse matrices: linalg.eigh is exact": "lobpcg",
     "PyTorch's C++ library is not there": "_C _VF contrib cpp nn.cpp",
     _PRIVATE: """
-        _decomp _lazy _meta_registrations _ops _prims _prims_common _refs _six _tensor _utils
-        _utils_internal _VF _weights_only_unpickler utils._pytree utils._python_dispatch
+        _awaits _classes _compile _decomp _dispatch _environment _guards _lazy _linalg_utils
+        _lobpcg _logging _lowrank _meta_registrations _ops _prims _prims_common _refs _six _tensor
+        _utils _utils_internal _weights_only_unpickler utils._pytree utils._python_dispatch
         distributed._functional_collectives nn.parallel._functions
     """,
+    "results are named tuples of their functions": "return_types",
+    "use version.__version__": "torch_version",
+    "processes are not bound to memory here: use numactl": "numa",
+    "Linux only": "windows",
+    "tensors are registered for sending at import: multiprocessing.reduction": (
+        "multiprocessing.reductions"
+    ),
     "events of the launcher are not counted: use statistics()": "monitor",
     "extensions in C++ are not built here: use NumPy's API in C, or ctypes, on tensor.numpy()": """
         utils.cpp_extension

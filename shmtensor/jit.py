@@ -1,7 +1,6 @@
 """The names of `torch.jit`: there is no TorchScript, functions and modules are returned unchanged.
 
-The first use in a process warns. What would need a compiled program (`jit.load`, `jit.save`) is not
-there.
+The first use in a process warns. What needs a compiled program (`jit.load`, `jit.save`) raises.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple, NoReturn
 
-from .absent_names import missing
 from .compiler import say_once
 from .nn import Module
 
@@ -35,9 +33,11 @@ __all__ = [
     "is_scripting",
     "is_tracing",
     "isinstance",
+    "load",
     "onednn_fusion_enabled",
     "optimize_for_inference",
     "optimized_execution",
+    "save",
     "script",
     "script_if_tracing",
     "script_method",
@@ -229,5 +229,16 @@ def onednn_fusion_enabled() -> bool:
     return False
 
 
-def __getattr__(name: str) -> Any:
-    raise missing(__name__, name)
+def load(*args: Any, **kwargs: Any) -> NoReturn:
+    """Not there.
+
+    Raises:
+        NotImplementedError: always.
+    """
+    raise NotImplementedError(
+        "jit: models are not compiled, they run as they are: save(model.state_dict(), f), and "
+        "load_state_dict(load(f)) of a model that the program makes"
+    )
+
+
+save = load

@@ -43,7 +43,7 @@ LAYERS: list[tuple[str, ...]] = [
         "shmtensor.__future__",
     ),
     ("shmtensor.backends", "shmtensor.overrides"),
-    ("shmtensor.hub", "shmtensor.__config__"),
+    ("shmtensor.hub", "shmtensor.__config__", "shmtensor.types"),
     ("shmtensor.sparse", "shmtensor.tensor.legacy_types", "shmtensor.array_api"),
     ("shmtensor.tensor.register_pickling",),
     ("shmtensor.shared_containers",),

@@ -80,6 +80,7 @@ MODULES = [
     "shmtensor.distributed",
     "shmtensor.testing",
     "shmtensor.trainer",
+    "shmtensor.types",
     "shmtensor.utils.checkpoint",
     "shmtensor.utils.hooks",
     "shmtensor.utils.tensorboard",

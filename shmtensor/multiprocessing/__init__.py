@@ -70,7 +70,7 @@ set_forkserver_preload = default_context.set_forkserver_preload
 set_start_method = default_context.set_start_method
 
 
-# PyTorch's variable of the environment; children start one after the other here.
+# PyTorch's variable of the environment: without effect, processes always start in parallel.
 ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"
 
 

@@ -65,7 +65,6 @@ MODULES = {
 }
 # What is not here; docs/design/multiprocessing.md answers each.
 ANSWERED = {
-    "ENV_VAR_PARALLEL_START",
     "init_reductions",
     "reductions",
     "heap",

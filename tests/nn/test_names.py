@@ -13,6 +13,14 @@ def test_every_layer_of_modules_is_in_nn() -> None:
     assert {name: getattr(nn, name) for name in layers} == layers
 
 
+def test_private_names_that_programs_import() -> None:
+    from shmtensor.nn.modules.module import _addindent, _IncompatibleKeys
+
+    assert _addindent("a\nb\nc", 2) == "a\n  b\n  c"
+    keys = nn.Linear(1, 1).load_state_dict({}, strict=False)
+    assert isinstance(keys, _IncompatibleKeys)
+
+
 def test_files_of_layers_are_in_modules_only() -> None:
     packages = {name for name, x in vars(nn).items() if isinstance(x, ModuleType)}
     files = {"attention", "functional", "init", "modules", "parallel", "parameter", "utils"}

@@ -36,6 +36,11 @@ def test_wrap_copies_nothing() -> None:
 
 def test_predicates() -> None:
     x = st.zeros(2, 3)
+    assert not x._is_view()
+    assert not (x * 2)._is_view()
+    assert not x.detach()._is_view()
+    assert x[0]._is_view()
+    assert x.view(6)[1:]._is_view()
     assert st.is_tensor(x)
     assert not st.is_tensor(x.numpy())
     assert st.is_floating_point(x)
@@ -69,3 +74,19 @@ def test_users_schedule() -> None:
     optimizer.step()
     schedule.step()
     assert schedule.get_last_lr() == [0.5]
+
+
+def test_types_for_annotations() -> None:
+    from shmtensor import types
+
+    def move(x: st.Tensor, device: types.Device, size: types._size) -> types.Number:
+        return x.to(device).reshape(size).sum().item()
+
+    assert move(st.ones(4), "cpu", (2, 2)) == 4
+    assert isinstance(1.5, types._Number)
+    assert types._device is st.device
+    assert types._layout is st.layout
+    assert types._dtype is st.dtype
+    assert types._int is int
+    assert isinstance(st.ones(1).storage(), types.Storage)
+    assert types.FileLike

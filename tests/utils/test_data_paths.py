@@ -25,6 +25,7 @@ def test_the_classes_are_the_same_by_every_path() -> None:
     assert issubclass(dataset.IterableDataset, data.IterableDataset)
     assert issubclass(sampler.RandomSampler, data.Sampler)
     assert dataloader._utils.collate is data._utils.collate is collate
+    assert data._utils.MP_STATUS_CHECK_INTERVAL == 5.0
     assert {"DataLoader", "dataset", "_utils"} <= set(dir(data))
 
 

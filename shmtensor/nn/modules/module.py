@@ -27,11 +27,14 @@ from .module_hooks import (
     register_module_module_registration_hook,
     register_module_parameter_registration_hook,
 )
+from .state_dict import IncompatibleKeys as _IncompatibleKeys
 from .state_dict import Stateful
 from .traversal import kind_of
 
 __all__ = [
     "Module",
+    "_IncompatibleKeys",
+    "_addindent",
     "register_module_backward_hook",
     "register_module_buffer_registration_hook",
     "register_module_forward_hook",
@@ -54,6 +57,11 @@ if TYPE_CHECKING:
         """A module as its call sees it: it takes and returns what its `forward` does."""
 
         def forward(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
+
+
+def _addindent(s_: str, numSpaces: int) -> str:
+    """The lines of a text, all but the first one indented: for the `repr` of users' modules."""
+    return s_.replace("\n", "\n" + " " * numSpaces)
 
 
 class Module(Stateful, Convertible):
@@ -327,8 +335,7 @@ class Module(Stateful, Convertible):
         extra = self.extra_repr()
         lines = extra.split("\n") if extra else []
         children = [
-            f"({name}): " + repr(module).replace("\n", "\n  ")
-            for name, module in self._modules.items()
+            f"({name}): " + _addindent(repr(module), 2) for name, module in self._modules.items()
         ]
         if len(lines) == 1 and not children:
             return f"{self._get_name()}({lines[0]})"

@@ -71,12 +71,10 @@ def _view_dtype(xp, x, /, dtype: dtype):
 
 
 @composite(function=False)
-def view(ops, input, *size, dtype=None):
+def view(ops, input, *size):
     """The same memory in another shape, or its bytes as another dtype. Copies: none."""
     if size and size[0].__class__ is int:
         return ops._view(input, size)
-    if dtype is not None:
-        return ops._view_dtype(input, dtype)
     if len(size) == 1 and not isinstance(size[0], int):
         if isinstance(size[0], Sequence):
             return ops._view(input, tuple(size[0]))

@@ -3,4 +3,7 @@
 from . import collate as collate
 from . import worker as worker
 
-__all__ = ["collate", "worker"]
+__all__ = ["MP_STATUS_CHECK_INTERVAL", "collate", "worker"]
+
+# Programs set it; workers are watched without it.
+MP_STATUS_CHECK_INTERVAL = 5.0
