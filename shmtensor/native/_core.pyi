@@ -816,6 +816,7 @@ class TensorBase:
     array: Any
     @property
     def shape(self) -> Size: ...
+    def __buffer__(self, flags: int, /) -> memoryview: ...
     node: Any
     version: Any
     base: Any

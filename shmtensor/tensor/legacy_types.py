@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..device import set_default_device
@@ -28,6 +28,12 @@ __all__ = [
 ]
 
 
+if TYPE_CHECKING:
+    Base = Tensor  # what a call makes
+else:
+    Base = object
+
+
 class Typed(type):
     """The metaclass of the old types: calling one makes a plain Tensor of its dtype."""
 
@@ -47,61 +53,61 @@ class Typed(type):
         )
 
 
-class FloatTensor(metaclass=Typed):
+class FloatTensor(Base, metaclass=Typed):
     """Tensors of float32."""
 
     dtype = dtypes.float32
 
 
-class DoubleTensor(metaclass=Typed):
+class DoubleTensor(Base, metaclass=Typed):
     """Tensors of float64."""
 
     dtype = dtypes.float64
 
 
-class HalfTensor(metaclass=Typed):
+class HalfTensor(Base, metaclass=Typed):
     """Tensors of float16."""
 
     dtype = dtypes.float16
 
 
-class BFloat16Tensor(metaclass=Typed):
+class BFloat16Tensor(Base, metaclass=Typed):
     """Tensors of bfloat16."""
 
     dtype = dtypes.bfloat16
 
 
-class LongTensor(metaclass=Typed):
+class LongTensor(Base, metaclass=Typed):
     """Tensors of int64."""
 
     dtype = dtypes.int64
 
 
-class IntTensor(metaclass=Typed):
+class IntTensor(Base, metaclass=Typed):
     """Tensors of int32."""
 
     dtype = dtypes.int32
 
 
-class ShortTensor(metaclass=Typed):
+class ShortTensor(Base, metaclass=Typed):
     """Tensors of int16."""
 
     dtype = dtypes.int16
 
 
-class CharTensor(metaclass=Typed):
+class CharTensor(Base, metaclass=Typed):
     """Tensors of int8."""
 
     dtype = dtypes.int8
 
 
-class ByteTensor(metaclass=Typed):
+class ByteTensor(Base, metaclass=Typed):
     """Tensors of uint8."""
 
     dtype = dtypes.uint8
 
 
-class BoolTensor(metaclass=Typed):
+class BoolTensor(Base, metaclass=Typed):
     """Tensors of bool."""
 
     dtype = dtypes.bool
