@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,12 @@ __all__ = [
 ]
 
 
+if TYPE_CHECKING:
+    Base = Tensor  # what a call makes
+else:
+    Base = object
+
+
 class Typed(type):
     """The metaclass of the old types: calling one makes a plain Tensor of its dtype."""
 
@@ -55,61 +61,61 @@ class Typed(type):
         )
 
 
-class FloatTensor(metaclass=Typed):
+class FloatTensor(Base, metaclass=Typed):
     """Tensors of float32."""
 
     dtype = dtype_objects.float32
 
 
-class DoubleTensor(metaclass=Typed):
+class DoubleTensor(Base, metaclass=Typed):
     """Tensors of float64."""
 
     dtype = dtype_objects.float64
 
 
-class HalfTensor(metaclass=Typed):
+class HalfTensor(Base, metaclass=Typed):
     """Tensors of float16."""
 
     dtype = dtype_objects.float16
 
 
-class BFloat16Tensor(metaclass=Typed):
+class BFloat16Tensor(Base, metaclass=Typed):
     """Tensors of bfloat16."""
 
     dtype = dtype_objects.bfloat16
 
 
-class LongTensor(metaclass=Typed):
+class LongTensor(Base, metaclass=Typed):
     """Tensors of int64."""
 
     dtype = dtype_objects.int64
 
 
-class IntTensor(metaclass=Typed):
+class IntTensor(Base, metaclass=Typed):
     """Tensors of int32."""
 
     dtype = dtype_objects.int32
 
 
-class ShortTensor(metaclass=Typed):
+class ShortTensor(Base, metaclass=Typed):
     """Tensors of int16."""
 
     dtype = dtype_objects.int16
 
 
-class CharTensor(metaclass=Typed):
+class CharTensor(Base, metaclass=Typed):
     """Tensors of int8."""
 
     dtype = dtype_objects.int8
 
 
-class ByteTensor(metaclass=Typed):
+class ByteTensor(Base, metaclass=Typed):
     """Tensors of uint8."""
 
     dtype = dtype_objects.uint8
 
 
-class BoolTensor(metaclass=Typed):
+class BoolTensor(Base, metaclass=Typed):
     """Tensors of bool."""
 
     dtype = dtype_objects.bool

@@ -37,6 +37,7 @@ Findings = tuple[dict[tuple[str, int], list[str]], dict[tuple[str, int], list[st
 
 
 def main(python: str) -> int:
+    python = os.path.abspath(python)  # the links of an environment stay
     with tempfile.TemporaryDirectory() as folder:
         programs = Path(folder)
         for path in sorted((HERE / "programs").glob("*.py")):
@@ -123,7 +124,8 @@ def run(command: list[str], folder: Path, env: dict[str, str] | None = None) -> 
 
 def short(text: str) -> str:
     """A type without the names of modules; of a tuple with named fields its own name."""
-    text = re.sub(r"tuple\[.*fallback=([\w.]+)\]", r"\1", text)
+    inner = r"[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*"
+    text = re.sub(rf"tuple\[{inner}, fallback=([\w.]+)\]", r"\1", text)
     return re.sub(r"\b(?:\w+\.)+(?=\w)", "", text)
 
 

@@ -221,7 +221,7 @@ def convert_part(index: Any) -> Any:
         return index
     if cls is slice:
         if isinstance(index.start, native.TensorBase) or isinstance(index.stop, native.TensorBase):
-            return slice(*(int(i) if isinstance(i, native.TensorBase) else i  # type: ignore[call-overload]
+            return slice(*(int(i) if isinstance(i, native.TensorBase) else i
                            for i in (index.start, index.stop, index.step)))  # fmt: skip
         return index
     if isinstance(index, native.TensorBase):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...autograd import table as ops
 from ...autograd.dispatch.autocast import state as autocast
@@ -31,6 +31,8 @@ MODES: dict[str, tuple[int, Any]] = {
 }
 
 SIZES = ("input_size", "hidden_size", "num_layers")  # arguments that must be positive
+
+Batch = TypeVar("Batch", Tensor, PackedSequence)
 
 
 class RNNBase(Module):
@@ -342,7 +344,13 @@ class RNN(RNNBase):
         )  # fmt: skip
         self.nonlinearity = nonlinearity
 
-    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+    if TYPE_CHECKING:  # mypy does not find the type of a generic forward by that of Module.__call__
+
+        def __call__(  # type: ignore[override]
+            self, input: Batch, hx: Tensor | None = None
+        ) -> tuple[Batch, Tensor]: ...
+
+    def forward(self, input: Batch, hx: Tensor | None = None) -> tuple[Batch, Tensor]:
         """Output and last state of all layers.
 
         Args:
@@ -383,7 +391,13 @@ class GRU(RNNBase):
             proj_size, device, dtype,
         )  # fmt: skip
 
-    def forward(self, input: Any, hx: Tensor | None = None) -> tuple[Any, Tensor]:
+    if TYPE_CHECKING:
+
+        def __call__(  # type: ignore[override]
+            self, input: Batch, hx: Tensor | None = None
+        ) -> tuple[Batch, Tensor]: ...
+
+    def forward(self, input: Batch, hx: Tensor | None = None) -> tuple[Batch, Tensor]:
         """Output and last state of all layers; shapes as in RNN."""
         return self._run(input, hx)
 
@@ -447,7 +461,15 @@ class LSTM(RNNBase):
         cell = zeros(shape, dtype=input.dtype, device=input.device)
         return super()._zeros(input, batch_sizes), cell
 
-    def forward(self, input: Any, hx: Any = None) -> tuple[Any, tuple[Tensor, Tensor]]:
+    if TYPE_CHECKING:
+
+        def __call__(  # type: ignore[override]
+            self, input: Batch, hx: tuple[Tensor, Tensor] | None = None
+        ) -> tuple[Batch, tuple[Tensor, Tensor]]: ...
+
+    def forward(
+        self, input: Batch, hx: tuple[Tensor, Tensor] | None = None
+    ) -> tuple[Batch, tuple[Tensor, Tensor]]:
         """Output and last state (h, c) of all layers; shapes as in RNN, with h of proj_size if
         there are projections, and c of hidden_size.
         """

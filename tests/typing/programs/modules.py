@@ -59,7 +59,9 @@ reveal_type(nn.Linear(8, 2)(x))  # -> Tensor
 reveal_type(nn.Embedding(10, 8)(x))  # -> Tensor
 reveal_type(nn.Dropout(0.1)(nn.LayerNorm(8)(x)))  # -> Tensor
 output, (hidden, cell) = nn.LSTM(8, 16, batch_first=True)(x)
+reveal_type(output)  # -> Tensor
 reveal_type(hidden)  # -> Tensor
+reveal_type(nn.GRU(8, 16)(x, hidden))  # -> tuple[Tensor, Tensor]
 reveal_type(nn.MultiheadAttention(8, 2)(x, x, x))  # -> tuple[Tensor, Tensor | None]
 reveal_type(nn.TransformerEncoderLayer(8, 2)(x))  # -> Tensor
 reveal_type(nn.Linear(8, 2).weight)  # -> Parameter
@@ -72,6 +74,7 @@ for name, module in block.named_modules():
 reveal_type(sum(p.numel() for p in block.parameters() if p.requires_grad))  # -> int
 packed: PackedSequence = pack_padded_sequence(x, [5, 3], batch_first=True)
 reveal_type(pad_packed_sequence(packed)[0])  # -> Tensor
+reveal_type(nn.RNN(8, 16)(packed))  # -> tuple[PackedSequence, Tensor]
 
 
 def initialize(module: nn.Module) -> None:

@@ -23,6 +23,8 @@ reveal_type(st.zeros_like(x))  # -> Tensor
 reveal_type(st.eye(3))  # -> Tensor
 reveal_type(st.Tensor([1.0, 2.0]))  # -> Tensor
 reveal_type(x.new_zeros(2, 3))  # -> Tensor
+floats: st.Tensor = st.FloatTensor([1.0, 2.0])
+longs: st.Tensor = st.LongTensor(2, 3)
 
 # ---- operators
 reveal_type(1 - x)  # -> Tensor
