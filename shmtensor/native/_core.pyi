@@ -842,7 +842,7 @@ class OpFunction(Function):
         form: an index into `plan.FORMS`.
         modes: those that concern it, as bits.
         precision: what autocast does with its operands, by device type; "" nothing.
-        on_device: it takes arrays of the second device, not NumPy's.
+        array_class: the class of a device's arrays that it takes; None: NumPy's.
     """
 
     def __new__(
@@ -854,7 +854,7 @@ class OpFunction(Function):
         form: int,
         modes: int,
         precision: dict[str, str],
-        on_device: bool,
+        array_class: type | None,
         /,
     ) -> OpFunction: ...
     rule: Any
@@ -964,6 +964,7 @@ def set_tensor_class(type: type[TensorBase], /) -> None: ...
 def set_device_arrays(
     type: type, assign: Callable[..., Any], copy: Callable[..., Any], /
 ) -> None: ...
+def set_meta_arrays(type: type, /) -> None: ...
 def is_array(x: Any, /) -> bool: ...
 def gemm_ex(*arguments: int) -> int: ...
 def set_cublas(current_stream: Any, gemm: int, get_stream: int, set_stream: int, /) -> bool: ...

@@ -1,17 +1,17 @@
-"""A second device: ops on tensors whose array is not NumPy's.
+"""Other devices: ops on tensors whose array is not NumPy's.
 
 A device registers its array class and array module. An op on such a tensor leaves the fast path of
-`native.OpFunction`, because the array's class is another; this costs other calls nothing. C++ then
-calls the same form of the device's rule (`Rule.on_device`), an OpFunction whose kernel is the row's
-forward with the device's module as `xp`, or the forward that the row has for this device
-(`row.on(device_type)`). Its nodes run the same pullbacks, with the table of ops on the device's
-arrays (`DeviceArrays`).
+`native.OpFunction`, because the array's class is another; this costs other calls nothing. The same
+form of the device's rule (`Rule.on`) is called, by C++ if it is a GPU's: an OpFunction whose kernel
+is the row's forward with the device's module as `xp`, or the forward that the row has for this
+device (`row.on(device_type)`), or what `DeviceType.kernel_of` gives. Its nodes run the same
+pullbacks, with the table of ops on the device's arrays (`DeviceArrays`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -68,6 +68,8 @@ class DeviceType(NamedTuple):
         assign: `assign(target, source)` writes an array, with a cast.
         copy: `copy(array)` copies an array.
         add_arrays: `add_arrays(a, b, out=None)`: the sum of two gradients on the device.
+        kernel_of: `kernel_of(row)`: the kernel of a row, `(xp, inputs..., attributes...)`; None:
+            its forward.
     """
 
     name: str
@@ -80,16 +82,20 @@ class DeviceType(NamedTuple):
     assign: Callable[[Any, Any], Any] = assign
     copy: Callable[[Any], Any] = copy
     add_arrays: Callable[..., Any] | None = None
+    kernel_of: Callable[[Row], Callable[..., Any]] | None = None
 
 
 class Registered:
-    """The second device of this process, once there is one.
+    """The devices of this process that are not the CPU: CUDA and "meta", each at its first use.
 
     Attributes:
+        device: that of GPUs, or None.
+        types: all devices, by the class of their arrays.
         add_arrays: `add_arrays(a, b, out=None)` sums gradients, those of 16 bits in float32.
     """
 
     device: DeviceType | None = None
+    types: ClassVar[dict[type, DeviceType]] = {}
     add_arrays: Callable[..., Any] = native.InFloat32(np.add)
 
 
@@ -100,16 +106,22 @@ def register(device: DeviceType) -> None:
     """Makes ops accept arrays of the device's class, from now on.
 
     Raises:
-        RuntimeError: another device is registered.
+        RuntimeError: another device of GPUs is registered.
     """
-    former = registered.device
-    if former is not None and former.array_class is not device.array_class:
-        raise RuntimeError(f"devices: one device can be registered: {former.name}, {device.name}")
-    native.set_device_arrays(
-        device.array_class, device.guard(device.assign), device.guard(device.copy)
-    )
+    if device.name == "meta":
+        native.set_meta_arrays(device.array_class)
+    else:
+        former = registered.device
+        if former is not None and former.array_class is not device.array_class:
+            raise RuntimeError(
+                f"devices: one device can be registered: {former.name}, {device.name}"
+            )
+        native.set_device_arrays(
+            device.array_class, device.guard(device.assign), device.guard(device.copy)
+        )
+        registered.device = device
     array_modules[device.array_class] = device.xp
-    registered.device = device
+    registered.types[device.array_class] = device
     registered.add_arrays = checks_out(device.guard(add_on(device, registered.add_arrays)))
 
 
@@ -150,6 +162,8 @@ COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 
 def kernel_of(row: Row, device: DeviceType) -> Callable[..., Any]:
     """The kernel of a row on a device: `(xp, inputs..., attributes...)`."""
+    if device.kernel_of is not None:
+        return device.kernel_of(row)
     forward = by_position(row, row.device_forwards.get(device.name))
     as_it_is = row.view or row.halves in ("copies", "checks") or row.name in PRODUCTS
     if not as_it_is:
@@ -253,10 +267,12 @@ def tensors_in(values: Any) -> Iterator[Any]:
 
 
 def device_of(inputs: Any) -> DeviceType | None:
-    """The second device, if one of an op's tensors is on it."""
-    device = registered.device
-    if device is not None and any(type(x.array) is device.array_class for x in tensors_in(inputs)):
-        return device
+    """The device of the first of an op's tensors that is not on the CPU; None: all are."""
+    types = registered.types
+    if types:
+        for x in tensors_in(inputs):
+            if type(x.array) in types:
+                return types[type(x.array)]
     return None
 
 
@@ -274,12 +290,14 @@ def on_one_device(row: Row, device: DeviceType, inputs: Any, to_device: Any) -> 
             return [moved(name, v) for v in x]
         if not isinstance(x, native.TensorBase) or type(x.array) is device.array_class:
             return x
-        if not x.array.ndim:
+        place = registered.types.get(type(x.array))
+        if not x.array.ndim and place is None:
             return to_device(x, device.device_of(like.array), CPU)
         where = str(device.device_of(like.array))
+        other = CPU if place is None else place.device_of(x.array)
         raise RuntimeError(
             f"{row.label}: Expected all tensors to be on the same device: one operand is on "
-            f"{where}, {name} of shape {tuple(x.array.shape)} is on cpu, hint: x.to({where!r})"
+            f"{where}, {name} of shape {tuple(x.array.shape)} is on {other}, hint: x.to({where!r})"
         )
 
     return [moved(x.public, value) for x, value in zip(row.inputs, inputs)]

@@ -185,7 +185,7 @@ def call_general(op: Any, values: tuple[Any, ...], out: Any = None) -> Any:
             source = rule.ops._to_device(inputs[1], *places)
             return getattr(rule.ops, f"{row.name}_")(inputs[0], source)
         if rule.device is None:
-            return rule.on_device.form(op.form).call_bound(values, out)
+            return rule.on(device).form(op.form).call_bound(values, out)
         operands = devices.on_one_device(row, device, inputs, rule.ops._to_device)
         if any(a is not b for a, b in zip(flat(operands), flat(inputs))):
             return op.call_bound((*operands, *attributes), out)

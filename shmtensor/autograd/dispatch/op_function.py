@@ -68,9 +68,9 @@ def declare(prefix: str = "") -> None:
 class DeviceOps:
     """The table of ops that a device's rules use: the one on Tensors, and `arrays`."""
 
-    def __init__(self, table: Any) -> None:
+    def __init__(self, table: Any, device: devices.DeviceType) -> None:
         self.table = table
-        self.arrays = DeviceArrays(table)
+        self.arrays = DeviceArrays(table, device)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.table, name)
@@ -81,13 +81,13 @@ class DeviceOps:
 class DeviceArrays:
     """Ops by name on a device's arrays, each made at its first use."""
 
-    def __init__(self, table: Any) -> None:
-        self.table = table
+    def __init__(self, table: Any, device: devices.DeviceType) -> None:
+        self.table, self.device = table, device
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.table, name)
         if isinstance(found, native.OpFunction):
-            found = found.rule.on_device.on_array
+            found = found.rule.on(self.device).on_array
         elif isinstance(found, native.Composite):
             found = composite.callable_of(COMPOSITES[found.__name__], self, False)
         setattr(self, name, found)
@@ -96,7 +96,18 @@ class DeviceArrays:
 
 arrays = Table()
 table = Table(arrays=arrays)
-device_ops = DeviceOps(table)
+
+
+DEVICE_OPS: dict[type, DeviceOps] = {}
+
+
+def device_ops(array_class: type) -> DeviceOps:
+    """The table of ops that the rules of a device use, by the class of its arrays."""
+    found = DEVICE_OPS.get(array_class)
+    if found is None:
+        new = DeviceOps(table, devices.registered.types[array_class])
+        found = DEVICE_OPS.setdefault(array_class, new)
+    return found
 
 
 class Rule:
@@ -112,7 +123,8 @@ class Rule:
 
     def __init__(self, row: Row, device: devices.DeviceType | None = None) -> None:
         self.row, self.name, self.device = row, row.name, device
-        self.ops = table if device is None else device_ops
+        self.ops = table if device is None else device_ops(device.array_class)
+        self.on_devices: dict[str, Rule] = {}
         sized = any(a.kind == "sizes" for a in row.attributes)
         binary = row.broadcast and len(row.inputs) == 2
         self.public = self.function("function")
@@ -131,7 +143,8 @@ class Rule:
             precisions = autocast_lists.precisions_of(listed, self.row.autocast)
         return native.OpFunction(
             self, name, name, self.row.doc, plan.FORMS.index(form),
-            autocast_lists.modes_of(precisions), precisions, self.device is not None,
+            autocast_lists.modes_of(precisions), precisions,
+            None if self.device is None else self.device.array_class,
         )  # fmt: skip
 
     @functools.cached_property
@@ -141,10 +154,12 @@ class Rule:
             return devices.kernel_of(self.row, self.device)
         return plan.kernel_of(self.row)
 
-    @functools.cached_property
-    def on_device(self) -> Rule:
-        """The rule of the same row for the second device's arrays."""
-        return Rule(self.row, devices.registered.device)
+    def on(self, device: devices.DeviceType) -> Rule:
+        """The rule of the same row for a device's arrays."""
+        found = self.on_devices.get(device.name)
+        if found is None:
+            found = self.on_devices.setdefault(device.name, Rule(self.row, device))
+        return found
 
     @functools.cached_property
     def arrays(self) -> Any:
@@ -183,14 +198,20 @@ class Rule:
 
 
 def twin(op: Any) -> Any:
-    """The OpFunction of the second device that a call of `op` with its arrays runs."""
-    return op.rule.on_device.form(op.form)
+    """The OpFunction of a GPU that a call of `op` with its arrays runs."""
+    return op.rule.on(devices.registered.device).form(op.form)
 
 
 def array_ops(array: Any) -> Any:
     """The table of ops on arrays of this array's class."""
-    device = devices.registered.device
-    return arrays if device is None or type(array) is not device.array_class else device_ops.arrays
+    is_on_device = type(array) in devices.registered.types
+    return device_ops(type(array)).arrays if is_on_device else arrays
+
+
+def rule_of_array(rule: Rule, array: Any) -> Rule:
+    """The rule of the same row for arrays of this array's class."""
+    device = devices.registered.types.get(type(array))
+    return rule if device is None else rule.on(device)
 
 
 def fill(op: Any) -> None:
@@ -238,6 +259,7 @@ def install() -> None:
             setattr(arrays, name, on_arrays)
     views_and_inplace.ops = autocast.ops = table
     views_and_inplace.array_ops = array_ops
+    views_and_inplace.rule_of_array = rule_of_array
 
 
 install()

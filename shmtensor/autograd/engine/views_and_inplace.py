@@ -43,6 +43,7 @@ __all__ = [
 
 ops: Any = None  # the table on Tensors, set by op_function.py, and the function array -> table
 array_ops: Any = None
+rule_of_array: Any = None  # (a rule of the CPU, array) -> the rule of the array's device
 FROM_FUNCTION = ("made inside a custom Function (or an input that it returned as it is)",)
 
 
@@ -282,7 +283,7 @@ def set_item(x: Any, index: Any, value: Any) -> None:
     item = native.item if is_on_cpu else operator.getitem
     part = native.call(item, root_part(root.array, steps), index)
     value_node = None if node is None else native.Node(StoredValue, (node,), (), part)
-    steps.append((rule if is_on_cpu else rule.on_device, (index,)))
+    steps.append((rule_of_array(rule, x.array), (index,)))
     set_copy_slices(root, edges[0], value_node, steps)
 
 

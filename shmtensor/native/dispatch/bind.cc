@@ -32,6 +32,7 @@ PyMethodDef functions[] = {
      "is_array(x): is it an array of NumPy's or of the second device?"},
     {"set_device_arrays", method(set_device_arrays), METH_FASTCALL,
      "set_device_arrays(type, assign, copy): the class of the arrays of a second device."},
+    {"set_meta_arrays", set_meta_arrays, METH_O, "set_meta_arrays(type): the class of arrays without data."},
     {"set_tensor_class", set_tensor_class, METH_O, "Registers the class of all Tensors made here."},
     {"item", method(item), METH_FASTCALL, "item(x, index): x[index], never a NumPy scalar."},
     {"expand", method(expand), METH_FASTCALL, "expand(x, shape): a read-only view."},

@@ -3,6 +3,7 @@
 namespace shmtensor {
 
 PyTypeObject* device_array_type;
+PyTypeObject* meta_array_type;
 DeviceHooks device_hooks;
 
 namespace {
@@ -57,11 +58,13 @@ Ref array_base(PyObject* array) {
 
 Ref copy_of(PyObject* array) {
   if (PyArray_Check(array)) return Ref(PyArray_NewCopy(as_array(array), NPY_KEEPORDER));
+  if (is_meta_array(array)) return Ref(PyObject_CallMethod(array, "copy", nullptr));
   return Ref(PyObject_CallOneArg(device_hooks.copy, array));
 }
 
 bool copy_into(PyObject* target, PyObject* source) {
   if (PyArray_Check(target)) return PyArray_CopyInto(as_array(target), as_array(source)) == 0;
+  if (is_meta_array(target)) return static_cast<bool>(Ref(PyObject_CallMethod(target, "assign", "O", source)));
   PyObject* arguments[2] = {target, source};
   return static_cast<bool>(Ref(PyObject_Vectorcall(device_hooks.assign, arguments, 2, nullptr)));
 }
@@ -74,6 +77,13 @@ PyObject* set_device_arrays(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Py_XSETREF(device_hooks.assign, Py_NewRef(args[1]));
   Py_XSETREF(device_hooks.copy, Py_NewRef(args[2]));
   Py_XSETREF(device_array_type, reinterpret_cast<PyTypeObject*>(Py_NewRef(args[0])));
+  Py_RETURN_NONE;
+}
+
+// set_meta_arrays(type): the class of arrays without data, from now on. It has `copy()` and `assign(source)`.
+PyObject* set_meta_arrays(PyObject*, PyObject* type) {
+  if (!PyType_Check(type)) return raise("TypeError", "set_meta_arrays: a class is needed");
+  Py_XSETREF(meta_array_type, reinterpret_cast<PyTypeObject*>(Py_NewRef(type)));
   Py_RETURN_NONE;
 }
 

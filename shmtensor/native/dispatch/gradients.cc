@@ -406,8 +406,8 @@ bool is_sole_owner(PyObject* array, bool* result) {
 
 // The same for an array of a device, which has no grad_buffer.
 Ref become_device_grad(Ref gradient) {
-  bool is_taken = false;
-  if (is_unique(gradient.get()) && !is_sole_owner(gradient.get(), &is_taken)) return Ref();
+  bool is_taken = is_meta_array(gradient.get());
+  if (!is_taken && is_unique(gradient.get()) && !is_sole_owner(gradient.get(), &is_taken)) return Ref();
   return is_taken ? std::move(gradient) : copy_of(gradient.get());
 }
 

@@ -253,7 +253,7 @@ __attribute__((cold, noinline)) bool is_call_on_device(OpCall* call) {
   bool found = false;
   const auto read = [&](PyObject* x) {
     if (!is_tensor(x)) return true;
-    found |= is_device_array(reinterpret_cast<TensorBase*>(x)->array);
+    found |= Py_TYPE(reinterpret_cast<TensorBase*>(x)->array) == device_array_type;
     return is_plain(x);
   };
   for (int i = 0; i < call->op->n_inputs; ++i) {

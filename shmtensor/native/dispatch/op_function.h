@@ -63,7 +63,7 @@ struct Argument {
 struct Op {
   Function function;
   PyTypeObject* array_class;  // the class of its arrays
-  bool on_device;             // that is device_array_type
+  bool on_device;             // that is device_array_type or meta_array_type
   Form form;
   Promotion promotion;
   int n_inputs, n_arguments, n_positional, sizes_at, n_outputs, n_differentiable, n_rare;

@@ -129,15 +129,17 @@ PyObject* op_fill(PyObject* self, PyObject* args, PyObject* kwargs) {
   Py_RETURN_NONE;
 }
 
-// OpFunction(rule, name, event, doc, form, modes, precision, on_device)
+// OpFunction(rule, name, event, doc, form, modes, precision, array_class: of a device, or None)
 PyObject* op_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *rule, *name, *event, *doc, *precision;
   int form;
   unsigned mask;
-  int on_device;
-  if (!PyArg_ParseTuple(args, "OUUOiIOp:OpFunction", &rule, &name, &event, &doc, &form, &mask, &precision, &on_device))
+  PyObject* array_class;
+  if (!PyArg_ParseTuple(args, "OUUOiIOO:OpFunction", &rule, &name, &event, &doc, &form, &mask, &precision, &array_class))
     return nullptr;
-  if (on_device && !device_array_type) return raise("RuntimeError", "OpFunction: no device is registered");
+  PyTypeObject* device_type = array_class == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(array_class);
+  if (device_type && device_type != device_array_type && device_type != meta_array_type)
+    return raise("RuntimeError", "OpFunction: no device is registered");
   Op* op = as_op(type->tp_alloc(type, 0));
   if (!op) return nullptr;
   op->function.vectorcall = op_call;
@@ -148,8 +150,8 @@ PyObject* op_new(PyTypeObject* type, PyObject* args, PyObject*) {
   op->function.precision = Py_NewRef(precision);
   op->form = static_cast<Form>(form);
   op->rule = Py_NewRef(rule);
-  op->on_device = on_device;
-  op->array_class = on_device ? device_array_type : &PyArray_Type;
+  op->on_device = device_type != nullptr;
+  op->array_class = device_type ? device_type : &PyArray_Type;
   return as_object(op);
 }
 
