@@ -133,6 +133,10 @@ def move_array(array: Any, device: Device) -> Any:
     source = device_of(array)
     if source == device:
         return array
+    if device.type == "meta":
+        return device.xp.asarray(array)
+    if source.type == "meta":
+        return array.refuse()
     if cupy_runtime.state.forked:
         cupy_runtime.check_fork()
     if (order := dimensions_in_memory(array)) is not None:
@@ -213,6 +217,8 @@ def guard(kernel: Callable[..., Any]) -> Callable[..., Any]:
         RuntimeError: the arrays are on several devices; this process was forked.
         PeerLostError: an array is memory of a process that has died.
     """
+    if not cupy_runtime.state.initialized:  # the arrays are of the device "meta"
+        return kernel
     cupy = cupy_runtime.initialize()
     has_several = cupy_runtime.device_count() > 1
     current, stream_of = cupy.cuda.runtime.getDevice, cupy.cuda.get_current_stream

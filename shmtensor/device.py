@@ -17,6 +17,7 @@ from .cupy_runtime import EXTRA, DeviceMissing
 __all__ = [
     "CPU",
     "EXTRA",
+    "META",
     "Device",
     "DeviceMissing",
     "as_device",
@@ -31,6 +32,8 @@ __all__ = [
 
 class Device:
     """A device: `Device("cpu")`, `Device("cuda", 0)`, `Device("cuda:1")`, `Device(1)`.
+
+    `Device("meta")` has no memory: its tensors have a shape and a dtype, but no data.
 
     The constructor does not check that the device exists; its use does, as in `with
     Device("cpu"):`.
@@ -48,9 +51,9 @@ class Device:
         elif isinstance(type, int):
             type = f"cuda:{type}"
         kind, colon, number = type.partition(":")
-        if kind not in ("cpu", "cuda") or (colon and not number.isdigit()):
+        if kind not in ("cpu", "cuda", "meta") or (colon and not number.isdigit()):
             raise RuntimeError(
-                f"device: no such device: {type!r}, it is 'cpu', 'cuda' or 'cuda:<number>'"
+                f"device: no such device: {type!r}, it is 'cpu', 'cuda', 'cuda:<number>' or 'meta'"
             )
         if colon and index is not None:
             raise RuntimeError(f"device: the index is given twice: {type!r} and {index}")
@@ -59,7 +62,7 @@ class Device:
 
     @property
     def xp(self) -> Any:
-        """The array module: numpy, or cupy.
+        """The array module: numpy, cupy, or that of arrays without data.
 
         Raises:
             DeviceMissing: CuPy or a GPU is missing; the message says what to install.
@@ -67,11 +70,13 @@ class Device:
         """
         if self.type == "cpu":
             return importlib.import_module("numpy")
+        if self.type == "meta":
+            return importlib.import_module("shmtensor.meta_arrays").xp
         return cupy_runtime.initialize()
 
     def synchronize(self) -> None:
-        """Waits for all work queued on the device. The CPU has none."""
-        if self.type != "cpu":
+        """Waits for all work queued on the device. The CPU and "meta" have none."""
+        if self.type == "cuda":
             with self.xp.cuda.Device(as_device(self).index):
                 self.xp.cuda.runtime.deviceSynchronize()
 
@@ -110,6 +115,7 @@ class Device:
 
 
 CPU = Device("cpu")
+META = Device("meta")
 
 
 @functools.lru_cache(256, typed=True)
@@ -133,6 +139,9 @@ def as_device(spelling: Device | str | int | None) -> Device:
         device = named(spelling) if spelling.__class__ in (str, int) else Device(spelling)
     if device.type == "cpu":
         return device
+    if device.type == "meta":
+        importlib.import_module("shmtensor.autograd.dispatch.meta_device")  # registers it, once
+        return META
     if not cupy_runtime.state.initialized:
         cupy_runtime.check_fork()
         if reason := cupy_runtime.why_missing():

@@ -26,7 +26,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.cupy_runtime", "shmtensor.cudnn_runtime"),
     ("shmtensor.device",),
     ("shmtensor.dtypes",),
-    ("shmtensor.cuda_arrays",),
+    ("shmtensor.cuda_arrays", "shmtensor.meta_arrays"),
     ("shmtensor.tensor.printing", "shmtensor.tensor.torch_constants"),
     ("shmtensor.memory", "shmtensor.storage"),
     ("shmtensor.ops",),

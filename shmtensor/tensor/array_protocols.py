@@ -31,6 +31,8 @@ def array_namespace(api_version: str | None) -> Any:
 
 
 def needs_cpu(tensor: Tensor) -> TypeError:
+    if tensor.is_meta:
+        return TypeError(f"numpy: meta tensors have no data: shape {tuple(tensor.shape)}")
     return TypeError(
         f"numpy: can't convert {tensor.device} device type tensor to numpy: shape "
         f"{tuple(tensor.shape)}, use x.cpu().numpy() to copy the tensor to host memory first"

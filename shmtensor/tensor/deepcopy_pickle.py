@@ -13,7 +13,7 @@ from .. import native
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..autograd.engine.accumulate_grad import AccumulateGrad
 from ..cuda_arrays import copy_array, device_of, move_array, pointer
-from ..device import CPU, as_device
+from ..device import CPU, META, as_device
 from ..ops.table.sparse_gradient import SparseGradient
 from ..storage import array_over, identity, owner_of
 from .grad_attributes import node_name
@@ -117,6 +117,8 @@ class MemoryOnDevice:
 
     def __reduce__(self) -> Any:
         device = device_of(self.array)
+        if device is META:
+            return array_without_data, (self.array.shape, np.empty(0, self.array.dtype))
         return array_on, (move_array(self.array, CPU), str(device))
 
 
@@ -156,6 +158,15 @@ def array_on(array: Any, device: str) -> Any:
         DeviceMissing: the device is not there.
     """
     return move_array(as_canonical(array), as_device(device))
+
+
+def array_without_data(shape: tuple[int, ...], like: Any) -> Any:
+    """An array on the device "meta", from its pickle.
+
+    Args:
+        like: an array of its dtype.
+    """
+    return as_device(META).xp.empty(shape, as_canonical(like).dtype)
 
 
 def flatten_if_dense(array: Any) -> Any:

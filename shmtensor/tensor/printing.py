@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..cuda_arrays import device_of, move_array
-from ..device import CPU
+from ..device import CPU, META
 
 __all__ = ["format_array", "set_printoptions"]
 
@@ -155,10 +155,15 @@ def format_array(array: Any, prefix: str = "tensor(", suffixes: tuple[str, ...] 
     indent = len(prefix)
     notes = []
     device = device_of(array)
+    dtype = array.dtype
+    if device is META:
+        notes = ["...", "device='meta'", f"size={tuple(array.shape)}"]
+        if dtype != dtypes.get_default_dtype():
+            notes.append(f"dtype=shmtensor.{dtype}")
+        return f"{prefix}{', '.join([*notes, *suffixes])})"
     if device is not CPU:
         notes.append(f"device='{device}'")
         array = move_array(array, CPU)
-    dtype = array.dtype
     if dtype is dtypes.bfloat16:
         array = array.astype(np.float32)
     if array.size == 0:

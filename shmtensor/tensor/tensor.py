@@ -25,7 +25,7 @@ from ..autograd.engine.grad_fn import as_grad_fn
 from ..autograd.engine.unrecorded_views import is_unrecorded
 from ..autograd.grad_mode import FROZEN, recording
 from ..cuda_arrays import device_of, move_array, pointer, watch
-from ..device import CPU, Device, as_device
+from ..device import CPU, META, Device, as_device
 from ..storage import TypedStorage, UntypedStorage, owner_of
 from . import (
     array_protocols,
@@ -111,7 +111,7 @@ class Tensor(Methods):
 
     @property
     def is_cuda(self) -> bool:
-        return device_of(self.array) is not CPU
+        return device_of(self.array).type == "cuda"
 
     @property
     def is_cpu(self) -> bool:
@@ -121,7 +121,12 @@ class Tensor(Methods):
     def is_sparse(self) -> bool:
         return False
 
-    is_meta = is_mkldnn = is_mps = is_mtia = is_nested = is_quantized = is_sparse_csr = False
+    @property
+    def is_meta(self) -> bool:
+        """Whether it has no data: it is on the device "meta"."""
+        return device_of(self.array) is META
+
+    is_mkldnn = is_mps = is_mtia = is_nested = is_quantized = is_sparse_csr = False
     is_ipu = is_maia = is_vulkan = is_xla = is_xpu = False
 
     def get_device(self) -> int:
@@ -233,11 +238,13 @@ class Tensor(Methods):
         """Whether the memory is in the domain, so that the tensor is sent between processes as a
         handle. Always True on a GPU, as in PyTorch.
         """
-        return not isinstance(self.array, np.ndarray) or bool(native.is_shared(self.array))
+        if not isinstance(self.array, np.ndarray):
+            return self.is_cuda
+        return bool(native.is_shared(self.array))
 
     def share_memory_(self) -> Self:
         """Moves the tensor into shared memory, unless it is there. Copies: none or one."""
-        if not self.is_shared():
+        if not (self.is_shared() or self.is_meta):
             self.array = native.call(np.array, self.array)
         return self
 
@@ -715,7 +722,7 @@ class Tensor(Methods):
     def tolist(self) -> Any:
         """Nested lists of Python numbers; a number for a 0-d tensor. Copies: one."""
         array = self.array
-        if array.__class__ is not np.ndarray and native.is_array(array):
+        if array.__class__ is not np.ndarray and native.is_array(array) and not self.is_meta:
             array = move_array(array, CPU)
         return array.tolist()
 
@@ -783,7 +790,8 @@ class Tensor(Methods):
         return python_operators.text(self)
 
     def __format__(self, spec: str) -> str:
-        if self.array.ndim == 0 and type(self) is native.plain_class():  # as the number
+        is_number = self.array.ndim == 0 and type(self) is native.plain_class()
+        if is_number and (spec or not self.is_meta):  # as the number
             return format(self.item(), spec)
         return repr(self) if not spec else object.__format__(self, spec)
 

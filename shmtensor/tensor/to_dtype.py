@@ -20,7 +20,7 @@ __all__ = ["to", "to_device", "to_on_stream", "to_type", "type_name"]
 
 # The keyword arguments of `to`.
 TO = {"copy", "device", "dtype", "memory_format", "non_blocking", "other"}
-# The device types of PyTorch's programs; all but the first two are refused, as devices.
+# The device types of PyTorch's programs; all but the first three are refused, as devices.
 DEVICE_TYPES = ("cpu", "cuda", "meta", "mps", "xpu", "xla", "hpu", "mtia")
 
 
@@ -97,7 +97,9 @@ class StreamAddress:
 def type_name(array: Any) -> str:
     """The old name of the type of tensors over such an array."""
     name = dtypes.NAMES_OF_TYPES[array.dtype]
-    return name if isinstance(array, np.ndarray) else name.replace(".", ".cuda.", 1)
+    if isinstance(array, np.ndarray):
+        return name
+    return name.replace(".", f".{device_of(array).type}.", 1)
 
 
 def to_type(tensor: Tensor, spelling: Any) -> Tensor:

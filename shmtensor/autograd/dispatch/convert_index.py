@@ -17,7 +17,7 @@ import numpy as np
 
 from ... import native
 from ...cuda_arrays import device_of, move_array
-from ...device import CPU, Device
+from ...device import CPU, META, Device
 from .foreign_operands import refuse_foreign
 
 __all__ = ["as_index", "part_kind"]
@@ -75,7 +75,7 @@ def moved(part: Any, device: Device) -> Any:
             )
         return part
     place = device_of(part)
-    if place is device:
+    if place is device or (place is CPU and device is META):  # a mask on the CPU has values
         return part
     if place is not CPU:
         raise RuntimeError(

@@ -16,7 +16,7 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import check_bfloat16, device_of
 from ...cupy_runtime import on_initialize
-from ...device import Device, device_of_new, unspecified
+from ...device import META, Device, device_of_new, unspecified
 from ...dtypes import bfloat16
 from ..table.tensor_like import allocator_like, order_of
 
@@ -31,13 +31,21 @@ def install_allocator(cupy: Any) -> None:
 on_initialize(install_allocator)
 
 CUDA_FORMS: dict[Callable[..., Any], Callable[..., Any]] = {}
+META_FORMS: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
-def on_cuda(kernel: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declares the form of a kernel for GPUs."""
+def on_cuda(
+    kernel: Callable[..., Any], meta: Callable[..., Any] | None = None
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Declares the form of a kernel for GPUs.
+
+    Args:
+        meta: its form for the device "meta"; None: that for GPUs, with another array module.
+    """
 
     def declare(form: Callable[..., Any]) -> Callable[..., Any]:
         CUDA_FORMS[kernel] = form
+        META_FORMS[kernel] = form if meta is None else meta
         return form
 
     return declare
@@ -59,11 +67,18 @@ def eye_on_cuda(cupy: Any, n: Any, m: Any, k: int, dtype: Any) -> Any:
 
 
 def run_on_cuda(kernel: Callable[..., Any], arguments: tuple[Any, ...], device: Device) -> Any:
-    """The array of a kernel on a GPU, of CuPy.
+    """The array of a kernel on a GPU, of CuPy; or on "meta".
 
     Raises:
         TypeError: CuPy does not take bfloat16.
     """
+    if device is META:
+        on_meta = META_FORMS.get(kernel)
+        return (
+            device.xp.asarray(kernel(*arguments))
+            if on_meta is None
+            else on_meta(device.xp, *arguments)
+        )
     for a in arguments:
         if a is bfloat16:
             check_bfloat16("device", device)

@@ -23,7 +23,8 @@ def bag_of_each(input: Any, offsets: Any, include_last_offset: bool) -> tuple[An
             raise ValueError(
                 f"embedding_bag: offsets need a 1-d input: input has {tuple(input.shape)}"
             )
-        return xp.repeat(xp.arange(input.shape[0]), input.shape[1]), input.shape[0]
+        bags = xp.broadcast_to(xp.arange(input.shape[0])[:, None], input.shape)
+        return bags.reshape(-1), input.shape[0]
     if input.ndim != 1:
         raise ValueError(f"embedding_bag: input has to be 1-d or 2-d: {tuple(input.shape)}")
     if offsets is None or offsets.ndim != 1:
@@ -106,6 +107,9 @@ def _embedding_bag(
         if not -size <= padding_idx < size:
             raise RuntimeError(f"embedding_bag: no such row: {padding_idx}, there are {size}")
         padding_idx %= size
+    if getattr(weight, "is_meta", False):  # all indices are kept: it makes no difference there
+        rows = ops._embedding(weight, flat, -1, sparse)
+        return ops._index_select_backward(rows, flat, (n, weight.shape[1]), 0)
     indices, bag, mask = kept(flat, bag, padding_idx)
     rows = ops._embedding(weight, constant(indices, weight), -1, sparse)
     if mode == "max" and len(indices):

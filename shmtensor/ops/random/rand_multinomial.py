@@ -40,6 +40,8 @@ def claim(generator: Any, n: int, wide: bool = False, like: Any = None) -> tuple
     Raises:
         RuntimeError: the generator is of another type of device.
     """
+    if getattr(like, "is_meta", False):
+        return 0, 0
     blocks = -(-n // 2) if wide else -(-n // 4)
     array = getattr(like, "array", like)
     if generator is None and (array is None or isinstance(array, np.ndarray)):
@@ -75,7 +77,7 @@ def new_random(fill: Any, shape: Any, dtype: Any, generator: Any, low: float, hi
     return fill(np.empty(shape, dtype), seed, offset, low, high)
 
 
-@on_cuda(new_random)
+@on_cuda(new_random, meta=lambda xp, fill, shape, dtype, *_: xp.empty(shape, dtype))
 def new_random_on_cuda(
     cupy: Any, fill: Any, shape: Any, dtype: Any, generator: Any, low: float, high: float
 ) -> Any:
@@ -240,7 +242,7 @@ def random_integers(shape: Any, low: int, high: int, dtype: Any, generator: Any)
     return raw.astype(dtype, copy=False).reshape(shape)
 
 
-@on_cuda(random_integers)
+@on_cuda(random_integers, meta=lambda xp, shape, low, high, dtype, *_: xp.empty(shape, dtype))
 def random_integers_on_cuda(
     cupy: Any, shape: Any, low: int, high: int, dtype: Any, generator: Any
 ) -> Any:
@@ -366,7 +368,7 @@ def random_permutation(n: int, dtype: Any, generator: Any) -> Any:
     return native.randperm(n, seed, offset).astype(dtype, copy=False)
 
 
-@on_cuda(random_permutation)
+@on_cuda(random_permutation, meta=lambda xp, n, dtype, *_: xp.empty(n, dtype))
 def random_permutation_on_cuda(cupy: Any, n: int, dtype: Any, generator: Any) -> Any:
     """The permutation of `random_permutation`, made on the host: each swap needs the last."""
     stream = claim_on_cuda(cupy, generator, n, n > 2**20)

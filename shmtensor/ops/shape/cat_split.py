@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...device import META
 from ..table.constants import constant, data_of, on_device
 from ..table.dims import axis
 from ..table.native_or_numpy import kernel_or_fallback
@@ -353,11 +354,16 @@ def check_repeats(repeats: Any) -> Any:
 
     Raises:
         RuntimeError: a number is negative, or there is more than one dimension.
-        NotImplementedError: they are not int32 or int64.
+        NotImplementedError: they are not int32 or int64, or have no data.
     """
     data = data_of(repeats)
     if not on_device(data):
         data = native.private_index(np.asarray(data))
+    elif data.device is META:
+        raise NotImplementedError(
+            "repeat_interleave: the shape of the result depends on values: meta tensors have no "
+            "data"
+        )
     message = f"{data.dtype} of shape {data.shape}"
     if data.ndim > 1:
         raise RuntimeError(f"repeat_interleave: repeats must be a vector: {message}")

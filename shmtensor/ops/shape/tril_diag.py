@@ -172,7 +172,7 @@ def triangle_indices(upper: bool, row: int, col: int, offset: int, dtype: Any) -
     return np.array([rows, columns + ends[rows] if upper else columns], dtype)
 
 
-@on_cuda(triangle_indices)
+@on_cuda(triangle_indices, meta=lambda xp, *bounds: xp.asarray(triangle_indices(*bounds)))
 def triangle_indices_on_cuda(
     cupy: Any, upper: bool, row: int, col: int, offset: int, dtype: Any
 ) -> Any:

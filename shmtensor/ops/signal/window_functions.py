@@ -40,7 +40,7 @@ def points(formula: Any, n: int, period: int, dtype: Any) -> Any:
     return points_of(np, formula, n, period, dtype)
 
 
-@on_cuda(points)
+@on_cuda(points, meta=lambda xp, formula, n, period, dtype: xp.empty(n, dtype))
 def points_of(xp: Any, formula: Any, n: int, period: int, dtype: Any) -> Any:
     """`points` by an array module."""
     if n == 1:
