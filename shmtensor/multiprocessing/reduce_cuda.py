@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 
 from shmtensor import cupy_runtime, native
+from shmtensor.cuda_arrays import device_of
+from shmtensor.device import META
 from shmtensor.tensor import Tensor, make_tensor
 
 __all__ = ["Handles", "is_on_gpu", "rebuild_cuda", "rebuild_cupy"]
@@ -51,7 +53,11 @@ class Handles:
         self.starts: list[int] = []  # the first handle of each message, if there are several
 
     def add(self, array: Any) -> Any:
-        """Exports an array of CuPy. Copies: none; one if the memory is of another allocator."""
+        """Exports an array of CuPy; None for one without data. Copies: none; one if the memory is
+        of another allocator.
+        """
+        if device_of(array) is META:
+            return None
         cuda = memory()
         try:
             message = cuda.export(array, self.via)

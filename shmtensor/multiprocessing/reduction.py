@@ -24,8 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from shmtensor import cupy_runtime, native
-from shmtensor.tensor import Tensor, make_tensor
+from shmtensor import native
+from shmtensor.cuda_arrays import array_modules
+from shmtensor.tensor import Tensor, deepcopy_pickle, make_tensor
 
 from . import reduce_cuda, reduce_foreign, sharedctypes
 from .picklable import extra_reductions, is_main_importable
@@ -90,7 +91,7 @@ class _Blocks:
 
     def reduce(self, obj: Any, cls: type) -> Any:
         """The reduction of an object with shared memory, or NotImplemented."""
-        if cupy_runtime.state.initialized and reduce_cuda.is_on_gpu(obj):
+        if array_modules and reduce_cuda.is_on_gpu(obj):
             return self.on_gpu(obj, cls)
         if cls is Tensor:
             if obj.node is None and obj.accumulate_grad is None and obj.base is None:
@@ -118,8 +119,10 @@ class _Blocks:
         return NotImplemented
 
     def on_gpu(self, obj: Any, cls: type) -> Any:
-        """The reduction of a tensor on a GPU, or of an array of CuPy. Copies: none."""
-        if self.gpu is None:
+        """The reduction of a tensor on a GPU, or of an array of CuPy. Copies: none. A tensor
+        without data is pickled.
+        """
+        if self.gpu is None or getattr(obj, "is_meta", False):
             return NotImplemented
         if not issubclass(cls, Tensor):
             return reduce_cuda.rebuild_cupy, (self.gpu.add(obj),)
@@ -309,6 +312,8 @@ def reduce_for_stdlib(tensor: Tensor) -> tuple[Any, ...]:
     pickler does not know our messages, so each tensor has its own handle, in flight until it is
     received or expires (docs/design/memory.md).
     """
+    if tensor.is_meta:
+        return deepcopy_pickle.reduce(tensor)  # type: ignore[no-any-return]
     blocks = _Blocks(reduce_cuda.Handles())
     if reduce_cuda.is_on_gpu(tensor):
         return blocks.on_gpu(tensor, type(tensor))  # type: ignore[no-any-return]

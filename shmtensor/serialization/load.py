@@ -15,7 +15,7 @@ import numpy as np
 from .. import cupy_runtime
 from ..autograd import wrap
 from ..cuda_arrays import device_of, move_array, new_array
-from ..device import CPU, Device, DeviceMissing, as_device
+from ..device import META, Device, DeviceMissing, as_device
 from ..nn import Parameter
 from ..sparse import SparseTensor, sparse_coo_tensor
 from ..storage import UntypedStorage, array_over, memory_of
@@ -189,8 +189,8 @@ def existing_device(location: Any) -> Device:
         raise RuntimeError(
             f"load: no such device: {location}, load with map_location='cpu'"
         ) from None
-    if device.type == "cpu":
-        return CPU
+    if device.type != "cuda":
+        return as_device(device)
     count = cupy_runtime.device_count()
     if not count:
         raise DeviceMissing(
@@ -255,6 +255,8 @@ def largest_byte(data: Any) -> int:
     """The largest of an array's bytes. Waits for its device, if it is on one."""
     if isinstance(data, np.ndarray):
         return int(data.max())
+    if data.device is META:
+        return 0
     with data.device:
         return int(data.max())
 
@@ -278,6 +280,23 @@ def check_bools(
         data = array_over(data, 0, size, np.dtype(np.uint8), stride)
     if (largest := largest_byte(data)) > 1:
         raise refused("a byte of a bool tensor is not 0 or 1", largest)
+
+
+def rebuild_meta_tensor(
+    limits: Limits | None, dtype: Any, size: Any, stride: Any, requires_grad: Any = False
+) -> Tensor:
+    """A tensor without data, after all numbers are checked."""
+    if not any(dtype is known for known in DTYPE_NAMES.values()):
+        raise refused("not the dtype of a tensor", dtype)
+    for sizes in (size, stride):
+        if type(sizes) is not tuple or not all(type(n) is int and 0 <= n < MAX_SIZE for n in sizes):
+            raise refused("not the sizes or strides of a tensor", sizes)
+    if len(size) != len(stride) or len(size) > MAX_DIMS or math.prod(size) >= MAX_SIZE:
+        raise refused("not the layout of a tensor", (size, stride))
+    array = new_array("empty", size, dtype, as_device(META))
+    array._set_shape_and_strides(size, tuple([n * dtype.itemsize for n in stride]))
+    tensor: Tensor = wrap(array)
+    return tensor.requires_grad_() if requires_grad is True else tensor
 
 
 def rebuild_parameter(
@@ -324,6 +343,7 @@ TORCH_NAMES: dict[tuple[str, str], Any] = {
     ("torch._utils", "_rebuild_tensor_v3"): rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): rebuild_parameter,
     ("torch._utils", "_rebuild_sparse_tensor"): rebuild_sparse,
+    ("torch._utils", "_rebuild_meta_tensor_no_storage"): rebuild_meta_tensor,
     ("torch.serialization", "_get_layout"): rebuild_layout,
     ("torch", "Size"): Size,
     **{("torch", name): kind for name, kind in STORAGE_NAMES.items()},
@@ -334,6 +354,7 @@ CONSTRUCTORS: dict[int, Any] = {
     id(rebuild_tensor): rebuild_tensor,
     id(rebuild_parameter): rebuild_parameter,
     id(rebuild_sparse): rebuild_sparse,
+    id(rebuild_meta_tensor): rebuild_meta_tensor,
     id(rebuild_layout): rebuild_layout,
     id(Size): rebuild_size,
 }
@@ -342,5 +363,6 @@ UNLIMITED = {
     id(rebuild_tensor): partial(rebuild_tensor, None),
     id(rebuild_parameter): partial(rebuild_parameter, None),
     id(rebuild_sparse): partial(rebuild_sparse, None),
+    id(rebuild_meta_tensor): partial(rebuild_meta_tensor, None),
     id(rebuild_layout): partial(rebuild_layout, None),
 }

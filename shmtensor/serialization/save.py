@@ -70,7 +70,7 @@ def save(obj: object, f: str | os.PathLike[str] | IO[bytes]) -> None:
 def write_archive(obj: object, file: IO[bytes]) -> None:
     finder = Finder()
     finder.dump(obj)
-    storages = Storages(finder.tensors)
+    storages = Storages({key: x for key, x in finder.tensors.items() if not x.is_meta})
     stream = io.BytesIO()
     Writer(stream, storages).dump(obj)
     with ArchiveWriter(file) as archive:
@@ -233,6 +233,7 @@ GLOBALS = {
         "_rebuild_tensor_v3",
         "_rebuild_parameter",
         "_rebuild_sparse_tensor",
+        "_rebuild_meta_tensor_no_storage",
     )
 }
 LAYOUT = Global("torch.serialization", "_get_layout")
@@ -273,6 +274,10 @@ class Writer(pickle._Pickler):
         return self.describe(obj, obj.requires_grad)
 
     def describe(self, tensor: Tensor, requires_grad: bool) -> tuple[Global, tuple[Any, ...]]:
+        if tensor.is_meta:
+            dtype = TORCH[NAME_OF_DTYPE[tensor.array.dtype]]
+            sizes = tuple(tensor.shape), tensor.stride()
+            return GLOBALS["_rebuild_meta_tensor_no_storage"], (dtype, *sizes, requires_grad)
         array, span = self.storages.locate(tensor)
         itemsize = array.itemsize
         nbytes = span.high - span.low

@@ -158,6 +158,10 @@ MessageEncoder::Outcome MessageEncoder::device_view(PyObject* array) {
   if (!fit) return Outcome::Unfit;
   PyObject* message = PyObject_CallMethodOneArg(gpu_, add, array);
   if (!message) return Outcome::Failed;
+  if (message == Py_None) {  // an array without data, which is pickled
+    Py_DECREF(message);
+    return Outcome::Unfit;
+  }
   n_handles_++;
   const char* handle;
   Py_ssize_t n_handle;
