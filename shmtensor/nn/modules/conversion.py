@@ -64,7 +64,9 @@ class Convertible(Tree):
 
         Copies: none if nothing changes, else one.
 
-        Raises: TypeError for other arguments or a dtype of integers.
+        Raises:
+            TypeError: other arguments or a dtype of integers.
+            NotImplementedError: from the device "meta" to another one.
         """
         device, dtype, memory_format = _destination(args, kwargs)
         if dtype is not None and dtype.kind not in "fc":
@@ -74,6 +76,12 @@ class Convertible(Tree):
             )
 
         def convert(t: Any) -> Any:
+            if device is not None and t.is_meta and Device(device).type != "meta":
+                raise NotImplementedError(
+                    "to: Cannot copy out of meta tensor; no data! Please use Module.to_empty() "
+                    "instead of Module.to() when moving module from meta to a different device: "
+                    f"shape {tuple(t.shape)} to {device}"
+                )
             target_dtype = dtype if t.dtype.kind in "fc" else None
             if memory_format is not None and t.dim() in (4, 5):
                 return t.to(device, target_dtype, memory_format=memory_format)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -252,6 +253,13 @@ class Stateful(Hooked):
             with no_grad():
                 value = value if isinstance(value, Tensor) else as_tensor(value)
                 if not assign:
+                    if tensor.is_meta and not value.is_meta:
+                        warnings.warn(
+                            f"load_state_dict: for {key}: copying to a meta parameter, which has "
+                            "no data, does nothing (did you mean assign=True, to assign items of "
+                            "the state dictionary to their keys in the module?)",
+                            stacklevel=2,
+                        )
                     tensor.copy_(value)
                 elif _switches.get_swap_module_params_on_conversion():
                     tensor.data = value.detach()

@@ -14,6 +14,7 @@ import numpy as np
 from ... import native
 from ...autograd import no_grad, wrap
 from ...cuda_arrays import device_of, move_array
+from ...device import META
 from ...dtypes import HALVES, float32
 from .. import reference_updates
 from ..arguments import as_numbers, check_implementations
@@ -183,6 +184,8 @@ class FlatOptimizer(Optimizer):
         self, flat: Flat, start: int, stop: int, step: int, scalars: dict[str, Any]
     ) -> None:
         p, g, state = flat.parameter, flat.gradient, flat.state
+        if flat.device is META:  # there is nothing to write
+            return
         group = as_numbers(flat.group)
         if p.ndim == 1 and stop - start != p.shape[0]:
             p, g = p[start:stop], g[start:stop]
