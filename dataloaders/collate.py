@@ -427,7 +427,7 @@ def views_of(tensors: Sequence[Any], where: str, has_arrays: bool = False) -> li
 
 
 def describe_tensors(tensors: Sequence[Tensor], where: str) -> Leaf | Value:
-    if tensors[0].is_cuda or (
+    if not tensors[0].is_cpu or (
         is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
     ):
         return Value(stack(list(tensors)))

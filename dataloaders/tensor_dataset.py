@@ -113,7 +113,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
         """The samples of `indices`, gathered into one block; see `Rows`."""
         if any(tensor.requires_grad for tensor in self.tensors):
             return [self[index] for index in indices]
-        if any(tensor.is_cuda for tensor in self.tensors):
+        if not all(tensor.is_cpu for tensor in self.tensors):
             index = np.asarray(indices)
             return Rows([tensor[index] for tensor in self.tensors], len(indices))
         columns = gather_rows([tensor.array for tensor in self.tensors], indices)

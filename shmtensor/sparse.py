@@ -69,6 +69,10 @@ class SparseTensor(sparse_grad.SparseGradient):
     def is_cpu(self) -> bool:
         return self.numbers.is_cpu
 
+    @property
+    def is_meta(self) -> bool:
+        return self.numbers.is_meta
+
     def get_device(self) -> int:
         """The number of its GPU: -1 for the CPU."""
         return self.numbers.get_device()

@@ -72,7 +72,7 @@ def write_map(function: Callable[..., Any], tensor: Tensor, *tensors: Tensor) ->
         TypeError: one is on a GPU.
     """
     for x in (tensor, *tensors):
-        if x.is_cuda:
+        if not x.is_cpu:
             name = ("apply_", "map_", "map2_")[len(tensors)]
             raise TypeError(
                 f"{name}: {name} is only implemented on CPU tensors: shape {tuple(x.shape)} on "

@@ -35,7 +35,7 @@ def pinned(tensor: Tensor) -> Tensor:
     Raises:
         RuntimeError: the tensor is on a GPU.
     """
-    if tensor.is_cuda:
+    if not tensor.is_cpu:
         raise RuntimeError(
             f"pin_memory: cannot pin {tensor.type()!r}, only dense CPU tensors can be pinned: "
             f"shape {tuple(tensor.shape)}"

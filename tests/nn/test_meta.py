@@ -274,6 +274,12 @@ def test_optimizers_made_before_the_memory_work_after_it(name: str) -> None:
     assert not st.equal(module.weight, before)
 
 
+def test_clipping_gradients() -> None:
+    module = nn.Linear(3, 4, device="meta")
+    module(st.empty(2, 3, device="meta")).sum().backward()
+    assert nn.utils.clip_grad_norm_(module.parameters(), 1.0).is_meta
+
+
 def test_steps_without_data_only_count() -> None:
     module = nn.Linear(3, 4, device="meta")
     optimizer = st.optim.Adam(module.parameters())

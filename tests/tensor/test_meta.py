@@ -276,6 +276,20 @@ def test_numpys_functions_give_tensors() -> None:
     assert np.concatenate([meta(2, 3), meta(4, 3)]).is_meta
 
 
+def test_what_is_for_the_cpu_alone() -> None:
+    with pytest.raises(RuntimeError, match="only dense CPU tensors can be pinned"):
+        meta(2).pin_memory()
+    with pytest.raises(TypeError, match="only implemented on CPU tensors"):
+        meta(2).apply_(abs)
+
+
+def test_batches_of_a_loader() -> None:
+    data = st.utils.data.TensorDataset(meta(4, 3), st.empty(4, device="meta", dtype=st.int64))
+    batches = list(st.utils.data.DataLoader(data, 2))
+    assert [[tuple(x.shape) for x in batch] for batch in batches] == [[(2, 3), (2,)]] * 2
+    assert all(x.is_meta for batch in batches for x in batch)
+
+
 def test_too_many_elements() -> None:
     with pytest.raises(RuntimeError, match="too many elements"):
         meta(2**31, 2**31)

@@ -65,7 +65,7 @@ def clip_grads_with_norm_(
 ) -> None:
     """Scales the gradients by max_norm / total_norm where that is below 1, in place."""
     ratio = float(max_norm) / (total_norm + 1e-6)
-    if isinstance(ratio, Tensor) and ratio.is_cuda:  # without waiting for it
+    if isinstance(ratio, Tensor) and not ratio.is_cpu:  # without waiting for it
         factor = ratio.clamp(max=1.0)
         with no_grad():
             for g in _gradients(parameters):
