@@ -80,7 +80,6 @@ MODULES = [
     "shmtensor.distributed",
     "shmtensor.testing",
     "shmtensor.trainer",
-    "shmtensor.types",
     "shmtensor.utils.checkpoint",
     "shmtensor.utils.hooks",
     "shmtensor.utils.tensorboard",
