@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import pytest
@@ -194,3 +194,16 @@ def test_far_more_workers_than_cores_are_warned_about() -> None:
     DataLoader([1, 2], num_workers=2 * cores)
     with pytest.warns(UserWarning, match=f"{2 * cores + 1} workers, {cores} cores"):
         DataLoader([1, 2], num_workers=2 * cores + 1)
+
+
+def test_a_loader_of_samples_and_batches_is_a_type() -> None:
+    """`DataLoader[sample]` is PyTorch's form; a class of loaders may be derived from either."""
+    T = TypeVar("T")
+    assert get_args(DataLoader[int]) == (int, Any)
+    assert get_args(DataLoader[int, str]) == (int, str)
+
+    class Logged(DataLoader[T]):
+        pass
+
+    assert get_args(Logged[int]) == (int,)
+    assert [batch.tolist() for batch in Logged([1, 2, 3], batch_size=2)] == [[1, 2], [3]]
