@@ -1,5 +1,6 @@
 """shmtensor: a tensor library that allocates tensors in memory shared with other processes."""
 
+import sys as _sys
 from typing import TYPE_CHECKING
 
 from .version import __version__ as __version__
@@ -20,6 +21,7 @@ from .autograd import (
 from .device import Device as device
 from .functions import *  # noqa: F403
 from .native import get_num_threads, set_num_threads
+from .other_names import Finder as _Finder
 from .random import *  # noqa: F403
 from .sparse import sparse_coo, sparse_coo_tensor, spmm
 from .tensor import Size, Tensor
@@ -33,6 +35,7 @@ from .tensor.register_pickling import register_class as _register_class
 from .tensor.register_pickling import set_multiprocessing as _set_multiprocessing
 from .tensor.torch_constants import *  # noqa: F403
 
+_sys.meta_path.insert(0, _Finder())
 _set_array_namespace(lambda: __getattr__("array_api"))
 _register_class(Tensor, _reduce_tensor)
 _set_multiprocessing(lambda: __getattr__("multiprocessing"))

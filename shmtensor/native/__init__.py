@@ -2,6 +2,13 @@
 
 import sys
 
+if __name__ != "shmtensor.native":  # `torch.native`, where a program made `torch` another name
+    name = __name__.rpartition(".")[0]
+    raise ImportError(
+        f"import {name}: shmtensor is loaded under another name: {name}; it can only be loaded as "
+        "shmtensor, hint: import shmtensor.as_torch gives it the name torch"
+    )
+
 try:
     import numpy  # noqa: F401, which _core needs
 

@@ -2,6 +2,8 @@
 #define SHMTENSOR_IMPORT_ARRAY
 #include "python.h"
 
+#include <dlfcn.h>
+
 #include <cstdarg>
 #include <cstdio>
 
@@ -62,6 +64,31 @@ static int register_interpreter_end() {
   return status;
 }
 
+// Refuses a second load in one process, from this file or from a copy of it: each would register its
+// own bfloat16 with NumPy, and have its own heap. Python's import system does not come here for a
+// module that it has loaded before under the same name. -1 with an ImportError.
+static int check_loaded_once() {
+  Dl_info file;
+  const char* path = dladdr(reinterpret_cast<void*>(check_loaded_once), &file) ? file.dli_fname : "?";
+  PyObject* state = PyInterpreterState_GetDict(PyInterpreterState_Get());
+  if (!state) {
+    PyErr_SetString(PyExc_ImportError, "shmtensor.native._core: the interpreter has no state for extensions");
+    return -1;
+  }
+  if (PyObject* before = PyDict_GetItemString(state, "shmtensor.native._core")) {
+    PyErr_Format(PyExc_ImportError,
+                 "shmtensor.native._core: this process has loaded it already, by another name or from another "
+                 "folder: %U, now %s; import it as shmtensor only, hint: import shmtensor.as_torch gives it "
+                 "the name torch",
+                 before, path);
+    return -1;
+  }
+  PyObject* name = PyUnicode_DecodeFSDefault(path);
+  const int status = name ? PyDict_SetItemString(state, "shmtensor.native._core", name) : -1;
+  Py_XDECREF(name);
+  return status;
+}
+
 }  // namespace shmtensor
 
 static PyModuleDef definition = {
@@ -72,6 +99,7 @@ static PyModuleDef definition = {
 extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
   import_array();
   import_umath();
+  if (shmtensor::check_loaded_once() < 0) return nullptr;
   PyObject* module = PyModule_Create(&definition);
   if (!module) return nullptr;
   if (shmtensor::add_memory(module) < 0 || shmtensor::add_sync(module) < 0 ||

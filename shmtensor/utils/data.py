@@ -9,6 +9,9 @@ if TYPE_CHECKING:
     from dataloaders import *  # noqa: F403
 
 
+__path__: list[str] = []  # ../other_names.py finds what is imported beneath it
+
+
 def __getattr__(name: str) -> Any:
     return getattr(import_module("dataloaders"), name)
 
