@@ -21,6 +21,7 @@ import numpy as np
 from shmtensor.autograd import is_grad_enabled, wrap
 from shmtensor.dtypes import promote_types
 from shmtensor.functions import stack
+from shmtensor.other_names import foreign_module
 from shmtensor.tensor import Tensor, make_tensor
 from shmtensor.tensor.foreign_arrays import (
     LIBRARIES,
@@ -489,7 +490,7 @@ default_collate_fn_map: CollateMap = {
 def is_default_of_torch(collate_fn: Callable[..., Any] | None) -> bool:
     """Whether this is PyTorch's `default_collate`, with PyTorch's functions for each type: then
     ours, which writes into shared memory, does the same, up to its errors' text."""
-    module: Any = sys.modules.get("torch.utils.data._utils.collate")
+    module = foreign_module("torch.utils.data._utils.collate")
     if module is None or collate_fn is not getattr(module, "default_collate", None):
         return False
     fns = module.default_collate_fn_map.values()
@@ -520,7 +521,7 @@ def default_convert(data: Any) -> Any:
 def library_within(data: Any) -> str | None:
     """The library of the arrays in `data` that are neither shmtensor's nor NumPy's: "torch", "jax"
     or None."""
-    if not any(name in sys.modules for name in LIBRARIES):
+    if not any(map(foreign_module, LIBRARIES)):
         return None
     libraries: set[str | None] = set()
 

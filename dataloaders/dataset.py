@@ -6,12 +6,13 @@ from __future__ import annotations
 
 import bisect
 import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import accumulate
 from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
+
+from shmtensor.other_names import foreign_module
 
 from .loader.seeding import GeneratorLike, numpy_generator
 
@@ -80,7 +81,7 @@ def is_stream(dataset: object) -> bool:
     of PyTorch, or an object that has `__iter__` and no `__getitem__`."""
     if isinstance(dataset, IterableDataset):
         return True
-    of_torch = getattr(sys.modules.get("torch.utils.data"), "IterableDataset", None)
+    of_torch = getattr(foreign_module("torch.utils.data"), "IterableDataset", None)
     if of_torch is not None and isinstance(dataset, of_torch):
         return True
     return hasattr(dataset, "__iter__") and not hasattr(dataset, "__getitem__")

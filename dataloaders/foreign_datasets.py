@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from shmtensor.autograd import wrap
+from shmtensor.other_names import foreign_module
 from shmtensor.tensor import Tensor
 from shmtensor.tensor.foreign_arrays import as_library, as_numpy
 
@@ -150,12 +151,12 @@ def in_batches(dataset: Any) -> Any:
 
 def is_subset(dataset: Any) -> bool:
     """Whether it is a `Subset` of this package or of PyTorch, and of no subclass."""
-    return type(dataset) in (Subset, getattr(sys.modules.get("torch.utils.data"), "Subset", None))
+    return type(dataset) in (Subset, getattr(foreign_module("torch.utils.data"), "Subset", None))
 
 
 def is_tensor_dataset(dataset: Any) -> bool:
     """Whether it is a `TensorDataset` of PyTorch, and of no subclass."""
-    of_torch: Any = sys.modules.get("torch.utils.data")
+    of_torch: Any = foreign_module("torch.utils.data")
     return type(dataset) is getattr(of_torch, "TensorDataset", None)
 
 

@@ -21,6 +21,7 @@ LAYERS: list[tuple[str, ...]] = [
         "shmtensor.version",
         "shmtensor.errors",
         "shmtensor.multiprocessing.exit_on_exception",
+        "shmtensor.other_names",
     ),
     ("shmtensor.native",),
     ("shmtensor.cupy_runtime", "shmtensor.cudnn_runtime"),
@@ -71,7 +72,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.distributed.collectives",),
     ("shmtensor.distributed",),
     ("shmtensor.trainer",),
-    ("shmtensor.run", "shmtensor.cli"),
+    ("shmtensor.run", "shmtensor.cli", "shmtensor.as_torch"),
     ("shmtensor.__main__",),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

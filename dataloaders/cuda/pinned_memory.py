@@ -16,7 +16,6 @@ enough, a batch uses ordinary memory.
 from __future__ import annotations
 
 import os
-import sys
 import warnings
 import weakref
 from importlib import import_module
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 
 from shmtensor import cupy_runtime, native
+from shmtensor.other_names import foreign_module
 
 from ..loader.batch_block import Array
 
@@ -53,7 +53,7 @@ class RuntimeOfTorch:
 def find_cuda() -> Any:
     """The CUDA runtime of CuPy, else that of PyTorch if the program has imported it; None, with a
     warning, where there is no device."""
-    torch: Any = sys.modules.get("torch")
+    torch = foreign_module("torch")
     try:
         cupy = import_module("cupy")
         if cupy.cuda.is_available():

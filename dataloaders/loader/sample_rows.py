@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from shmtensor.native import copy_to_rows
+from shmtensor.other_names import foreign_module
 from shmtensor.tensor.foreign_arrays import as_library
 
 from ..collate import DESCRIBE, Leaf, default_collate_fn_map, flatten
@@ -156,6 +157,6 @@ class SampleRows:
 def is_large(x: Any) -> bool:
     if type(x) is np.ndarray:
         return x.nbytes >= LARGE and x.dtype.isnative
-    torch = sys.modules.get("torch")
+    torch = foreign_module("torch")
     is_tensor = torch is not None and type(x) is getattr(torch, "Tensor", None)
     return is_tensor and x.numel() * x.element_size() >= LARGE

@@ -34,6 +34,7 @@ import numpy as np
 
 from shmtensor import native
 from shmtensor.functions import randint
+from shmtensor.other_names import foreign_module
 from shmtensor.random import default_generator, manual_seed
 
 __all__ = ["GeneratorLike", "SampleSeeds", "new_seed", "numpy_generator", "seed_everything"]
@@ -74,13 +75,13 @@ def numpy_generator(generator: GeneratorLike = None) -> np.random.Generator:
 
 def is_of_torch(generator: object) -> bool:
     """Whether this is a `torch.Generator`."""
-    generator_type = getattr(sys.modules.get("torch"), "Generator", None)
+    generator_type = getattr(foreign_module("torch"), "Generator", None)
     return generator_type is not None and isinstance(generator, generator_type)
 
 
 def generator_of_torch() -> Any:
     """PyTorch's default generator of the CPU; None if PyTorch is not imported."""
-    return getattr(sys.modules.get("torch"), "default_generator", None)
+    return getattr(foreign_module("torch"), "default_generator", None)
 
 
 def seed_everything(seed: int) -> None:

@@ -5,9 +5,10 @@ PyTorch is never imported for it. So this is done again for each batch: a data s
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
+
+from shmtensor.other_names import foreign_module
 
 from ..collate import collate_torch
 
@@ -24,11 +25,11 @@ def prepare_torch() -> None:
     batch that is sent without a copy.
     """
     global _limited, _extended
-    torch: Any = sys.modules.get("torch")
+    torch = foreign_module("torch")
     if torch is not _limited and hasattr(torch, "set_num_threads"):
         torch.set_num_threads(1)
         _limited = torch
-    module: Any = sys.modules.get("torch.utils.data._utils.collate")
+    module = foreign_module("torch.utils.data._utils.collate")
     if module is not _extended and hasattr(module, "default_collate"):
         fns = module.default_collate_fn_map
         tensor_type = module.torch.Tensor

@@ -6,11 +6,12 @@ workers that function answers, too. PyTorch is never imported for it.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
+
+from shmtensor.other_names import foreign_module
 
 from ..dataset import Dataset
 
@@ -98,5 +99,5 @@ def assign(info: WorkerInfo | None, torch_info: Any) -> None:
 
 def module_of_torch() -> Any:
     """The module with PyTorch's worker info; None if it is not imported, or being imported."""
-    module = sys.modules.get("torch.utils.data._utils.worker")
+    module = foreign_module("torch.utils.data._utils.worker")
     return module if hasattr(module, "WorkerInfo") else None

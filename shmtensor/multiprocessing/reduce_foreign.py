@@ -15,6 +15,7 @@ import numpy as np
 
 from shmtensor.autograd.dispatch.foreign_operands import library_of
 from shmtensor.autograd.dispatch.promote_operands import as_canonical
+from shmtensor.other_names import foreign_module
 from shmtensor.tensor.foreign_arrays import as_library, reason_without_view
 
 __all__ = ["as_jax", "as_sparse", "as_torch", "kind_of", "parts_of_jax", "parts_of_torch"]
@@ -28,7 +29,7 @@ CARRIERS = {1: "uint8", 2: "int16", 4: "int32"}
 def kind_of(obj: Any) -> str | None:
     """ "torch" for a tensor or storage of PyTorch, "jax" for an array of JAX, else None."""
     kind = library_of(obj)
-    if kind is None and (torch := sys.modules.get("torch")) is not None:
+    if kind is None and (torch := foreign_module("torch")) is not None:
         storages = (getattr(torch, "UntypedStorage", ()), getattr(torch, "TypedStorage", ()))
         return "torch" if isinstance(obj, storages) else None
     return kind

@@ -11,13 +11,13 @@ or after an error.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from ... import native
+from ...other_names import foreign_module
 
 __all__ = ["foreign_error", "library_of", "refuse_foreign"]
 
@@ -41,7 +41,7 @@ def library_of(x: Any) -> str | None:
         return library
     for library, name in (("torch", "Tensor"), ("jax", "Array")):
         # A module that is being imported by another thread may not have the class yet.
-        array_type = getattr(sys.modules.get(library), name, None)
+        array_type = getattr(foreign_module(library), name, None)
         if array_type is not None and isinstance(x, array_type):
             _library_of_type[kind] = library
             return library
