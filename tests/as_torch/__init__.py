@@ -1,0 +1,1 @@
+"""Programs written for PyTorch, run by `python -m shmtensor.as_torch` without a change."""
