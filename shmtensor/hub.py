@@ -19,3 +19,12 @@ def refuse(*args: Any, **kwargs: Any) -> NoReturn:
 
 
 load = list = help = load_state_dict_from_url = download_url_to_file = get_dir = refuse
+
+
+def __getattr__(name: str) -> Any:
+    """`tqdm`, which programs import from here; imported at first use."""
+    if name == "tqdm":
+        from tqdm import tqdm
+
+        return tqdm
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -32,6 +32,9 @@ MODULES = {
     "shmtensor.utils.model_zoo": "shmtensor.hub",
 }
 
+# Modules that are not there, which programs import in any case, and use if an option asks for it.
+UNUSED = {"shmtensor.onnx"}
+
 
 class Loader(SameModule):
     """Also makes a package of the module, so that Python asks the finder for what is beneath."""
@@ -59,6 +62,19 @@ class SameObject(SameModule):
         return self.value
 
 
+def absent_module(name: str, target: str, why: str) -> ModuleType:
+    """A module whose attributes are an AttributeError that says why they are not there."""
+
+    def refuse(attribute: str) -> Any:
+        if not attribute.startswith("__"):
+            missing_names.note(f"{name}.{attribute}")
+        raise AttributeError(f"module {name!r} has no attribute {attribute!r}: {why}")
+
+    module = ModuleType(target, f"{name}, which is not there: {why}.")
+    vars(module)["__getattr__"] = refuse
+    return module
+
+
 class TorchFinder(Finder):
     """Finds `torch`, `torchvision` and what is beneath them in this library, and nowhere else."""
 
@@ -81,8 +97,11 @@ class TorchFinder(Finder):
         try:
             value = getattr(sys.modules[parent], child)
         except AttributeError as error:
-            missing_names.note(name)
             why = str(error).partition(f"{child!r}: ")[2]
+            if target in UNUSED:
+                value = absent_module(name, target, why)
+                return ModuleSpec(name, SameObject(target, value))  # type: ignore[arg-type]
+            missing_names.note(name)
             raise ModuleNotFoundError(
                 f"No module named {name!r}: torch is shmtensor here (shmtensor.as_torch), which "
                 f"has no {target}{': ' + why if why else ''}",

@@ -17,6 +17,7 @@ import torch.cuda.amp, torch.distributed as dist, torch.multiprocessing as mp
 import torch.multiprocessing.spawn, torch.nn as nn, torch.nn.functional as F
 import torch.optim.lr_scheduler as schedules
 import torch.utils.data._utils.collate as collate
+from torch.hub import tqdm
 from torch.nn.parallel import DistributedDataParallel
 from torch.nn.utils.weight_norm import weight_norm
 from torch.utils.data.dataloader import DataLoader, default_collate
@@ -28,7 +29,7 @@ assert torch is shmtensor and nn is shmtensor.nn and F is shmtensor.nn.functiona
 assert cudnn is shmtensor.backends.cudnn and dist is shmtensor.distributed
 assert schedules is shmtensor.optim.lr_scheduler and mp is shmtensor.multiprocessing
 assert collate.default_collate is default_collate is shmtensor.utils.data.default_collate
-assert DistributedSampler is torch.utils.data.DistributedSampler
+assert DistributedSampler is torch.utils.data.DistributedSampler and callable(tqdm)
 assert callable(mp.spawn) and callable(torch.device) and callable(torch.tensor)
 assert callable(nn.utils.weight_norm) and nn.__spec__.name == "shmtensor.nn"
 for name, module in list(sys.modules.items()):
@@ -179,6 +180,24 @@ else:
     assert "torch.nothing_like_it" in process.stderr
     process = python("-c", "import shmtensor.as_torch", folder=tmp_path, **by_variable)
     assert process.stderr == "shmtensor.as_torch: no name of PyTorch was missing\n"
+
+
+def test_an_absent_module_that_is_not_used_can_be_imported(tmp_path: Path) -> None:
+    code = """
+import torch.onnx
+try:
+    torch.onnx.export
+except AttributeError as error:
+    print(error)
+try:
+    from torch.onnx import export
+except ImportError as error:
+    print(error.name)
+"""
+    assert run("-c", code, folder=tmp_path) == (
+        "module 'torch.onnx' has no attribute 'export': models are not exported: save their "
+        "state_dict\nshmtensor.onnx\n"
+    )
 
 
 VERSION = """
