@@ -4,6 +4,7 @@ namespace shmtensor {
 
 PyTypeObject* device_array_type;
 PyTypeObject* meta_array_type;
+bool has_device_arrays;
 DeviceHooks device_hooks;
 
 namespace {
@@ -11,6 +12,8 @@ namespace {
 PyObject* attribute_name(const char* text) { return PyUnicode_InternFromString(text); }
 
 }  // namespace
+
+bool is_of_a_device(PyObject* x) { return Py_TYPE(x) == device_array_type || is_meta_array(x); }
 
 PyArray_Descr* device_dtype(PyObject* array) {
   return reinterpret_cast<PyArray_Descr*>(array_dtype(array).get());
@@ -77,6 +80,7 @@ PyObject* set_device_arrays(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Py_XSETREF(device_hooks.assign, Py_NewRef(args[1]));
   Py_XSETREF(device_hooks.copy, Py_NewRef(args[2]));
   Py_XSETREF(device_array_type, reinterpret_cast<PyTypeObject*>(Py_NewRef(args[0])));
+  has_device_arrays = true;
   Py_RETURN_NONE;
 }
 
@@ -84,6 +88,7 @@ PyObject* set_device_arrays(PyObject*, PyObject* const* args, Py_ssize_t n) {
 PyObject* set_meta_arrays(PyObject*, PyObject* type) {
   if (!PyType_Check(type)) return raise("TypeError", "set_meta_arrays: a class is needed");
   Py_XSETREF(meta_array_type, reinterpret_cast<PyTypeObject*>(Py_NewRef(type)));
+  has_device_arrays = true;
   Py_RETURN_NONE;
 }
 
