@@ -199,7 +199,15 @@ def definitions(name: str, declared: Row | Composite, form: str) -> str:
         )
         return overloads(name, OVERLOADS[declared.name], has_out, depth)
     make: Any = row_parameters if isinstance(declared, Row) else composite_parameters
-    return definition(name, make(declared, form), result_type(declared), depth)
+    parameters = make(declared, form)
+    text = definition(name, parameters, result_type(declared), depth)
+    sizes = next((p for p in parameters if p.startswith("*") and p != "*"), None)
+    if isinstance(declared, Row) and sizes:  # one argument by its name, too
+        i = parameters.index(sizes)
+        named = [*parameters[:i], "*", sizes[1:], *parameters[i + 1 :]]
+        by_name = definition(name, named, result_type(declared), depth)
+        return f"    @overload\n{text}\n    @overload\n{by_name}"
+    return text
 
 
 def public_functions(form: str) -> list[str]:

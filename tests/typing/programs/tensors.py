@@ -71,6 +71,7 @@ reveal_type(len(x))  # -> int
 reveal_type(float(x.sum()))  # -> float
 reveal_type(x.reshape(-1, 3).permute(1, 0).contiguous())  # -> Tensor
 reveal_type(x.view((2, -1)))  # -> Tensor
+reveal_type(x.reshape(shape=(3, 1)).permute(dims=(1, 0)))  # -> Tensor
 reveal_type(x.to("cpu", st.float64).float())  # -> Tensor
 reveal_type(x.sum(dim=0, keepdim=True).mean((0, 1)))  # -> Tensor
 reveal_type(x.argmax(1).eq(y))  # -> Tensor
