@@ -231,7 +231,7 @@ def indexed_shape(x: Any, parts: tuple[Any, ...]) -> tuple[int, ...]:
         is_mask = isinstance(part, np.ndarray) and part.dtype == bool
         arrays += part.nonzero() if is_mask else [part]
     if any(getattr(getattr(p, "dtype", None), "kind", "") == "b" for p in arrays):
-        raise no_data("getitem: the number of elements that a mask selects depends on its values")
+        raise no_data("indexing: the number of elements that a mask selects depends on its values")
     at = arrays.index(...) if any(p is ... for p in arrays) else len(arrays)
     n_indexed = sum(p is not None and p is not ... for p in arrays)
     rest = [slice(None)] * (x.ndim - n_indexed)

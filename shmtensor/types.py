@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import IO, TypeAlias
 
 from .device import Device as _device
-from .dtypes import dtype as _dtype
 from .native import Size
+from .native import dtype as _dtype
 from .storage import TypedStorage, UntypedStorage
 from .tensor import Tensor
 from .tensor.torch_constants import layout as _layout

@@ -287,8 +287,9 @@ def rebuild_meta_tensor(
     limits: Limits | None, dtype: Any, size: Any, stride: Any, requires_grad: Any = False
 ) -> Tensor:
     """A tensor without data, after all numbers are checked."""
-    if not any(dtype is known for known in DTYPE_NAMES.values()):
+    if type(dtype) is not native.dtype:
         raise refused("not the dtype of a tensor", dtype)
+    dtype = dtype.dtype
     for sizes in (size, stride):
         if type(sizes) is not tuple or not all(type(n) is int and 0 <= n < MAX_SIZE for n in sizes):
             raise refused("not the sizes or strides of a tensor", sizes)

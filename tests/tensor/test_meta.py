@@ -118,13 +118,13 @@ NEEDS_VALUES: list[tuple[str, Callable[[Any], Any]]] = [
     ("item", lambda x: 1 in x),
     ("tolist", lambda x: x.tolist()),
     ("nonzero", lambda x: x.nonzero()),
-    ("nonzero", lambda x: st.where(x > 0)),
+    ("where", lambda x: st.where(x > 0)),
     ("unique", lambda x: x.unique()),
     ("bincount", lambda x: x.long().flatten().bincount()),
     ("repeat_interleave", lambda x: st.repeat_interleave(x.long()[0])),
     ("one_hot", lambda x: st.nn.functional.one_hot(x.long())),
-    ("getitem", lambda x: x[x > 0]),
-    ("getitem", lambda x: x.masked_select(x > 0)),
+    ("indexing", lambda x: x[x > 0]),
+    ("masked_select", lambda x: x.masked_select(x > 0)),
     ("to", lambda x: x.cpu()),
     ("to", lambda x: x.to("cpu")),
     ("to", lambda x: st.ones(2, 3).copy_(x)),
@@ -178,7 +178,7 @@ def test_views_share_their_memory() -> None:
     assert view.untyped_storage().nbytes() == 96
     assert view.untyped_storage() == x.untyped_storage()
     assert view.untyped_storage().device.type == "meta"
-    assert layout(x.as_strided((2, 2), (1, 7), 3)) == ((2, 2), "float32", (1, 7))
+    assert layout(x.as_strided((2, 2), (1, 7), 3)) == ((2, 2), "shmtensor.float32", (1, 7))
     with pytest.raises(RuntimeError, match="out of bounds"):
         x.as_strided((5, 5), (6, 1))
     with pytest.raises(RuntimeError, match="view: no view of these strides"):
