@@ -216,6 +216,7 @@ class DataLoader(Generic[T_co, Batch_co]):
         stall_warning: float | None = ...,
         snapshot_every_n_steps: int = ...,
         output: str | None = ...,
+        write_warning: bool = ...,
     ) -> None: ...
     def __init__(
         self,

@@ -53,3 +53,4 @@ if TYPE_CHECKING:
         restart_workers: int
         stall_warning: float | None
         snapshot_every_n_steps: int
+        write_warning: bool
