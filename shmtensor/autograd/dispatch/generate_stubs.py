@@ -47,6 +47,7 @@ FACADES = (
     "masked",
     "special",
 )  # modules whose functions are looked up in the table
+SIZES = ("dims", "shape", "size")
 EMPTY = inspect.Parameter.empty
 
 # What functions return whose results have names: those of rows, and FIELDS.
@@ -92,9 +93,9 @@ def out_argument(result: str) -> str:
     return f"out: {'Tensor | None' if result == 'Tensor' else 'Any'} = ..."
 
 
-def sized(name: str) -> list[str]:
-    """The parameters of `*size`, which is also a keyword."""
-    return [f"*_{name}: _Dims", f"{name}: _Dims = ..."]
+def sized(name: str, type_: str) -> list[str]:
+    """The parameters of `*size`, which may be one argument by its name, too."""
+    return [f"*_{name}: {type_}", f"{name}: {type_} = ..."]
 
 
 def row_parameters(row: Row, form: str) -> list[str]:
@@ -112,7 +113,7 @@ def row_parameters(row: Row, form: str) -> list[str]:
     keywords: list[str] = []
     for a in row.attributes:
         if is_sized(row, form, a):
-            parameters += sized(a.name)
+            parameters += sized(a.name, "_Dims")
             continue
         default = None if a.name in spellings and a.default is EMPTY else a.default
         text = argument(row.name, a.name, default)
@@ -134,14 +135,13 @@ def composite_parameters(composite: Composite, form: str) -> list[str]:
     for p in signature(getattr(table, composite.name)).parameters.values():
         if p.name == "out" and form != "function" and p.kind is p.KEYWORD_ONLY:
             continue
-        if p.kind is p.VAR_POSITIONAL:
-            parameters += sized(p.name)
-            continue
-        stars = "**" if p.kind is p.VAR_KEYWORD else ""
+        stars = "*" * ((p.kind is p.VAR_POSITIONAL) + 2 * (p.kind is p.VAR_KEYWORD))
         if p.kind is p.KEYWORD_ONLY and not any(s.startswith("*") for s in parameters):
             parameters.append("*")
         if p.name == "out":
             parameters.append(out_argument(result_type(composite)))
+        elif p.name in SIZES and stars == "*":
+            parameters += sized(p.name, argument_type(composite.name, p.name, EMPTY))
         elif p.name in ("tensors", "matrices") and stars:
             parameters.append(f"*{p.name}: Tensor | Sequence[Tensor]")
         else:
@@ -199,15 +199,7 @@ def definitions(name: str, declared: Row | Composite, form: str) -> str:
         )
         return overloads(name, OVERLOADS[declared.name], has_out, depth)
     make: Any = row_parameters if isinstance(declared, Row) else composite_parameters
-    parameters = make(declared, form)
-    text = definition(name, parameters, result_type(declared), depth)
-    sizes = next((p for p in parameters if p.startswith("*") and p != "*"), None)
-    if isinstance(declared, Row) and sizes:  # one argument by its name, too
-        i = parameters.index(sizes)
-        named = [*parameters[:i], "*", sizes[1:], *parameters[i + 1 :]]
-        by_name = definition(name, named, result_type(declared), depth)
-        return f"    @overload\n{text}\n    @overload\n{by_name}"
-    return text
+    return definition(name, make(declared, form), result_type(declared), depth)
 
 
 def public_functions(form: str) -> list[str]:
