@@ -30,7 +30,6 @@ MODULES = {
     "shmtensor.autograd.variable": "shmtensor.autograd",
     "shmtensor.as_torch.torchvision.models.resnet": "shmtensor.as_torch.torchvision.models",
     "shmtensor.as_torch.torchvision.utils": "shmtensor.as_torch.torchvision.save_image",
-    "shmtensor.distributed.launch": "shmtensor.distributed.run",
     "shmtensor.functional": "shmtensor.functions",
     "shmtensor.multiprocessing.reductions": "shmtensor.multiprocessing.reduction",
     "shmtensor.utils.model_zoo": "shmtensor.hub",
