@@ -26,7 +26,6 @@ VERSIONS = {"torch": VERSION, "torchvision": "0.28.0+shmtensor"}
 MODULES = {
     "shmtensor.as_torch.torchvision.models.resnet": "shmtensor.as_torch.torchvision.models",
     "shmtensor.as_torch.torchvision.utils": "shmtensor.as_torch.torchvision.save_image",
-    "shmtensor.distributed.launch": "shmtensor.distributed.run",
     "shmtensor.functional": "shmtensor.functions",
     "shmtensor.multiprocessing.reductions": "shmtensor.multiprocessing.reduction",
     "shmtensor.utils.model_zoo": "shmtensor.hub",

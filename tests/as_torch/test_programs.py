@@ -51,9 +51,17 @@ def test_a_gpt_learns_to_count(tmp_path: Path) -> None:
     assert text == "[0, 1, 2, 3, 4, 5, 6, 7, 8]\n"
 
 
-@pytest.mark.parametrize("launcher", ["torch.distributed.run", "shmtensor.run"])
-def test_data_parallel_ranks_agree(launcher: str, tmp_path: Path) -> None:
-    options = ("-m", launcher, "--standalone", "--nproc-per-node=2")
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        ("torch.distributed.run", "--standalone"),
+        ("torch.distributed.launch", "--use-env"),
+        ("shmtensor.run", "--standalone"),
+    ],
+    ids=lambda launcher: launcher[0],
+)
+def test_data_parallel_ranks_agree(launcher: tuple[str, str], tmp_path: Path) -> None:
+    options = ("-m", *launcher, "--nproc-per-node=2")
     assert "2 ranks agree" in run(*options, PROGRAMS / "ddp.py", folder=tmp_path)
     assert (tmp_path / "snapshot.pt").exists()
 
