@@ -48,7 +48,7 @@ from shmtensor.utils.data.dataloader import DataLoader
 import shmtensor.utils.data.sampler as sampler
 data = shmtensor.utils.data
 assert Dataset is data.Dataset and DataLoader is data.DataLoader
-assert sampler.Sampler is data.Sampler and sampler.__name__ != "shmtensor.utils.data.sampler"
+assert sampler.Sampler is data.Sampler and sampler.Sampler.__module__ == "dataloaders.sampler"
 """
     process = run(code)
     assert process.returncode == 0, process.stderr

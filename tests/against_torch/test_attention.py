@@ -67,6 +67,16 @@ def results(lib: Any, layer: Any, mode: str, inputs: Any, kwargs: Any) -> list[A
     return [x if x is None else x.detach().numpy() for x in (*outs, *grads)]
 
 
+def check(x: Any, y: Any, i: int = 0) -> None:
+    """Ours is PyTorch's, and finite where PyTorch's is NaN: a query that sees no key has weights of
+    0 here in every mode, there in some.
+    """
+    known = ~np.isnan(y)
+    assert x.shape == y.shape, i
+    assert np.isfinite(x).all(), i
+    assert np.allclose(x[known], y[known], rtol=1e-3, atol=1e-4), i
+
+
 def compare(make: Callable[[Any], Any], mode: str, inputs: Any, kwargs: Any) -> None:
     theirs, ours = twins(make, mode)
     expected = results(torch, theirs, mode, inputs, kwargs)
@@ -76,8 +86,7 @@ def compare(make: Callable[[Any], Any], mode: str, inputs: Any, kwargs: Any) -> 
         if y is None or x is None:
             assert all(z is None or not z.any() for z in (x, y)), i
         else:
-            assert x.shape == y.shape, i
-            assert np.allclose(x, y, rtol=1e-3, atol=1e-4, equal_nan=True), i
+            check(x, y, i)
 
 
 def infinite(mask: np.ndarray) -> np.ndarray:
@@ -369,22 +378,22 @@ def test_wrong_use_raises_pytorchs_class(name: str) -> None:
     assert classes[0] == classes[1]
 
 
-def test_hooks_take_the_layer_off_the_fast_path() -> None:
-    """With a hook a fully masked query gives no NaN, as in training."""
+def test_a_fully_masked_query_gives_the_same_with_and_without_a_hook() -> None:
+    """PyTorch's inference kernel, which a hook turns off, gives NaN."""
     kwargs = {"src_mask": BLIND}
     theirs, ours = twins(
         lambda lib: layer(lib, "TransformerEncoderLayer", batch_first=True), "eval"
     )
     x = [QUERY.swapaxes(0, 1)]
-    assert np.isnan(results(st, ours, "no_grad", x, kwargs)[0]).any()
+    without = results(st, ours, "no_grad", x, kwargs)[0]
     calls: list[str] = []
     outs = []
     for lib, one in ((torch, theirs), (st, ours)):
         one.linear1.register_forward_hook(lambda *_: calls.append("called"))
         outs += results(lib, one, "no_grad", x, kwargs)
     assert len(calls) == 2
-    assert np.isnan(outs[0]).any() == np.isnan(outs[1]).any()
-    assert np.allclose(outs[0], outs[1], atol=1e-4, equal_nan=True)
+    assert np.allclose(without, outs[1], atol=1e-6)
+    check(outs[1], outs[0])
 
 
 def test_the_switch_of_the_fast_path() -> None:

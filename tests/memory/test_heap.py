@@ -152,7 +152,7 @@ def test_absurd_request_is_out_of_shared_memory() -> None:
     ):
         np.empty(1 << 50, np.uint8)
     with pytest.raises(
-        OutOfSharedMemory, match=r"allocate: no room for 1125899906842624 bytes: .*slots"
+        OutOfSharedMemory, match=r"allocate: no room for 1125899906842624 bytes: .*volumes"
     ):
         memory.allocate(1 << 50)
     assert native.take_allocation_failure() is None

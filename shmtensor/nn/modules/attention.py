@@ -206,9 +206,6 @@ class MultiheadAttention(Module):
                 same = key is value
                 query, key = query.transpose(0, 1), key.transpose(0, 1)
                 value = key if same else value.transpose(0, 1)
-        # A query that sees no key has NaN weights, but scaled_dot_product_attention, which is used
-        # if no weights are needed, makes them 0.
-        masked = attn_mask is not None or key_padding_mask is not None
         out, weights = F.multi_head_attention_forward(
             query,
             key,
@@ -225,18 +222,18 @@ class MultiheadAttention(Module):
             self.out_proj.bias,
             training=self.training,
             key_padding_mask=key_padding_mask,
-            need_weights=need_weights or (fast and masked),
+            need_weights=need_weights,
             attn_mask=attn_mask,
             use_separate_proj_weight=not self._qkv_same_embed_dim,
             q_proj_weight=self.q_proj_weight,
             k_proj_weight=self.k_proj_weight,
             v_proj_weight=self.v_proj_weight,
-            average_attn_weights=average_attn_weights and need_weights,
+            average_attn_weights=average_attn_weights,
             is_causal=is_causal,
         )
         if swap:
             out = out.transpose(0, 1)
-        return out.contiguous() if fast else out, weights if need_weights else None
+        return out.contiguous() if fast else out, weights
 
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor

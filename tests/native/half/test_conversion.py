@@ -65,7 +65,7 @@ def test_float16_is_numpys() -> None:
 def test_any_length(dtype: np.dtype, n: int) -> None:
     x = np.linspace(-3, 3, n, dtype=np.float32)
     half = native.recast(x, dtype)
-    assert half.dtype is dtype
+    assert half.dtype == dtype
     assert (native.recast(half, st.float32) == half.astype(np.float32)).all()
     assert np.abs(half.astype(np.float32) - x).max(initial=0) <= 2**-8 * 3
 
