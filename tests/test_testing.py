@@ -61,7 +61,8 @@ def test_differences_are_reported() -> None:
 
 def test_attributes_are_compared_by_default() -> None:
     fails(ONES, st.ones(3), "'shape' do not match: Size([2]) != Size([3])")
-    fails(ONES, st.ones(2, dtype=st.float64), "'dtype' do not match: shmtensor.float32 != shmtensor.float64")
+    dtypes = "'dtype' do not match: shmtensor.float32 != shmtensor.float64"
+    fails(ONES, st.ones(2, dtype=st.float64), dtypes)
     fails(st.ones(2, 3).t(), st.ones(3, 2), "'stride()' do not match", check_stride=True)
     assert_close(st.ones(2, 3).t(), st.ones(3, 2))
     fails(1, 1.0, "(d)types do not match")

@@ -25,6 +25,7 @@ __all__ = ["ArchiveReader", "ArchiveWriter"]
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
 MAX_ITEMSIZE = 16  # a record that begins between elements is read, not mapped
+RECORD = b"PK\x03\x04"  # what each record begins with
 LOCAL_HEADER = 30  # bytes of a zip local file header, before the name and the extra field
 DEFLATE_RATIO = 1032  # bytes from one, at most
 READ_STEP = 1 << 30
@@ -116,8 +117,8 @@ class ArchiveReader:
         if not self._nbytes:
             return f"the file is empty (0 bytes): {self.name}"
         self._file.seek(0)
-        first = self._file.read(len(zipfile.stringFileHeader))
-        if zipfile.stringFileHeader.startswith(first):
+        first = self._file.read(len(RECORD))
+        if RECORD.startswith(first):
             return (
                 f"the file is truncated or damaged: {self.name} begins as an archive of tensors, "
                 f"but the directory at its end, after {self._nbytes} bytes, is missing: {error}"
@@ -169,7 +170,7 @@ class ArchiveReader:
         if 0 <= info.header_offset < self._nbytes:
             self._file.seek(info.header_offset)
             header = self._file.read(LOCAL_HEADER)
-        if len(header) < LOCAL_HEADER or header[:4] != b"PK\x03\x04":
+        if len(header) < LOCAL_HEADER or header[:4] != RECORD:
             raise self.damaged(name, f"no record begins at byte {info.header_offset}")
         name_length, extra_length = struct.unpack("<HH", header[26:])
         start = info.header_offset + LOCAL_HEADER + name_length + extra_length

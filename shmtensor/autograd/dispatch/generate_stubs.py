@@ -36,6 +36,7 @@ from typing_extensions import Self
 from {root} import _return_types
 from {root}device import Device
 from {root}dtypes import Dtype
+from {root}native import dtype as _OwnDtype
 from {root}ops.random.philox import Generator
 from {root}tensor import Size, Tensor
 from {root}tensor.torch_constants import layout as _Layout

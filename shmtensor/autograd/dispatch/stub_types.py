@@ -21,7 +21,7 @@ ALIASES = """
 _Number: TypeAlias = builtins.complex | np.number[Any] | np.bool_
 _Operand: TypeAlias = Tensor | np.ndarray[Any, Any] | _Number
 _Dims: TypeAlias = SupportsIndex | Sequence[SupportsIndex]
-_DType: TypeAlias = Dtype | np.dtype[Any] | type[Any] | builtins.str
+_DType: TypeAlias = _OwnDtype | Dtype | np.dtype[Any] | type[Any] | builtins.str
 _Device: TypeAlias = Device | builtins.str | builtins.int
 _Item: TypeAlias = (
     SupportsIndex
@@ -94,7 +94,7 @@ TYPES_IN_FUNCTIONS = {
         addcdiv.value addcmul.value constant_pad_nd.value pad.value scatter.value threshold.value
     """,
     "_Dims": "movedim.source repeat.repeats unravel_index.shape",
-    "_Dims | Dtype | type[Any]": "view.shape",
+    "_Dims | _OwnDtype | Dtype | type[Any]": "view.shape",
     "Tensor | _Dims": "repeat_interleave.repeats",
     "SupportsIndex": """
         log_softmax.dim polygamma.n select.index select_scatter.index softmax.dim
