@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url"]
 
@@ -21,10 +21,14 @@ def refuse(*args: Any, **kwargs: Any) -> NoReturn:
 load = list = help = load_state_dict_from_url = download_url_to_file = get_dir = refuse
 
 
-def __getattr__(name: str) -> Any:
-    """`tqdm`, which programs import from here; imported at first use."""
-    if name == "tqdm":
-        from tqdm import tqdm
+if TYPE_CHECKING:
+    from tqdm import tqdm as tqdm
+else:
 
-        return tqdm
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """`tqdm`, which programs import from here; imported at first use."""
+        if name == "tqdm":
+            from tqdm import tqdm
+
+            return tqdm
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

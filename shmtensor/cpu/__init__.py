@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..device import Device
 
@@ -175,11 +175,15 @@ def name_of(flag: str) -> str:
     return f"avx512_{flag[6:]}" if flag.startswith("avx512") and "_" not in flag else flag
 
 
-def __getattr__(name: str) -> Any:
-    from importlib import import_module
+if TYPE_CHECKING:
+    from . import amp as amp
+else:
 
-    from ..absent_names import missing
+    def __getattr__(name: str) -> Any:
+        from importlib import import_module
 
-    if name == "amp":  # imported on first access
-        return import_module(f"{__name__}.amp")
-    raise missing(__name__, name)
+        from ..absent_names import missing
+
+        if name == "amp":  # imported on first access
+            return import_module(f"{__name__}.amp")
+        raise missing(__name__, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..absent_names import missing as _missing
 from . import constraints as constraints
@@ -18,5 +18,7 @@ from .normal import Normal as Normal
 __all__ = ["Bernoulli", "Categorical", "Distribution", "Normal", "kl_divergence", "register_kl"]
 
 
-def __getattr__(name: str) -> Any:
-    raise _missing(__name__, name)
+if not TYPE_CHECKING:  # with it a checker would take any name for one of the module's
+
+    def __getattr__(name: str) -> Any:
+        raise _missing(__name__, name)

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 __all__ = ["checkpoint", "data", "dlpack", "hooks", "tensorboard"]
 
 
-def __getattr__(name: str) -> Any:
-    if name == "hooks":  # imports nn
-        return import_module(f"{__name__}.hooks")
-    raise _missing(__name__, name)
+if not TYPE_CHECKING:  # with it a checker would take any name for one of the module's
+
+    def __getattr__(name: str) -> Any:
+        if name == "hooks":  # imports nn
+            return import_module(f"{__name__}.hooks")
+        raise _missing(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,6 @@
 """The functions that the layers call, by PyTorch's names."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...absent_names import missing as _missing
 from .activation import *  # noqa: F403
@@ -13,10 +13,13 @@ from .normalization import *  # noqa: F403
 from .pad_interpolate_grid_sample import *  # noqa: F403
 from .pooling import *  # noqa: F403
 
+if TYPE_CHECKING:
+    from .. import grad as grad
+else:
 
-def __getattr__(name: str) -> Any:
-    if name == "grad":  # nn.grad, which imports this module
-        from importlib import import_module
+    def __getattr__(name: str) -> Any:
+        if name == "grad":  # nn.grad, which imports this module
+            from importlib import import_module
 
-        return import_module("shmtensor.nn.grad")
-    raise _missing(__name__, name)
+            return import_module("shmtensor.nn.grad")
+        raise _missing(__name__, name)

@@ -20,7 +20,8 @@ if not TYPE_CHECKING:
     def __getattr__(name: str) -> Any:
         if name in _SUBMODULES:
             return import_module(f"{__name__}.{name}")
-        if name.startswith("__") or not hasattr(package := import_module("dataloaders"), name):
+        is_pythons = name.startswith("__") and name != "__all__"
+        if is_pythons or not hasattr(package := import_module("dataloaders"), name):
             raise _missing(__name__, name)
         return getattr(package, name)
 
