@@ -22,6 +22,7 @@ __all__ = ["as_operand", "call_promoted", "common_dtype", "common_of_two"]
 
 ASTYPE = np.ndarray.astype
 NUMBERS = (bool, int, float, complex)
+TAKE_NUMBERS = ("add", "sub", "mul", "div", "floor_divide")  # rows that take numbers alone
 
 
 # By the names of rows: what computes them if an operand is sparse. `shmtensor.sparse` fills it.
@@ -231,7 +232,7 @@ def convert_operands(rule: Any, inputs: tuple[Any, ...]) -> list[Any]:
     for x, value in zip(row.inputs, operands):
         if x.name in row.promoted and value is not None:
             flat += value if x.listed else [value]
-    if all(isinstance(v, NUMBERS) for v in flat):
+    if row.name not in TAKE_NUMBERS and all(isinstance(v, NUMBERS) for v in flat):
         raise UnsupportedOperand
     dtype = common_dtype(flat)
     if row.promote == "float" and dtype.kind not in "fc":
