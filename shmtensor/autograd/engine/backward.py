@@ -190,7 +190,10 @@ def backward(
     if inputs is not None:
         xs = as_list(inputs)
         if not xs:
-            raise RuntimeError("backward: inputs is empty: leave it out, or give the tensors")
+            raise RuntimeError(
+                "backward: `inputs` argument to `backward()` cannot be empty: leave it out, or "
+                "give the tensors"
+            )
         input_edges = check_inputs("backward", xs)
         for x in xs:
             if not isinstance(x, GradientEdge) and x.node.__class__ is not AccumulateGrad:
@@ -263,7 +266,7 @@ def grad(
         materialize_grads: an input that the outputs do not depend on gives zeros instead.
 
     Raises:
-        RuntimeError: as `backward`; an input that was not used.
+        RuntimeError: as `backward`; no inputs, or one that was not used.
     """
     if not isinstance(inputs, native.TensorBase):
         names = list(inputs) if isinstance(inputs, dict) else None
@@ -292,6 +295,8 @@ def grad(
         )
     retain_graph = create_graph if retain_graph is None else retain_graph
     xs: Sequence[Any] = as_list(inputs)
+    if not xs:
+        raise RuntimeError("grad: `inputs` argument to `grad()` cannot be empty: give the tensors")
     input_edges = check_inputs("grad", list(xs))
     roots = root_gradients("grad", as_list(outputs), grad_outputs, create_graph)
     gradients = run_in_grad_mode(roots, input_edges, retain_graph, create_graph, False)
