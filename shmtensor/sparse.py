@@ -295,7 +295,7 @@ class SparseTensor(sparse_grad.SparseGradient):
         """The product, element by element, with a number, a sparse tensor of this shape, or a dense
         one that broadcasts to it. Elements that are not stored are 0, even times infinity.
         """
-        return self * other
+        return self.__mul__(other)
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> SparseTensor:
         """The quotient by a number or a dense tensor without dimensions. A rounding_mode ("floor"
@@ -304,7 +304,8 @@ class SparseTensor(sparse_grad.SparseGradient):
         Raises:
             RuntimeError: other is sparse, or has dimensions.
         """
-        if isinstance(other, SparseTensor) or getattr(other, "ndim", 0):
+        ndim: int = getattr(other, "ndim", 0)
+        if ndim or isinstance(other, SparseTensor):
             raise RuntimeError(
                 "div: Sparse division requires a scalar or zero-dim dense tensor divisor: shape "
                 f"{tuple(other.shape)}"
@@ -552,7 +553,7 @@ def sparse_mask(input: Any, mask: SparseTensor) -> SparseTensor:
     check_shapes("sparse_mask", input, mask)
     x = input.coalesce()
     which, position = matches(x, mask.places)
-    values = mask.numbers.detach().new_zeros(mask.numbers.shape, dtype=x.dtype)
+    values = x.numbers.new_zeros(mask.numbers.shape)
     return mask.with_values(table.index_copy(values, 0, which, x.numbers[position]))
 
 

@@ -320,8 +320,9 @@ def checkpoint(
             )
         outputs = _Reentrant.apply(function, preserve_rng_state, *args)
         for out in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
-            if isinstance(out, native.TensorBase) and out.grad_fn is not None:
-                out.grad_fn.register_prehook(_refuse_inputs)
+            grad_fn = getattr(out, "grad_fn", None)
+            if grad_fn is not None:
+                grad_fn.register_prehook(_refuse_inputs)
                 break
         return outputs
     if _overrides.debug is not None:
