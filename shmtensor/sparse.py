@@ -1,4 +1,5 @@
-"""Sparse tensors in coordinate form (COO): creation, conversion, products.
+"""Sparse tensors in coordinate form (COO): creation, conversion, arithmetic, products. The file is
+long because the tensor is one class with PyTorch's methods, and `st.sparse` one module.
 
 A sparse tensor is its indices and a tensor of values, on one device; the values carry the history,
 so all functions here are differentiable by the values and by dense operands.
