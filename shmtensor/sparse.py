@@ -1,4 +1,5 @@
-"""Sparse tensors in coordinate form (COO): creation, conversion, products.
+"""Sparse tensors in coordinate form (COO): creation, conversion, arithmetic, products. The file is
+long because the tensor is one class with PyTorch's methods, and `st.sparse` one module.
 
 A sparse tensor is its indices and a tensor of values, on one device; the values carry the history,
 so all functions here are differentiable by the values and by dense operands.
@@ -15,6 +16,7 @@ from . import dtypes, native
 from .autograd.dispatch.op_function import table
 from .autograd.dispatch.promote_operands import sparse_rules
 from .autograd.engine import sparse_grad
+from .autograd.grad_mode import recording
 from .device import Device
 from .ops.table.constants import array_module, at_operands, computed, on_device
 from .tensor import Tensor, from_data
@@ -253,37 +255,145 @@ class SparseTensor(sparse_grad.SparseGradient):
         if not isinstance(other, SparseTensor):
             return self.to_dense() + other
         check_device("add", self, other)
-        if other.shape != self.shape:
-            raise RuntimeError(
-                f"add: shapes of sparse tensors differ: {tuple(self.shape)}, {tuple(other.shape)}"
-            )
+        check_shapes("add", self, other)
         places = table.cat([self.places, other.places], 1)
         values = table.cat([self.numbers, other.numbers], 0)
         return SparseTensor(places, values, self.shape).coalesce()
 
     __radd__ = __add__
 
+    def __sub__(self, other: Any) -> Any:
+        return self + -other
+
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other
+
     def __mul__(self, other: Any) -> SparseTensor:
+        if isinstance(other, SparseTensor):
+            return intersection_product(self, other) if other.ndim else self * other.to_dense()
         if isinstance(other, native.TensorBase) and other.array.ndim:
             check_device("mul", self, other)
-            elements = table._getitem(other, tuple(self.places.array))
-            return self.with_values(self.numbers * elements)
+            other = table._getitem(table.broadcast_to(other, self.shape), tuple(self.places))
         return self.with_values(self.numbers * other)
 
     __rmul__ = __mul__
 
+    def __truediv__(self, other: Any) -> SparseTensor:
+        return self.div(other)
+
+    def __neg__(self) -> SparseTensor:
+        return self.with_values(-self.numbers)
+
+    def add(self, other: Any, *, alpha: Any = 1) -> Any:
+        """`self + alpha * other`: sparse if other is sparse, else dense."""
+        return self + (other if alpha == 1 else other * alpha)
+
+    def sub(self, other: Any, *, alpha: Any = 1) -> Any:
+        """`self - alpha * other`: sparse if other is sparse, else dense."""
+        return self - (other if alpha == 1 else other * alpha)
+
+    def mul(self, other: Any) -> SparseTensor:
+        """The product, element by element, with a number, a sparse tensor of this shape, or a dense
+        one that broadcasts to it. Elements that are not stored are 0, even times infinity.
+        """
+        return self.__mul__(other)
+
+    def div(self, other: Any, *, rounding_mode: str | None = None) -> SparseTensor:
+        """The quotient by a number or a dense tensor without dimensions. A rounding_mode ("floor"
+        or "trunc") coalesces first.
+
+        Raises:
+            RuntimeError: other is sparse, or has dimensions.
+        """
+        ndim: int = getattr(other, "ndim", 0)
+        if ndim or isinstance(other, SparseTensor):
+            raise RuntimeError(
+                "div: Sparse division requires a scalar or zero-dim dense tensor divisor: shape "
+                f"{tuple(other.shape)}"
+            )
+        if rounding_mode is None:
+            return self.with_values(self.numbers / other)
+        x = self.coalesce()
+        return x.with_values(x.numbers.div(other, rounding_mode=rounding_mode))
+
+    def neg(self) -> SparseTensor:
+        """Each element with the other sign."""
+        return -self
+
+    def add_(self, other: Any, *, alpha: Any = 1) -> SparseTensor:
+        """Adds alpha times a sparse tensor, in place."""
+        return self.assign("add_", self.add(other, alpha=alpha))
+
+    def sub_(self, other: Any, *, alpha: Any = 1) -> SparseTensor:
+        """Subtracts alpha times a sparse tensor, in place."""
+        return self.assign("sub_", self.sub(other, alpha=alpha))
+
     def mul_(self, other: Any) -> SparseTensor:
-        """Multiplies each value by a number, in place."""
-        self.numbers.mul_(other)
+        """Multiplies by what `mul` takes, in place."""
+        if getattr(other, "ndim", 0):
+            return self.assign("mul_", self * other)
+        self.numbers.mul_(other.to_dense() if isinstance(other, SparseTensor) else other)
         return self
 
-    def div_(self, other: Any) -> SparseTensor:
-        """Divides each value by a number, in place."""
-        self.numbers.div_(other)
+    def div_(self, other: Any, *, rounding_mode: str | None = None) -> SparseTensor:
+        """Divides by a number or a dense tensor without dimensions, in place."""
+        return self.assign("div_", self.div(other, rounding_mode=rounding_mode))
+
+    def neg_(self) -> SparseTensor:
+        """Changes the sign of each element, in place."""
+        self.numbers.neg_()
         return self
 
+    __iadd__ = add_
+    __isub__ = sub_
     __imul__ = mul_
     __itruediv__ = div_
+
+    def assign(self, where: str, result: Any) -> SparseTensor:
+        """Takes over the elements of a result, for an in-place op.
+
+        Raises:
+            RuntimeError: the result is dense, or of a dtype that cannot be cast to this one; a leaf
+                that requires grad.
+        """
+        if not isinstance(result, SparseTensor):
+            raise RuntimeError(
+                f"{where}: a sparse tensor cannot hold the sum with a dense one: shape "
+                f"{tuple(self.shape)}, use {where.rstrip('_')}()"
+            )
+        if self.requires_grad and self.numbers.is_leaf and recording.get():
+            raise RuntimeError(
+                f"{where}: a leaf Variable that requires grad is being used in an in-place "
+                f"operation: shape {tuple(self.shape)}, write under no_grad()"
+            )
+        if not dtypes.can_cast(result.numbers.array.dtype, self.numbers.array.dtype):
+            raise RuntimeError(
+                f"{where}: result type {result.dtype} can't be cast to the desired output type "
+                f"{self.dtype}: use {where.rstrip('_')}()"
+            )
+        values = result.numbers.to(self.dtype)
+        self.places, self.numbers, self.ordered = result.places, values, result.ordered
+        return self
+
+    def sparse_mask(self, mask: SparseTensor) -> SparseTensor:
+        """The elements at the indices of another sparse tensor, 0 where there is none."""
+        return sparse_mask(self, mask)
+
+    def backward(
+        self,
+        gradient: Any = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+        inputs: Any = None,
+    ) -> None:
+        """Adds to the `.grad` of all leaves: as `Tensor.backward`.
+
+        Args:
+            gradient: sparse or dense, of this shape; of it count the elements that are stored here.
+        """
+        if gradient is not None:
+            gradient = sparse_mask(gradient, self).numbers
+        self.numbers.backward(gradient, retain_graph, create_graph, inputs)
 
     def clamp_(self, min: Any = None, max: Any = None) -> SparseTensor:
         """Clamps each value in place, after coalescing."""
@@ -301,15 +411,6 @@ class SparseTensor(sparse_grad.SparseGradient):
         """The norm of all elements as one vector."""
         result: Tensor = self.coalesce().numbers.norm(p)
         return result
-
-    def __neg__(self) -> SparseTensor:
-        return self.with_values(-self.numbers)
-
-    def __sub__(self, other: Any) -> Any:
-        return self + -other
-
-    def __truediv__(self, other: Any) -> SparseTensor:
-        return self.with_values(self.numbers / other)
 
     __array_ufunc__ = None  # `array @ self` is `__rmatmul__`
 
@@ -391,6 +492,70 @@ def check_device(where: str, x: Any, y: Any) -> None:
             f"{where}: Expected all tensors to be on the same device, but found at least two "
             f"devices, {x.device} (shape {tuple(x.shape)}) and {y.device} (shape {tuple(y.shape)})"
         )
+
+
+def check_shapes(where: str, x: SparseTensor, y: SparseTensor) -> None:
+    """Raises RuntimeError if two sparse tensors differ in shape or in their sparse dimensions."""
+    if x.shape != y.shape:
+        raise RuntimeError(
+            f"{where}: shapes of sparse tensors differ: {tuple(x.shape)}, {tuple(y.shape)}"
+        )
+    if x.sparse_dim() != y.sparse_dim():
+        raise RuntimeError(
+            f"{where}: numbers of sparse dimensions differ: {x.sparse_dim()}, {y.sparse_dim()}, "
+            f"shape {tuple(x.shape)}"
+        )
+
+
+def matches(x: SparseTensor, places: Tensor) -> tuple[Tensor, Tensor]:
+    """Which of the places (sparse dimensions, n) are stored in a coalesced tensor, and the number
+    of its element for each of these.
+    """
+    stored: Any = x.places.new_zeros(x._nnz())
+    sought: Any = places.new_zeros(places.shape[1])
+    for row, other, size in zip(x.places, places, x.shape):
+        stored, sought = stored * size + row, sought * size + other
+    if not x._nnz():
+        return sought[:0], sought[:0]
+    position = table.clamp(table.searchsorted(stored, sought), max=x._nnz() - 1)
+    which = table.nonzero(stored[position] == sought)[:, 0]
+    return which, position[which]
+
+
+def intersection_product(x: SparseTensor, y: SparseTensor) -> SparseTensor:
+    """The product of two sparse tensors, element by element, where both have one."""
+    check_device("mul", x, y)
+    check_shapes("mul", x, y)
+    x, y = x.coalesce(), y.coalesce()
+    which, position = matches(y, x.places)
+    values = x.numbers[which] * y.numbers[position]
+    return SparseTensor(x.places[:, which], values, x.shape, True)
+
+
+def sparse_mask(input: Any, mask: SparseTensor) -> SparseTensor:
+    """The elements of a tensor, dense or sparse, at the indices of a sparse one. Copies: one.
+
+    Raises:
+        TypeError: mask is not sparse.
+        RuntimeError: shapes differ; the tensors are on different devices.
+    """
+    if not isinstance(mask, SparseTensor):
+        raise TypeError(f"sparse_mask: mask must be a sparse tensor: a {type(mask).__name__}")
+    check_device("sparse_mask", input, mask)
+    if tuple(input.shape) != tuple(mask.shape):
+        raise RuntimeError(
+            f"sparse_mask: operands have incompatible sizes: self has {tuple(input.shape)}, mask "
+            f"has {tuple(mask.shape)}"
+        )
+    if not isinstance(input, SparseTensor):
+        if not mask.sparse_dim():
+            return mask.with_values(input.expand(mask.numbers.shape))
+        return mask.with_values(table._getitem(input, tuple(mask.places)))
+    check_shapes("sparse_mask", input, mask)
+    x = input.coalesce()
+    which, position = matches(x, mask.places)
+    values = x.numbers.new_zeros(mask.numbers.shape)
+    return mask.with_values(table.index_copy(values, 0, which, x.numbers[position]))
 
 
 def sparse_coo_tensor(
@@ -585,12 +750,25 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     return out if bias is None else out + bias
 
 
+def quotient(x: Any, y: Any, rounding_mode: str | None = None) -> Any:
+    """x / y, of which one is sparse; y must not be."""
+    if isinstance(x, SparseTensor):
+        return x.div(y, rounding_mode=rounding_mode)
+    raise RuntimeError(f"div: Sparse division requires a dense divisor: shape {tuple(y.shape)}")
+
+
 sparse_rules.update(
     matmul=matmul,
     bmm=bmm,
     linear=linear,
     add=lambda x, y: x + y,
+    _add_alpha=lambda x, y, alpha: x + y * alpha,
+    sub=lambda x, y: x - y,
     mul=lambda x, y: x * y,
+    div=quotient,
+    floor_divide=lambda x, y: quotient(x, y, "floor"),
+    _trunc_divide=lambda x, y: quotient(x, y, "trunc"),
+    neg=lambda x: -x,
     _to_copy=lambda x, dtype: x.to(dtype),
 )
 
@@ -650,11 +828,24 @@ def to_dense(input: Tensor, dtype: Any = None, **unused: Any) -> Tensor:
     return input if dtype is None else input.to(dtype)
 
 
+def sparse_dim(input: Tensor) -> int:
+    """The number of sparse dimensions: 0, because the tensor is dense."""
+    return 0
+
+
+def dense_dim(input: Tensor) -> int:
+    """The number of dense dimensions: all."""
+    return input.ndim
+
+
 for _name, _method in (
     ("to_sparse", to_sparse),
     ("to_sparse_coo", to_sparse),
     ("to_dense", to_dense),
+    ("sparse_mask", sparse_mask),
+    ("sparse_dim", sparse_dim),
+    ("dense_dim", dense_dim),
 ):
     setattr(Tensor, _name, _method)
-for _name in ("coalesce", "indices", "values", "is_coalesced", "sparse_dim", "dense_dim"):
+for _name in ("coalesce", "indices", "values", "is_coalesced"):
     setattr(Tensor, _name, refuse_strided(_name))

@@ -20,6 +20,7 @@ from ..ops.random.generators import read_states, write_states
 from .dispatch import autocast
 from .engine.backward import backward
 from .engine.node_hooks import HookPair, forward_traceback, hook_pairs, observer_count
+from .engine.running import backward_state
 from .function import Function
 from .grad_mode import enable_grad, is_grad_enabled
 
@@ -128,6 +129,21 @@ class _Reentrant(Function):
         backward([o for o, _ in tracked], [g for _, g in tracked])
         input_grads = (getattr(a, "grad", None) if t else None for a, t in zip(args, ctx.is_tensor))
         return (None, None, *input_grads)
+
+
+def _refuse_inputs(grads: Any) -> None:
+    """A hook before the backward of a checkpoint that re-enters: that reaches all leaves.
+
+    Raises:
+        RuntimeError: this backward was called for some inputs only.
+    """
+    run = backward_state.current
+    if run is not None and run.must_run is not None:
+        raise RuntimeError(
+            "checkpoint: When use_reentrant=True, checkpoint is incompatible with .grad() or "
+            "passing an `inputs` parameter to .backward(): set use_reentrant=False, or call "
+            ".backward() without `inputs`"
+        )
 
 
 class Placeholder:
@@ -287,6 +303,7 @@ def checkpoint(
     Raises:
         CheckpointError: in backward, if the recomputation differed.
         ValueError: arguments that the variant does not take.
+        RuntimeError: in backward, if that is for some inputs only (`grad`) and re-enters.
     """
     if use_reentrant:
         if kwargs or context_fn is not None or debug:
@@ -301,7 +318,13 @@ def checkpoint(
                 "checkpoint: None of the inputs have requires_grad=True. Gradients will be None",
                 stacklevel=2,
             )
-        return _Reentrant.apply(function, preserve_rng_state, *args)
+        outputs = _Reentrant.apply(function, preserve_rng_state, *args)
+        for out in outputs if isinstance(outputs, (tuple, list)) else (outputs,):
+            grad_fn = getattr(out, "grad_fn", None)
+            if grad_fn is not None:
+                grad_fn.register_prehook(_refuse_inputs)
+                break
+        return outputs
     if _overrides.debug is not None:
         debug = _overrides.debug
     if debug and context_fn is not None:

@@ -161,7 +161,8 @@ def as_strided(xp: Any, x: Any, size: Shape, stride: Shape, offset: int, x_strid
 @on_meta("cat")
 def cat(xp: Any, xs: Any, dim: int) -> Any:
     parts = [x for x in xs if x.shape != (0,)] or xs
-    first, at = parts[0], axis(parts[0], dim)
+    first = parts[0]
+    at = 0 if first.shape == (0,) else axis(first, dim)
     for x in parts:
         rest = x.shape[:at] + x.shape[at + 1 :]
         if x.ndim != first.ndim or rest != first.shape[:at] + first.shape[at + 1 :]:

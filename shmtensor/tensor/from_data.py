@@ -66,7 +66,7 @@ def without_tensors(convert: Any, data: Any) -> Any:
     if not isinstance(first, native.TensorBase):
         try:
             array = convert(data)
-        except (RuntimeError, TypeError):
+        except (RuntimeError, TypeError, ValueError):
             return convert(as_plain(data))
         if array.dtype.kind != "O":
             return array

@@ -58,13 +58,15 @@ def sizes_of_constructor(args: tuple[Any, ...], size: Any = None) -> tuple[int, 
 
 
 def as_plain(data: Any, depth: int = 0) -> Any:
-    """Data with NumPy arrays in place of tensors; those on GPUs are copied to the host.
+    """Data with NumPy arrays in place of tensors; those on GPUs are copied to the host. In a list,
+    a tensor of one element counts as a number, as in PyTorch.
 
     Raises:
         ValueError: lists are nested deeper than an array can be.
     """
     if isinstance(data, native.TensorBase):
-        return move_array(data.array, CPU)
+        array = move_array(data.array, CPU)
+        return array.reshape(()) if depth and array.size == 1 else array
     if isinstance(data, (list, tuple)):
         if depth == MAX_DIMS:
             raise too_deep(data)

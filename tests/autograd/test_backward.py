@@ -294,3 +294,12 @@ def test_a_gradient_has_the_layout_of_its_leaf() -> None:
         x.grad = y.grad = None
         (x.t() @ y).sin().sum().backward()
         assert (x.grad.stride(), y.grad.stride()) == ((3, 1), (1, 2))
+
+
+def test_no_inputs_are_an_error() -> None:
+    x = st.ones(2, requires_grad=True)
+    for nothing in ([], (), {}, iter(())):
+        with pytest.raises(RuntimeError, match=r"`inputs` argument to `grad\(\)` cannot be empty"):
+            autograd.grad((x * 2).sum(), nothing)
+    with pytest.raises(RuntimeError, match=r"`inputs` argument to `backward\(\)` cannot be empty"):
+        (x * 2).sum().backward(inputs=[])

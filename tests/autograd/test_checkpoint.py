@@ -216,3 +216,26 @@ def test_sequential(use_reentrant: bool) -> None:
     for g, p in zip(gradients, model.parameters()):
         assert st.allclose(g, p.grad)
     assert door.checkpoint is checkpoint
+
+
+def test_a_checkpoint_that_re_enters_refuses_gradients_of_some_inputs() -> None:
+    x, w = data(3), data(3)
+    y = (checkpoint(lambda x: x * w, x, use_reentrant=True) * 2).sum()
+    for call in (lambda: autograd.grad(y, x), lambda: y.backward(inputs=[x])):
+        with pytest.raises(
+            RuntimeError, match=r"use_reentrant=True, .* is incompatible with \.grad"
+        ):
+            call()
+    assert x.grad is w.grad is None
+    y.backward()
+    assert x.grad is not None
+    assert w.grad is not None
+    assert x.grad.tolist() == (2 * w).tolist()
+    assert w.grad.tolist() == (2 * x).tolist()
+    first, number = checkpoint(lambda x: (x * 2, 5), x, use_reentrant=True)
+    assert number == 5
+    with pytest.raises(RuntimeError, match="incompatible"):
+        autograd.grad(first.sum(), x)
+    other = data(3)
+    both = first.sum() + (other * 3).sum()
+    assert autograd.grad(both, other)[0].tolist() == [3, 3, 3]  # not through the checkpoint

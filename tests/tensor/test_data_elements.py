@@ -122,3 +122,18 @@ def test_what_has_a_value_stays() -> None:
     assert st.tensor(deque([1.0, 2.0])).dtype == st.float32
     assert st.tensor([st.ones(2), np.zeros(2)], dtype=st.float64).tolist() == [[1, 1], [0, 0]]
     assert st.FloatTensor([np.float64(1.5), 2, True]).tolist() == [1.5, 2, 1]
+
+
+def test_tensors_of_one_element_count_as_numbers_in_lists() -> None:
+    one, two = st.tensor([1]), st.tensor(2)
+    for data in ([one, two], [two, one], (one, 2), [2, one], [one, one], [st.tensor([[1]]), one]):
+        expected = [int(x) for x in data]
+        for make in (st.tensor, st.as_tensor, st.asarray):
+            assert make(data).tolist() == expected
+            assert make(data).dtype == st.int64
+    assert st.tensor([[one, two], [3, st.tensor([[4]])]]).tolist() == [[1, 2], [3, 4]]
+    assert st.tensor([st.tensor([1.5], requires_grad=True), 2]).tolist() == [1.5, 2]
+    assert st.tensor([one, 2.5]).dtype == st.float32
+    assert st.tensor([one, two], dtype=st.float64).tolist() == [1, 2]
+    with pytest.raises(ValueError, match="tensor: "):
+        st.tensor([st.tensor([1, 2]), two])

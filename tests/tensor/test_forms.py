@@ -190,3 +190,78 @@ def test_as_pytorch_has_it() -> None:
         ours, theirs = call(st, st.tensor(X)), call(torch, torch.tensor(X))
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-12, atol=1e-12)
         assert str(ours.dtype).rpartition(".")[2] == str(theirs.dtype).rpartition(".")[2]
+
+
+def test_empty_vectors_are_joined_along_any_dimension() -> None:
+    leaf = st.empty(0, requires_grad=True)
+    for dim in (0, 1, -2):
+        out = st.cat([leaf, st.empty(0, dtype=st.float64)], dim=dim)
+        assert (out.shape, out.dtype) == ((0,), st.float64)
+        out.sum().backward()
+        assert leaf.grad is not None
+        assert leaf.grad.shape == (0,)
+        assert st.cat([st.empty(0, device="meta")] * 2, dim=dim).shape == (0,)
+    assert st.cat([leaf.detach(), st.ones(2, 1)], dim=1).tolist() == [[1], [1]]
+    with pytest.raises(IndexError, match="dim is out of range"):
+        st.cat([st.empty(0), st.ones(2, 1)], dim=2)
+
+
+def test_ravel_is_contiguous() -> None:
+    x = st.arange(6.0, requires_grad=True)
+    for flat in (x[::2].ravel(), st.ravel(x[::2])):
+        assert flat.is_contiguous()
+        assert flat.tolist() == [0, 2, 4]
+    (x[::2].ravel() * st.tensor([1.0, 2.0, 3.0])).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [1, 0, 2, 0, 3, 0]
+    rows = st.ones(2, 3)
+    assert rows.ravel().data_ptr() == rows.data_ptr()
+
+
+# Functions whose `out=` must have the result's dtype.
+EXACT_OUT: dict[str, tuple[Any, ...]] = {
+    **dict.fromkeys(["neg", "floor", "ceil", "trunc", "round", "frac", "sign", "sgn", "abs"], ()),
+    **dict.fromkeys(["nonzero", "msort", "argmax", "argmin", "amax", "amin"], ()),
+    **dict.fromkeys(["tril", "triu", "diag"], ()),
+    "take": (st.tensor([0]),),
+    "index_select": (0, st.tensor([0])),
+    "masked_select": (st.ones(2, 2, dtype=st.bool),),
+    "searchsorted": (st.ones(2, 1),),
+}
+
+
+@pytest.mark.parametrize("name", EXACT_OUT)
+def test_out_of_another_dtype_is_refused(name: str) -> None:
+    x, function = st.tensor([[1.0, -2.5], [0.5, 4.0]]), getattr(st, name)
+    expected = function(x, *EXACT_OUT[name])
+    out = st.empty(0, dtype=expected.dtype)
+    function(x, *EXACT_OUT[name], out=out)
+    assert out.tolist() == expected.tolist()
+    for dtype in {st.float64, st.float32, st.int64} - {expected.dtype}:
+        out = st.full(expected.shape, 7, dtype=dtype)
+        with pytest.raises(RuntimeError, match=f"{name}: .*dtype"):
+            function(x, *EXACT_OUT[name], out=out)
+        assert (out == 7).all()
+
+
+def test_activations_have_an_out_argument() -> None:
+    for name in ("logsigmoid", "softplus"):
+        x, out = st.tensor([-1.0, 0.0, 3.0]), st.empty(0)
+        function: Any = getattr(F, name)
+        assert function(x, out=out) is out
+        assert out.tolist() == function(x).tolist()
+
+
+def test_arithmetic_of_numbers_alone_gives_tensors() -> None:
+    cases: list[tuple[Any, Any, Any]] = [
+        (st.add(True, True), True, st.bool),
+        (st.add(1, 2.5), 3.5, st.float32),
+        (st.sub(1, 2), -1, st.int64),
+        (st.mul(1j, 2), 2j, st.complex64),
+        (st.div(1, 2), 0.5, st.float32),
+        (st.floor_divide(5, 2), 2, st.int64),
+    ]
+    for out, value, dtype in cases:
+        assert (out.item(), out.dtype, out.shape) == (value, dtype, ())
+    with pytest.raises(TypeError, match="must be tensors"):
+        st.maximum(1, 2)  # type: ignore[arg-type]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -217,3 +218,201 @@ def test_arrays_are_operands_of_products_and_others_are_refused() -> None:
         st.ones(3, 3) @ s
     with pytest.raises(RuntimeError, match="same dtype"):
         st.mm(s, st.ones(2, 2, dtype=st.float64))
+
+
+def pair() -> tuple[Any, Any]:
+    """A sparse (2, 3) tensor that is not coalesced, [[0, 0, 3], [4, 0, 6]], and another one."""
+    x = st.sparse_coo_tensor([[0, 1, 1, 1], [2, 0, 2, 2]], [3.0, 4.0, 5.0, 1.0], (2, 3))
+    return x, st.sparse_coo_tensor([[0, 1, 0], [2, 0, 1]], [1.0, 2.0, 7.0], (2, 3))
+
+
+ARITHMETIC = {
+    "add": [[0, 7, 4], [6, 0, 6]],
+    "sub": [[0, -7, 2], [2, 0, 6]],
+    "mul": [[0, 0, 3], [8, 0, 0]],
+}
+
+
+@pytest.mark.parametrize("name", ARITHMETIC)
+def test_two_sparse_tensors_are_operands_element_by_element(name: str) -> None:
+    x, y = pair()
+    symbol, in_place = {
+        "add": (operator.add, operator.iadd),
+        "sub": (operator.sub, operator.isub),
+        "mul": (operator.mul, operator.imul),
+    }[name]
+    for form in (getattr(st, name), getattr(x.__class__, name), symbol):
+        out = form(x, y)
+        assert out.is_sparse
+        assert out.to_dense().tolist() == ARITHMETIC[name]
+    for form in (getattr(x.__class__, f"{name}_"), in_place):
+        target = x.clone()
+        assert form(target, y) is target
+        assert target.to_dense().tolist() == ARITHMETIC[name]
+        assert x.to_dense().tolist() == [[0, 0, 3], [4, 0, 6]]
+
+
+def test_numbers_are_operands_of_products_and_quotients() -> None:
+    x, _ = pair()
+    two = st.tensor(2.0)
+    for out in (x * 2, 2 * x, x.mul(two), st.mul(x, 2), st.mul(2, x), x.clone().mul_(2)):
+        assert out.to_dense().tolist() == [[0, 0, 6], [8, 0, 12]]
+    for out in (x / 2, x.div(two), st.div(x, 2), x.clone().div_(2)):
+        assert out.to_dense().tolist() == [[0, 0, 1.5], [2, 0, 3]]
+    for out in (-x, x.neg(), st.neg(x), x.clone().neg_()):
+        assert out.to_dense().tolist() == [[0, 0, -3], [-4, 0, -6]]
+    for out in (st.div(x, 4, rounding_mode="floor"), x.div(4, rounding_mode="trunc")):
+        assert out.to_dense().tolist() == [[0, 0, 0], [1, 0, 1]]
+    whole = st.sparse_coo_tensor([[1]], [3], (2,))
+    assert (whole / 2).to_dense().tolist() == [0, 1.5]
+    with pytest.raises(RuntimeError, match="zero-dim dense tensor divisor"):
+        st.div(x, x)
+    with pytest.raises(RuntimeError, match="dense divisor"):
+        st.div(st.ones(2, 3), x)
+
+
+def test_alpha_scales_the_second_operand() -> None:
+    x, y = pair()
+    expected = [[0, 14, 5], [8, 0, 6]]
+    for out in (st.add(x, y, alpha=2), x.add(y, alpha=2), x.clone().add_(y, alpha=2)):
+        assert out.to_dense().tolist() == expected
+    for out in (st.sub(x, y, alpha=-2), x.sub(y, alpha=-2), x.clone().sub_(y, alpha=-2)):
+        assert out.to_dense().tolist() == expected
+    dense = x.to_dense()
+    for result in (st.add(dense, y, alpha=2), dense.sub(y, alpha=-2), dense.add_(y, alpha=2)):
+        assert result.tolist() == expected
+
+
+def test_a_dense_tensor_takes_a_sparse_one_in_place() -> None:
+    x, y = pair()
+    for name, expected in ARITHMETIC.items():
+        dense = x.to_dense()
+        base = dense[:]
+        assert getattr(dense, f"{name}_")(y) is dense
+        assert base.tolist() == expected
+    dense = alias = x.to_dense()
+    dense += y
+    dense -= y
+    dense *= y
+    assert dense is alias
+    assert alias.tolist() == ARITHMETIC["mul"]
+    assert (alias - y).tolist() == [[0, -7, 2], [6, 0, 0]]
+    leaf = st.ones(2, 3, requires_grad=True)
+    target = leaf * 2
+    target.mul_(y)
+    target.sum().backward()
+    assert leaf.grad is not None
+    assert leaf.grad.tolist() == [[0, 14, 2], [4, 0, 0]]
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        st.ones(2, 3, dtype=st.int64).add_(y)
+
+
+def test_a_dense_factor_broadcasts_to_the_sparse_one() -> None:
+    x, _ = pair()
+    row, column = st.tensor([1.0, 2.0, 3.0]), st.tensor([[2.0], [10.0]])
+    for factor in (row, column):
+        expected = (x.to_dense() * factor).tolist()
+        for out in (x * factor, factor * x, st.mul(factor, x), x.clone().mul_(factor)):
+            assert out.is_sparse
+            assert out.to_dense().tolist() == expected
+    rows = st.sparse_coo_tensor([[1]], [[1.0, 2.0, 3.0]], (2, 3))
+    assert (rows * row).to_dense().tolist() == [[0, 0, 0], [1, 4, 9]]
+    assert (rows * rows).to_dense().tolist() == [[0, 0, 0], [1, 4, 9]]
+    infinite = st.sparse_coo_tensor([[1]], [st.inf], (2,))
+    assert (infinite * st.sparse_coo_tensor([[0]], [2.0], (2,))).to_dense().tolist() == [0, 0]
+
+
+def test_wrong_operands_of_arithmetic_are_errors() -> None:
+    x, y = pair()
+    rows = st.sparse_coo_tensor([[1]], [[1.0, 2.0, 3.0]], (2, 3))
+    for call in (lambda: x + rows, lambda: x * rows):
+        with pytest.raises(RuntimeError, match="sparse dimensions differ: 2, 1"):
+            call()
+    with pytest.raises(RuntimeError, match="shapes of sparse tensors differ"):
+        x.mul(y.t())
+    with pytest.raises(RuntimeError, match="cannot hold the sum with a dense one"):
+        x.add_(st.ones(2, 3))
+    with pytest.raises(RuntimeError, match="can't be cast"):
+        x.to(st.int64).add_(y)
+    leaf = x.clone().requires_grad_()
+    for call in (lambda: leaf.mul_(2), lambda: leaf.add_(y), lambda: leaf.div_(2)):
+        with pytest.raises(RuntimeError, match="a leaf Variable that requires grad"):
+            call()
+
+
+def test_gradients_of_sparse_arithmetic() -> None:
+    places, shape = [[0, 1, 1, 1], [2, 0, 2, 2]], (2, 3)
+
+    def arithmetic(p: Any, q: Any) -> Any:
+        x, y = (st.sparse_coo_tensor(places, v, shape) for v in (p, q))
+        z = x.mul(y).sub(x.add(y, alpha=3)).div(2).neg()
+        return z.add_(x).mul_(y).to_dense()
+
+    values = [st.rand(4, dtype=st.float64).requires_grad_() for _ in range(2)]
+    assert gradcheck(arithmetic, values)
+
+
+def test_dimensions_of_a_dense_tensor() -> None:
+    x = st.ones(2, 3)
+    assert (x.sparse_dim(), x.dense_dim()) == (0, 2)
+    assert (st.tensor(1.0).sparse_dim(), st.tensor(1.0).dense_dim()) == (0, 0)
+
+
+def test_sparse_mask_takes_the_elements_at_the_indices() -> None:
+    x, y = pair()
+    dense = st.arange(6.0).view(2, 3).requires_grad_()
+    out = dense.sparse_mask(y)
+    assert out._values().tolist() == [2, 3, 1]
+    (out.to_dense() * 2).sum().backward()
+    assert dense.grad is not None
+    assert dense.grad.tolist() == [[0, 2, 2], [2, 0, 0]]
+    assert x.sparse_mask(y)._values().tolist() == [3, 4, 0]
+    assert st.zeros(2, 3).to_sparse().sparse_mask(y)._values().tolist() == [0, 0, 0]
+    rows = st.sparse_coo_tensor([[1]], [[1.0, 2.0, 3.0]], (2, 3))
+    assert dense.detach().sparse_mask(rows).to_dense().tolist() == [[0, 0, 0], [3, 4, 5]]
+    with pytest.raises(RuntimeError, match="incompatible sizes"):
+        st.ones(3, 3).sparse_mask(y)
+    with pytest.raises(TypeError, match="must be a sparse tensor"):
+        dense.sparse_mask(dense)
+
+
+def test_backward_takes_a_sparse_gradient() -> None:
+    g, _ = pair()
+    expected = [[0, 0, 3], [4, 0, 6]]
+    leaf = st.ones(2, 3, requires_grad=True)
+    leaf.backward(g)
+    assert leaf.grad is not None
+    assert leaf.grad.is_sparse
+    assert leaf.grad.to_dense().tolist() == expected
+    leaf.grad.mul_(2)
+    assert g.to_dense().tolist() == expected
+    leaf.backward(g)
+    assert leaf.grad.to_dense().tolist() == [[0, 0, 9], [12, 0, 18]]
+    leaf.backward(st.ones(2, 3))
+    assert leaf.grad.tolist() == [[1, 1, 10], [13, 1, 19]]
+    leaf.grad = None
+    st.autograd.backward([leaf * 2, leaf, leaf], [g, g, g])
+    assert leaf.grad.to_dense().tolist() == [[0, 0, 12], [16, 0, 24]]
+    (grad,) = st.autograd.grad(leaf.clone(), leaf, g)
+    assert grad.to_dense().tolist() == expected
+    with pytest.raises(RuntimeError, match="Mismatch in shape"):
+        leaf.sum(0).backward(g)
+    with pytest.raises(RuntimeError, match="required to have the same dtype"):
+        leaf.backward(g.to(st.complex64))
+
+
+def test_backward_of_a_sparse_result() -> None:
+    x, g = pair()
+    leaf = x.coalesce().detach().requires_grad_()
+    (leaf * 2).backward(g)
+    assert leaf.grad is not None
+    assert leaf.grad.to_dense().tolist() == [[0, 0, 2], [4, 0, 0]]
+
+
+def test_sparse_gradient_of_gather_without_dimensions() -> None:
+    for index, expected in ((st.tensor(0), 1.0), (st.tensor([0, 0]), 2.0)):
+        x = st.tensor(3.0, requires_grad=True)
+        x.gather(0, index, sparse_grad=True).sum().backward()
+        assert x.grad is not None
+        assert x.grad.is_sparse
+        assert x.grad.to_dense().item() == expected

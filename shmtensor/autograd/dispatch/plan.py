@@ -62,10 +62,15 @@ def is_public(declared: Any) -> bool:
     )
 
 
+# Rows of `nn.functional` that have `out=` there, as in PyTorch.
+NN_WITH_OUT = ("logsigmoid", "softplus")
+
+
 def takes_out(row: Row) -> bool:
     """Whether the function of a row has `out=`."""
     names = {a.name for a in row.attributes}
-    return is_public(row) and not row.view and not row.listed and "out" not in names
+    has_out = is_public(row) or row.name in NN_WITH_OUT
+    return has_out and not row.view and not row.listed and "out" not in names
 
 
 def numpy_names(row: Row) -> dict[str, str]:

@@ -22,6 +22,7 @@ __all__ = ["as_operand", "call_promoted", "common_dtype", "common_of_two"]
 
 ASTYPE = np.ndarray.astype
 NUMBERS = (bool, int, float, complex)
+TAKE_NUMBERS = ("add", "sub", "mul", "div", "floor_divide")  # rows that take numbers alone
 
 
 # By the names of rows: what computes them if an operand is sparse. `shmtensor.sparse` fills it.
@@ -134,10 +135,33 @@ def call_promoted(
         if form in ("operator", "reflected"):
             return NotImplemented
         if row.name in sparse_rules and any(isinstance(x, SparseGradient) for x in inputs):
-            return sparse_rules[row.name](*inputs, *attributes)
+            return call_sparse(rule, form, inputs, attributes)
         raise wrong_operand(row, inputs) from None
     function = rule.inplace if form == "inplace" else rule.public
     return function.call_bound((*operands, *attributes))
+
+
+def call_sparse(rule: Any, form: str, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
+    """Calls an op with sparse operands. In place, a dense tensor gets the result's elements."""
+    row: Row = rule.row
+    result = sparse_rules[row.name](*inputs, *attributes)
+    if form != "inplace":
+        return result
+    if not isinstance(inputs[0], native.TensorBase):
+        raise wrong_operand(row, inputs)
+    result = result.to_dense()
+    check_castable(row, result, inputs[0])
+    return rule.ops._overwrite_(inputs[0], result)
+
+
+def check_castable(row: Row, result: Any, target: Any) -> None:
+    """Raises RuntimeError if the target of an in-place op cannot hold the result's dtype."""
+    if not dtypes.can_cast(result.array.dtype, target.array.dtype):
+        raise RuntimeError(
+            f"{row.label}_: result type {result.array.dtype} can't be cast to the desired output "
+            f"type {target.array.dtype}: use the out-of-place {row.label}, or convert the tensor "
+            "first"
+        )
 
 
 def inplace_by_copy(rule: Any, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
@@ -157,12 +181,7 @@ def inplace_by_copy(rule: Any, inputs: tuple[Any, ...], attributes: tuple[Any, .
     if target.requires_grad and recording.get():
         target = rule.ops.clone(target)  # backward needs the old value
     result = rule.public.call_bound((target, *operands, *attributes))
-    if not dtypes.can_cast(result.array.dtype, target.array.dtype):
-        raise RuntimeError(
-            f"{row.label}_: result type {result.array.dtype} can't be cast to the desired output "
-            f"type {target.array.dtype}: use the out-of-place {row.label}, or convert the tensor "
-            "first"
-        )
+    check_castable(row, result, target)
     return rule.ops._overwrite_(inputs[0], result)
 
 
@@ -213,7 +232,7 @@ def convert_operands(rule: Any, inputs: tuple[Any, ...]) -> list[Any]:
     for x, value in zip(row.inputs, operands):
         if x.name in row.promoted and value is not None:
             flat += value if x.listed else [value]
-    if all(isinstance(v, NUMBERS) for v in flat):
+    if row.name not in TAKE_NUMBERS and all(isinstance(v, NUMBERS) for v in flat):
         raise UnsupportedOperand
     dtype = common_dtype(flat)
     if row.promote == "float" and dtype.kind not in "fc":

@@ -16,6 +16,7 @@ from ..grad_mode import recording
 from .accumulate_grad import AccumulateGrad, GradientEdge, node_of_edge
 from .hooks import as_tensor
 from .run_backward import run_backward
+from .sparse_grad import SparseGradient, sparse_or_dense
 from .sum_to_size import sum_to_size
 from .views_and_inplace import node_of, retain
 
@@ -96,6 +97,10 @@ def root_gradients(
                 )
             g = native.wrap(native.call(new_array, "ones", shape, dtype, device_of_edge(tensor)))
         elif not isinstance(g, native.TensorBase):
+            if isinstance(g, SparseGradient):
+                g = sparse_root(where, edge, device_of_edge(tensor), g, create_graph)
+                roots.append((edge, g))
+                continue
             refuse_foreign(where, (g,))
             raise TypeError(f"{where}: gradients can be either Tensors or None: {type(g).__name__}")
         elif g.array.shape != shape:
@@ -118,6 +123,26 @@ def root_gradients(
         summed = native.sum_to_size(g, edge)
         roots.append((edge, sum_to_size(g, edge, edge) if summed is None else summed))
     return roots
+
+
+def sparse_root(where: str, edge: Any, device: Any, g: Any, create_graph: bool) -> Any:
+    """A sparse gradient of a result: it stays sparse if that is a leaf. Copies: one of the values.
+
+    Raises:
+        RuntimeError: it is of another shape or on another device, or only one of both is complex.
+    """
+    if (tuple(g.shape), g.device) != (tuple(edge.shape), device):
+        raise RuntimeError(
+            f"{where}: Mismatch in shape or device: the sparse gradient is {tuple(g.shape)} on "
+            f"{g.device}, the output {tuple(edge.shape)} on {device}"
+        )
+    if (g.dtype.kind == "c") != (edge.dtype.kind == "c"):
+        raise RuntimeError(
+            f"{where}: For complex Tensors, both grad_output and output are required to have the "
+            f"same dtype: the gradient is {g.dtype}, the output is {edge.dtype}"
+        )
+    g = sparse_or_dense(g if create_graph else g.detach().clone(), edge)
+    return g if create_graph or isinstance(g, SparseGradient) else g.array
 
 
 def check_inputs(where: str, inputs: list[Any]) -> list[Any]:
@@ -165,7 +190,10 @@ def backward(
     if inputs is not None:
         xs = as_list(inputs)
         if not xs:
-            raise RuntimeError("backward: inputs is empty: leave it out, or give the tensors")
+            raise RuntimeError(
+                "backward: `inputs` argument to `backward()` cannot be empty: leave it out, or "
+                "give the tensors"
+            )
         input_edges = check_inputs("backward", xs)
         for x in xs:
             if not isinstance(x, GradientEdge) and x.node.__class__ is not AccumulateGrad:
@@ -238,7 +266,7 @@ def grad(
         materialize_grads: an input that the outputs do not depend on gives zeros instead.
 
     Raises:
-        RuntimeError: as `backward`; an input that was not used.
+        RuntimeError: as `backward`; no inputs, or one that was not used.
     """
     if not isinstance(inputs, native.TensorBase):
         names = list(inputs) if isinstance(inputs, dict) else None
@@ -267,6 +295,8 @@ def grad(
         )
     retain_graph = create_graph if retain_graph is None else retain_graph
     xs: Sequence[Any] = as_list(inputs)
+    if not xs:
+        raise RuntimeError("grad: `inputs` argument to `grad()` cannot be empty: give the tensors")
     input_edges = check_inputs("grad", list(xs))
     roots = root_gradients("grad", as_list(outputs), grad_outputs, create_graph)
     gradients = run_in_grad_mode(roots, input_edges, retain_graph, create_graph, False)

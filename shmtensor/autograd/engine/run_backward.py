@@ -295,6 +295,8 @@ def add(sums: dict[Any, Any], edge: Any, g: Any, create_graph: bool) -> None:
     old = sums.get(edge)
     if old is None:
         sums[edge] = g
+    elif isinstance(old, SparseGradient) or isinstance(g, SparseGradient):
+        sums[edge] = add_sparse(old, g, create_graph)
     else:
         sums[edge] = (
             table.add(old, g) if create_graph else native.call(registered.add_arrays, old, g)

@@ -98,7 +98,7 @@ _index_select.pullback(
 _index_select_backward.pullback(x=lambda ops, g, index, dim: ops._index_select(g, index, dim))
 
 
-@composite
+@composite(exact_out=True)
 def index_select(ops, input, dim, index):
     """The slices along a dimension at these indices. Copies: one (the result)."""
     check_index_dtype("index_select", index)

@@ -294,7 +294,7 @@ def masked_fill(ops, input, mask, value):
     return ops._masked_fill(input, value, mask)
 
 
-@composite
+@composite(exact_out=True)
 def masked_select(ops, input, mask):
     """The elements where the mask is true, in one dimension. Copies: one (the result)."""
     if mask.dtype != np.bool_:
@@ -354,7 +354,7 @@ def masked_scatter(ops, input, mask, source):
 # ---- the flattened tensor, and the elements that are not 0
 
 
-@composite
+@composite(exact_out=True)
 def take(ops, input, index):
     """Elements of the flattened tensor at these indices."""
     check_index_dtype("take", index, "lq")
@@ -399,7 +399,7 @@ def _argwhere(xp, x, /):
 _argwhere.numpy = kernel_or_fallback(native.nonzero, _argwhere.forward)
 
 
-@composite
+@composite(exact_out=True)
 def nonzero(ops, input, *, as_tuple=False):
     """The indices of the elements that are not 0: a row for each, or a tuple of vectors."""
     rows = ops._argwhere(input)

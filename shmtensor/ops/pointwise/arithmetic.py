@@ -118,7 +118,7 @@ def div_with_rounding_mode(ops, x, y, /, *, rounding_mode):
     )
 
 
-@op(numpy=parallel(np.negative), inplace=True, samples=UNARY)
+@op(numpy=parallel(np.negative), inplace=True, samples=UNARY, exact_out=True)
 def neg(xp, x, /):
     """Each element with the opposite sign."""
     return -x
@@ -323,7 +323,7 @@ reciprocal.pullback(x=lambda g, out: -g * (out * out).conjugate())
 # ---- size and sign
 
 
-@op(numpy=parallel(np.absolute), inplace=True, samples=unary(0.2, 2.0))
+@op(numpy=parallel(np.absolute), inplace=True, samples=unary(0.2, 2.0), exact_out=True)
 def abs(xp, x, /):
     """Absolute value; of complex numbers the modulus, a real tensor."""
     return xp.abs(x)
@@ -333,7 +333,7 @@ abs.pullback(x=lambda ops, g, x: g * ops.sgn(x))
 abs.alias("absolute")
 
 
-@op(inplace=True, samples=unary(0.2, 2.0), layout="pointwise")
+@op(inplace=True, samples=unary(0.2, 2.0), layout="pointwise", exact_out=True)
 def sign(xp, x, /):
     """-1, 0 or 1 by the sign of each element; 0 of NaN, as in PyTorch."""
     if x.dtype.kind == "c":
@@ -352,7 +352,7 @@ sign.numpy = floating_kernel(native.elementwise("signs"), sign.forward)
 sign.pullback(x=lambda g: g * 0)
 
 
-@op(inplace=True, samples=unary(0.2, 2.0), layout="pointwise")
+@op(inplace=True, samples=unary(0.2, 2.0), layout="pointwise", exact_out=True)
 def sgn(xp, x, /):
     """x / abs(x), and 0 at 0: the sign of real and complex numbers."""
     if x.dtype.kind != "c":

@@ -29,19 +29,40 @@ def rounding_kernel(ufunc: Any) -> Any:
     return rounded
 
 
-@op(numpy=rounding_kernel(np.floor), out=True, inplace=True, samples=UNARY, layout="pointwise")
+@op(
+    numpy=rounding_kernel(np.floor),
+    out=True,
+    inplace=True,
+    samples=UNARY,
+    layout="pointwise",
+    exact_out=True,
+)
 def floor(xp, x, /):
     """The largest integer not above each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.floor(x)
 
 
-@op(numpy=rounding_kernel(np.ceil), out=True, inplace=True, samples=UNARY, layout="pointwise")
+@op(
+    numpy=rounding_kernel(np.ceil),
+    out=True,
+    inplace=True,
+    samples=UNARY,
+    layout="pointwise",
+    exact_out=True,
+)
 def ceil(xp, x, /):
     """The smallest integer not below each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.ceil(x)
 
 
-@op(numpy=rounding_kernel(np.trunc), out=True, inplace=True, samples=UNARY, layout="pointwise")
+@op(
+    numpy=rounding_kernel(np.trunc),
+    out=True,
+    inplace=True,
+    samples=UNARY,
+    layout="pointwise",
+    exact_out=True,
+)
 def trunc(xp, x, /):
     """Each element without its fraction: rounded towards 0."""
     return x.copy() if x.dtype.kind in "iub" else xp.trunc(x)
@@ -51,6 +72,7 @@ def trunc(xp, x, /):
     inplace=True,
     samples=[*UNARY, ((3, 4), {"decimals": 2}), (reals((3,), -900.0, 900.0), {"decimals": -2})],
     layout="pointwise",
+    exact_out=True,
 )
 def round(xp, x, /, *, decimals=0):
     """The nearest number with `decimals` decimals; halves are rounded to even."""
@@ -101,7 +123,7 @@ for row in (floor, ceil, trunc, round):
     row.pullback(x=lambda g: g * 0)
 
 
-@op(inplace=True, samples=UNARY, layout="pointwise")
+@op(inplace=True, samples=UNARY, layout="pointwise", exact_out=True)
 def frac(xp, x, /):
     """The fraction of each element: x - trunc(x)."""
     return x - xp.trunc(x)

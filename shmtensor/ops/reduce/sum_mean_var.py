@@ -194,13 +194,13 @@ def nonempty_axes(name: str, x: Any, dim: Any) -> Any:
     return axes(check_ordered(name, x), dim)
 
 
-@op(samples=FULL, layout="contiguous", vmap="along")
+@op(samples=FULL, layout="contiguous", vmap="along", exact_out=True)
 def amax(xp, x, /, dim=(), keepdim=False):
     """The largest element, of all or along dimensions; equal ones share the gradient."""
     return x.max(nonempty_axes("amax", x, dim), keepdims=keepdim)
 
 
-@op(samples=FULL, layout="contiguous", vmap="along")
+@op(samples=FULL, layout="contiguous", vmap="along", exact_out=True)
 def amin(xp, x, /, dim=(), keepdim=False):
     """The smallest element, of all or along dimensions; equal ones share the gradient."""
     return x.min(nonempty_axes("amin", x, dim), keepdims=keepdim)
@@ -234,6 +234,7 @@ def aminmax(ops, input, *, dim=None, keepdim=False):
     samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)],
     layout="contiguous",
     vmap="along",
+    exact_out=True,
 )
 def argmax(xp, x, /, dim=None, keepdim=False):
     """The index of the largest element along dim, or in the flattened tensor."""
@@ -244,6 +245,7 @@ def argmax(xp, x, /, dim=None, keepdim=False):
     samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)],
     layout="contiguous",
     vmap="along",
+    exact_out=True,
 )
 def argmin(xp, x, /, dim=None, keepdim=False):
     """The index of the smallest element along dim, or in the flattened tensor."""

@@ -43,6 +43,8 @@ def cat(xp, tensors: list[Any], /, dim=0):
         return xp.concatenate(tensors, dim)
     except ValueError:
         nonempty = without_empty(tensors)
+        if nonempty[0].shape == (0,):
+            return xp.concatenate(tensors)
         if len(nonempty) == len(tensors):
             raise
         return xp.concatenate(nonempty, dim)
@@ -52,8 +54,8 @@ def split_gradient(ops: Any, g: Any, shapes: list[Shape], dim: int) -> list[Any]
     """The gradient of `cat`, split into its operands' parts."""
     parts, start = [], 0
     for shape in shapes:
-        if shape == (0,) and g.ndim != 1:
-            parts.append(ops.reshape(ops.narrow(g, dim, 0, 0), (-1,))[:0])
+        if shape == (0,):
+            parts.append(ops.reshape(ops.narrow(g, dim if g.ndim > 1 else 0, 0, 0), (-1,))[:0])
             continue
         parts.append(ops.narrow(g, dim, start, shape[dim]))
         start += shape[dim]

@@ -23,6 +23,7 @@ from ..table.sizes import check_size
     samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)],
     halves="copies",
     vmap="alone",
+    exact_out=True,
 )
 def tril(xp, x, /, diagonal=0):
     """The elements on and below a diagonal, 0 above."""
@@ -37,6 +38,7 @@ def tril(xp, x, /, diagonal=0):
     samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)],
     halves="copies",
     vmap="alone",
+    exact_out=True,
 )
 def triu(xp, x, /, diagonal=0):
     """The elements on and above a diagonal, 0 below."""
@@ -78,7 +80,7 @@ def diag_embed(ops, input, offset=0, dim1=-2, dim2=-1):
     return ops._diagonal_backward(input, tuple(out), offset, first, second)
 
 
-@composite
+@composite(exact_out=True)
 def diag(ops, input, diagonal=0):
     """The diagonal of a matrix (a copy), or the matrix with a vector as its diagonal."""
     if input.ndim == 1:

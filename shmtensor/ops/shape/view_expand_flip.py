@@ -11,6 +11,7 @@ import numpy as np
 
 from ... import native
 from ..table.dims import axis, broadcast_shape
+from ..table.memory_format import memory_of
 from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import PRIVATE, composite, dtype, op, sizes
 from ..table.sizes import SMALL, check_size
@@ -96,8 +97,10 @@ def reshape_as(ops, input, other):
 
 @composite
 def ravel(ops, input):
-    """All elements in one dimension."""
-    return ops.reshape(input, (-1,))
+    """All elements in one dimension, contiguous. Copies: none or one."""
+    flat = ops.reshape(input, (-1,))
+    array = memory_of(flat)
+    return flat if array is None or array.flags.c_contiguous else ops._contiguous(flat)
 
 
 @composite

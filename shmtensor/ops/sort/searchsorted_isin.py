@@ -97,7 +97,7 @@ def _searchsorted(xp, sorted_sequence, x, sorter=None, /, side="left"):
 _searchsorted.numpy = kernel_or_fallback(native.searchsorted, _searchsorted.forward)
 
 
-@composite(method=False)
+@composite(method=False, exact_out=True)
 def searchsorted(
     ops, sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None
 ):
@@ -117,7 +117,7 @@ def searchsorted(
     return ops._to_copy(indices, np.dtype(np.int32)) if out_int32 else indices
 
 
-@composite
+@composite(exact_out=True)
 def bucketize(ops, input, boundaries, *, out_int32=False, right=False):
     """The index of the bucket between sorted boundaries that contains each element."""
     if boundaries.ndim != 1:

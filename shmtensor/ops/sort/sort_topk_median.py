@@ -345,6 +345,7 @@ def _sort(xp, x, /, dim, descending):
     samples=[((3, 5), 2), ((3, 5), 2, 0, False), ((), 1)],
     layout="contiguous",
     vmap="along",
+    exact_out=True,
 )
 def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):
     """The k largest (or smallest) elements along a dimension, in order, and their indices."""
@@ -373,7 +374,7 @@ for row in (_sort, topk):
     )
 
 
-@composite
+@composite(exact_out=True)
 def sort(ops, input, dim=-1, descending=False, stable=False):
     """The elements in order along a dimension, and their indices; always stable."""
     if isinstance(dim, bool):
@@ -387,7 +388,7 @@ def argsort(ops, input, dim=-1, descending=False, stable=False):
     return ops._sort(input, dim, descending)[1]
 
 
-@composite
+@composite(exact_out=True)
 def msort(ops, input):
     """The rows sorted: `sort(input, 0)[0]`."""
     return ops._sort(input, 0, False)[0]

@@ -191,6 +191,18 @@ def in_place(device: str) -> Any:
 
 
 @case
+def element_by_element(device: str) -> Any:
+    x, y = at_places(device), at_places(device, VALUES[::-1].copy()).coalesce()
+    row, dense = dense_on(device, DENSE[0, :4]), dense_on(device, MASK)
+    z = x.clone().add_(y, alpha=3).mul_(row).sub_(x).div_(2).neg_()
+    target = dense.clone()
+    target.add_(x).sub_(y, alpha=2).mul_(y)
+    masks = dense.sparse_mask(x), x.sparse_mask(y), at_places(device).zero_().sparse_mask(x)
+    floor = st.div(x, 2, rounding_mode="floor")
+    return x * y, x * row, st.mul(x, dense), st.sub(dense, x), z, target, masks, floor
+
+
+@case
 def matrix_products(device: str) -> Any:
     x, y = at_places(device), dense_on(device)
     return [
@@ -243,6 +255,21 @@ def gradients_of_conversions(device: str) -> Any:
     ]
     outputs += [rows.coalesce().values(), rows.to_dense(), (x * y).sum(), x.coalesce().norm()]
     return slopes(outputs, x._values(), y, rows._values())
+
+
+@case
+def gradients_of_elements(device: str) -> Any:
+    x, y = at_places(device, requires_grad=True), dense_on(device, MASK).requires_grad_()
+    z = x.mul(x).sub(y.sparse_mask(x), alpha=2).mul(y)
+    return slopes([z.to_dense(), y.clone().add_(x)], x._values(), y)
+
+
+@case
+def backward_with_sparse_gradients(device: str) -> Any:
+    x = dense_on(device, MASK).requires_grad_()
+    x.backward(at_places(device))
+    (x * 2).backward(at_places(device))
+    return x.grad, st.autograd.grad(x, x, at_places(device))
 
 
 @case

@@ -94,7 +94,9 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   const int nd = PyArray_NDIM(first), type = PyArray_TYPE(first);
   PyObject* dim_argument_object = n > 1 ? args[1] : nullptr;
-  const int dim = dim_argument_object ? dim_argument("cat", dim_argument_object, nd) : 0;
+  // Empty 1-D arrays alone have no dimension that could be wrong.
+  const bool has_dim = dim_argument_object && !is_legacy_empty(first);
+  const int dim = has_dim ? dim_argument("cat", dim_argument_object, nd) : 0;
   if (dim < 0) return nullptr;
   npy_intp dims[NPY_MAXDIMS];
   memcpy(dims, PyArray_DIMS(first), sizeof(npy_intp) * static_cast<size_t>(nd));
