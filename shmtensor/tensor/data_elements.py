@@ -19,6 +19,7 @@ __all__ = [
     "container_as_array",
     "explain_objects",
     "has_only_numbers",
+    "not_an_array",
 ]
 
 LISTS: set[Any] = {list, tuple}
@@ -119,6 +120,12 @@ def not_a_number(culprit: str, data: Any, where: str) -> TypeError:
         else ""
     )
     return TypeError(f"{where}: no tensor can hold a {culprit}: {reprlib.repr(data)}{hint}")
+
+
+def not_an_array(error: Exception, data: Any, where: str) -> Exception:
+    """The error for data that NumPy made no array of, without its words for nested lists."""
+    text = "nested lists differ in length" if "inhomogeneous" in str(error) else error
+    return type(error)(f"{where}: {text}: {reprlib.repr(data)}")
 
 
 def explain_objects(data: Any, array: np.ndarray[Any, Any]) -> Exception:

@@ -71,7 +71,7 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a NumPy scalar that a tensor can hold; no date, duration, text or long double."""
+    """Whether it is a NumPy scalar that a tensor can hold; no date, text or long double."""
     return isinstance(value, np.generic) and value.dtype.kind in "biufc" and not is_long(value)
 
 

@@ -221,7 +221,8 @@ def test_unusual_arguments_have_numpys_meaning(case: int) -> None:
 CONVERTERS: list[Call] = [
     np.atleast_1d, np.atleast_2d, np.atleast_3d, np.copy, np.array, np.asarray, np.asanyarray,
     np.ascontiguousarray, np.asfortranarray, np.require, np.asarray_chkfinite,
-    lambda x: np.broadcast_arrays(x, [1])[0], lambda x: np.atleast_1d(x, x)[1], lambda x: np.copy(x, order="F"), lambda x: np.array([x, x]),
+    lambda x: np.atleast_1d(x, x)[1], lambda x: np.copy(x, order="F"), lambda x: np.array([x, x]),
+    lambda x: np.broadcast_arrays(x, [1])[0],
 ]  # fmt: skip
 
 

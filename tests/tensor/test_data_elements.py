@@ -93,7 +93,7 @@ def test_a_duration_is_no_number_of_an_operation(use: Callable[[Any, Any], Any])
 def test_a_date_does_not_fill() -> None:
     for date in (np.array("2024", "M8[Y]"), np.array(["NaT"], "M8[s]"), np.array(None)):
         for fill in (st.full, lambda s, d: st.full(s, d, dtype=st.float32)):
-            with pytest.raises(TypeError, match="datetime64|object"):
+            with pytest.raises(TypeError, match=r"datetime64|object"):
                 fill((2,), date)
 
 
@@ -140,6 +140,13 @@ def test_an_object_array_is_named() -> None:
 def test_large_integers_are_still_named() -> None:
     with pytest.raises(ValueError, match=f"64 bits: {2**70}"):
         st.tensor([1, 2**70])
+
+
+@pytest.mark.parametrize("maker", ["tensor", "tensor int64", "FloatTensor", "Tensor", "new_tensor"])
+def test_lists_that_differ_in_length_are_shown(maker: str) -> None:
+    for data in ([[1, 2], [3]], [1, [2]]):
+        with pytest.raises(ValueError, match=r"^\w+: nested lists differ in length: \[.*\]$"):
+            MAKERS[maker](data)
 
 
 def test_what_has_a_value_stays() -> None:
