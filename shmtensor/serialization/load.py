@@ -17,7 +17,8 @@ from ..autograd import wrap
 from ..cuda_arrays import device_of, move_array, new_array
 from ..device import META, Device, DeviceMissing, as_device
 from ..dtypes import as_dtype
-from ..nn import Parameter
+from ..nn import MultiheadAttention, Parameter
+from ..nn.modules.linear import NonDynamicallyQuantizableLinear
 from ..nn.parameter import UninitializedBuffer, UninitializedParameter
 from ..sparse import SparseTensor, sparse_coo_tensor
 from ..storage import UntypedStorage, array_over, memory_of
@@ -103,10 +104,18 @@ def read_archive(
         data,
         names=TORCH_NAMES,
         constructors=CONSTRUCTORS,
-        trusted=trusted_names(),
+        trusted=with_inner_classes(trusted_names()),
         find_storage=storages.find,
         hint=", if you trust it, add_safe_globals([...]) it, or load with weights_only=False",
     ).load()
+
+
+def with_inner_classes(trusted: dict[tuple[str, str], Any]) -> dict[tuple[str, str], Any]:
+    """The names that the user trusts, and those of classes inside the trusted layers."""
+    if MultiheadAttention in trusted.values():
+        inner = NonDynamicallyQuantizableLinear  # of its out_proj
+        trusted[inner.__module__, inner.__qualname__] = inner
+    return trusted
 
 
 class Storage(NamedTuple):

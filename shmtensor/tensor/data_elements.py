@@ -19,6 +19,7 @@ __all__ = [
     "container_as_array",
     "explain_objects",
     "has_only_numbers",
+    "not_an_array",
 ]
 
 LISTS: set[Any] = {list, tuple}
@@ -28,6 +29,7 @@ MAX_DIMS = 64  # of a NumPy array
 NUMBERS = (native.TensorBase, np.ndarray, np.number, np.bool, *PLAIN)
 # NumPy converts dates and durations to numbers of their unit, None to NaN, and digits to numbers.
 NOT_NUMBERS = (str, bytes, type(None), datetime.date, datetime.time, datetime.timedelta)
+CONVERSIONS = ("__float__", "__index__", "__int__", "__complex__")  # of a Decimal, a Fraction
 
 
 def has_only_numbers(data: Any) -> bool:
@@ -78,7 +80,7 @@ def count_missing(data: Any) -> int:
 
 def check_elements(data: Any, where: str) -> None:
     """Checks data for which NumPy made an array of a given dtype: whether it had to reinterpret
-    dates, durations, None or text as numbers.
+    dates, durations, None, text, records or other objects as numbers.
 
     Raises:
         TypeError: it had to.
@@ -100,16 +102,15 @@ def check_elements(data: Any, where: str) -> None:
             continue
         if isinstance(value, NOT_NUMBERS):
             raise not_a_number(type(value).__name__, data, where)
-        value = container_as_array(value, where)
-        if not isinstance(value, (np.ndarray, np.generic)):
-            if not hasattr(value, "__len__"):
-                continue  # a Decimal, a Fraction
-            value = np.asarray(value)
-        if value.dtype.kind == "O":
-            if value.ndim:
-                remaining += value.reshape(-1).tolist()[::-1]
-        elif value.dtype.kind in "mMSUT":
-            raise not_a_number(str(value.dtype), data, where)
+        array = np.asarray(container_as_array(value, where))
+        if array.dtype.kind == "O":
+            elements = array.reshape(-1).tolist()
+            if array.ndim or elements[0] is not value:
+                remaining += elements[::-1]
+            elif not any(hasattr(type(value), name) for name in CONVERSIONS):
+                raise not_a_number(type(value).__name__, data, where)
+        elif array.dtype.kind in "mMSUT" or array.dtype.type is np.void:
+            raise not_a_number(str(array.dtype), data, where)
 
 
 def not_a_number(culprit: str, data: Any, where: str) -> TypeError:
@@ -119,6 +120,12 @@ def not_a_number(culprit: str, data: Any, where: str) -> TypeError:
         else ""
     )
     return TypeError(f"{where}: no tensor can hold a {culprit}: {reprlib.repr(data)}{hint}")
+
+
+def not_an_array(error: Exception, data: Any, where: str) -> Exception:
+    """The error for data that NumPy made no array of, without its words for nested lists."""
+    text = "nested lists differ in length" if "inhomogeneous" in str(error) else error
+    return type(error)(f"{where}: {text}: {reprlib.repr(data)}")
 
 
 def explain_objects(data: Any, array: np.ndarray[Any, Any]) -> Exception:

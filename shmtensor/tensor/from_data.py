@@ -27,6 +27,7 @@ from .data_elements import (
     container_as_array,
     explain_objects,
     has_only_numbers,
+    not_an_array,
 )
 from .dlpack import from_dlpack, to_dlpack
 from .foreign_arrays import as_numpy, on_cuda
@@ -83,7 +84,7 @@ def convert_integers(data: Any, dtype: dtypes.Dtype, error: Exception) -> np.nda
         objects = np.array(data, object)
         flat = [as_element("tensor", v, dtype) for v in objects.reshape(-1).tolist()]
     except (TypeError, ValueError):
-        raise type(error)(f"tensor: {error}: {reprlib.repr(data)}") from None
+        raise not_an_array(error, data, "tensor") from None
     return native.call(np.array, np.reshape(np.array(flat, dtype), objects.shape), dtype)  # type: ignore[no-any-return]
 
 
@@ -171,7 +172,7 @@ def tensor(
         check_nesting(data)
         check_elements(data, "tensor")
         if target is None or target.kind not in "iu":
-            raise type(error)(f"tensor: {error}: {reprlib.repr(data)}") from None
+            raise not_an_array(error, data, "tensor") from None
         array = convert_integers(data, target, error)
     else:
         if target is not None:

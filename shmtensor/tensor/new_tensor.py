@@ -14,6 +14,7 @@ from .data_elements import (
     MAX_DIMS,
     check_elements,
     container_as_array,
+    not_an_array,
     too_deep,
 )
 
@@ -30,7 +31,11 @@ def new_tensor(data: Any, dtype: Any, device: Any = None, like: Any = None) -> T
         device: by default that of the array `like`.
     """
     data = container_as_array(data, "new_tensor")
-    array = as_canonical(native.call(np.array, as_plain(data), dtypes.as_dtype(dtype)))
+    dtype = dtypes.as_dtype(dtype)
+    try:
+        array = as_canonical(native.call(np.array, as_plain(data), dtype))
+    except (TypeError, ValueError) as error:
+        raise not_an_array(error, data, "new_tensor") from None
     check_elements(data, "new_tensor")
     place = device_of_new(device, None if like is None else device_of(like))
     return native.wrap(array if place.type == "cpu" else move_array(array, place))  # type: ignore[no-any-return]

@@ -24,7 +24,10 @@ __all__ = ["array_function"]
 WRITERS = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
 
 # Functions that only convert or copy.
-CONVERTERS = {"asarray_chkfinite", "atleast_1d", "atleast_2d", "atleast_3d", "copy", "require"}
+CONVERTERS = {
+    "asarray_chkfinite", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_arrays", "copy",
+    "require",
+}  # fmt: skip
 
 
 def array_function(func: Any, types: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

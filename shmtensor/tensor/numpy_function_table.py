@@ -322,7 +322,6 @@ TABLE: dict[str, Any] = {
     "numpy.ravel": lambda a: flatten(tensor(a)),
     "numpy.swapaxes": lambda a, axis1, axis2: table.transpose(tensor(a), axis1, axis2),
     "numpy.broadcast_to": lambda array, shape: table.broadcast_to(tensor(array), shape),
-    "numpy.broadcast_arrays": lambda *args: table.broadcast_tensors(*tensors(args)),
     "numpy.roll": lambda a, shift, axis=None: table.roll(tensor(a), shift, axis),
     "numpy.rot90": lambda m, k=1, axes=(0, 1): table.rot90(tensor(m), k, axes),
     "numpy.diagonal": lambda a, offset=0, axis1=0, axis2=1: table.diagonal(

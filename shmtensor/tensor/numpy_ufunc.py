@@ -71,13 +71,18 @@ def array_ufunc(ufunc: Any, method: str, inputs: tuple[Any, ...], kwargs: dict[s
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a NumPy scalar that a tensor can hold; no date, duration or text."""
-    return isinstance(value, np.generic) and value.dtype.kind in "biufc"
+    """Whether it is a NumPy scalar that a tensor can hold; no date, text or long double."""
+    return isinstance(value, np.generic) and value.dtype.kind in "biufc" and not is_long(value)
+
+
+def is_long(value: Any) -> bool:
+    """Whether it is a long double, which is a dtype of NumPy alone."""
+    return value.dtype.char in "gG"
 
 
 def is_unsupported(value: Any) -> bool:
-    """Whether NumPy's functions take it and no tensor can hold it: None, text, dates, arrays of
-    these, and other objects, but no array of another library."""
+    """Whether NumPy's functions take it and no tensor can hold it: None, text, dates, long
+    doubles, arrays of these, and other objects, but no array of another library."""
     if isinstance(value, (native.TensorBase, bool, float, complex)):
         return False
     if isinstance(value, (list, tuple)):
@@ -86,7 +91,7 @@ def is_unsupported(value: Any) -> bool:
         if library_of(value) is not None:
             return False
         value = np.asarray(value)
-    return value.dtype.kind in "OSTUVmM" and not is_bfloat16(value.dtype)
+    return is_long(value) or (value.dtype.kind in "OSTUVmM" and not is_bfloat16(value.dtype))
 
 
 def number_as_tensor(value: Any, is_double: bool) -> Any:

@@ -96,7 +96,10 @@ class Tensor(Methods):
             if shape is None:
                 data_elements.check_depth(data)
                 data = data_elements.container_as_array(data, "Tensor")
-                tensor.array = native.call(np.array, data, dtype)
+                try:
+                    tensor.array = native.call(np.array, data, dtype)
+                except (TypeError, ValueError) as error:
+                    raise data_elements.not_an_array(error, data, "Tensor") from None
                 data_elements.check_elements(data, "Tensor")
             else:
                 tensor.array = native.call(np.empty, shape, dtype)

@@ -129,9 +129,13 @@ def test_plateau_waits_then_reduces() -> None:
 
 
 def test_stepping_the_schedule_first_warns() -> None:
-    schedule = schedules.StepLR(optimizer(), 1)
-    with pytest.warns(UserWarning, match=r"before `optimizer.step\(\)`"):
-        schedule.step()
+    for schedule in (
+        schedules.StepLR(optimizer(), 1),
+        schedules.CosineAnnealingWarmRestarts(optimizer(), 2),
+    ):
+        with pytest.warns(UserWarning, match=r"before `optimizer.step\(\)`") as caught:
+            schedule.step()
+        assert caught[0].filename == __file__
 
 
 def test_resuming_needs_the_initial_rates() -> None:

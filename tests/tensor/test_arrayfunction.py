@@ -222,6 +222,7 @@ CONVERTERS: list[Call] = [
     np.atleast_1d, np.atleast_2d, np.atleast_3d, np.copy, np.array, np.asarray, np.asanyarray,
     np.ascontiguousarray, np.asfortranarray, np.require, np.asarray_chkfinite,
     lambda x: np.atleast_1d(x, x)[1], lambda x: np.copy(x, order="F"), lambda x: np.array([x, x]),
+    lambda x: np.broadcast_arrays(x, [1])[0],
 ]  # fmt: skip
 
 
@@ -271,6 +272,8 @@ HELD_BY_NO_TENSOR: list[Call] = [
     lambda x, i: np.multiply(x, np.array([3, 4], "m8[ns]")),
     lambda x, i: np.minimum(x, np.array([0, 0], object)),
     lambda x, i: np.add(i, decimal.Decimal(1)),
+    lambda x, i: np.add(x, np.array([1, 2], np.longdouble)),
+    lambda x, i: np.where(x > 0, x, np.longdouble(2)),
 ]
 
 
@@ -281,6 +284,16 @@ def test_operands_that_no_tensor_can_hold(call: Call) -> None:
     result = np.asarray(call(st.tensor(x), st.tensor(i)))
     assert result.dtype == expected.dtype
     assert np.array_equal(result, expected) or np.isnat(expected).any()
+
+
+def test_a_long_double_is_a_number() -> None:
+    x = st.ones(2)
+    for result in (x + np.longdouble(1), np.longdouble(1) + x, np.add(x, np.longdouble(1))):
+        assert isinstance(result, st.Tensor)
+        assert result.dtype == st.float32
+        assert result.tolist() == [2, 2]
+    assert (x * np.clongdouble(2j)).tolist() == [2j, 2j]
+    assert x.mul_(np.longdouble(3)).tolist() == [3, 3]
 
 
 def test_a_call_that_numpy_refuses_too_is_an_error() -> None:

@@ -14,6 +14,15 @@ import pytest
 import shmtensor as st
 
 SECONDS = np.array([1, 2], "m8[s]")
+
+
+class Interface:
+    """An object whose array NumPy takes without its `__array__`."""
+
+    def __init__(self, array: Any) -> None:
+        self.__array_interface__ = array.__array_interface__
+
+
 DATES: dict[str, Any] = {
     "dates": np.array(["2024-01-01"], "M8[D]"),
     "nanoseconds": np.array(["2024-01-01"], "M8[ns]"),
@@ -29,6 +38,9 @@ DATES: dict[str, Any] = {
     "Python's durations": [1.0, datetime.timedelta(1)],
     "a deque": deque([np.datetime64("2024-01-01", "D")]),
     "not a time": [np.datetime64("NaT")],
+    "a field": np.zeros(2, [("when", "M8[s]")]),
+    "without a dimension": [1.0, np.array(datetime.date(2024, 1, 1), object)],
+    "by an interface": Interface(SECONDS),
 }
 MAKERS: dict[str, Callable[[Any], Any]] = {
     "tensor": st.tensor,
@@ -47,7 +59,7 @@ MAKERS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("maker", MAKERS)
 @pytest.mark.parametrize("name", DATES)
 def test_dates_and_durations_never_become_numbers(name: str, maker: str) -> None:
-    names = "date|time|<M8|<m8|object"
+    names = "date|time|<M8|<m8|object|Interface"
     with pytest.raises((TypeError, RuntimeError), match=names) as raised:
         MAKERS[maker](DATES[name])
     if " " in maker or maker == "as_tensor":  # with a dtype
@@ -78,6 +90,13 @@ def test_a_duration_is_no_number_of_an_operation(use: Callable[[Any, Any], Any])
     assert x.tolist() == [0, 0, 0]
 
 
+def test_a_date_does_not_fill() -> None:
+    for date in (np.array("2024", "M8[Y]"), np.array(["NaT"], "M8[s]"), np.array(None)):
+        for fill in (st.full, lambda s, d: st.full(s, d, dtype=st.float32)):
+            with pytest.raises(TypeError, match=r"datetime64|object"):
+                fill((2,), date)
+
+
 CULPRITS: dict[str, tuple[Any, str]] = {
     "at the end": ([1, None], "NoneType"),
     "behind a float": ([1.0, None], "NoneType"),
@@ -87,17 +106,23 @@ CULPRITS: dict[str, tuple[Any, str]] = {
     "deep": ([[[1, 2], [3, 4]], [[5, 6], [7, None]]], "NoneType"),
     "in a tuple": ([(1.0, 2.0), (3.0, object())], "object"),
     "a dict": ([1, {}], "dict"),
+    "a set": ([1, {2}], "set"),
+    "a class": ([1, int], "type"),
     "text": ([1.5, "a"], "str"),
     "digits": ([["1", "2"]], "str"),
     "bytes": ([b"1"], "bytes"),
     "alone": (None, "NoneType"),
     "an array of objects": (np.array([1, None], object), "NoneType"),
+    "an array without a dimension": ([1.0, np.array(None)], "NoneType|this"),
+    "records": (np.zeros(2, "i4,f4"), "'f0'"),
     "an array of text": (np.array(["1"]), "<U1"),
     "big numbers before it": ([2**70, None], "NoneType"),
 }
 
 
-@pytest.mark.parametrize("dtype", [None, st.float32, st.int64], ids=["", "float32", "int64"])
+@pytest.mark.parametrize(
+    "dtype", [None, st.float32, st.int64, st.bool], ids=["", "float32", "int64", "bool"]
+)
 @pytest.mark.parametrize("name", CULPRITS)
 def test_the_culprit_is_named(name: str, dtype: Any) -> None:
     data, culprit = CULPRITS[name]
@@ -115,6 +140,13 @@ def test_an_object_array_is_named() -> None:
 def test_large_integers_are_still_named() -> None:
     with pytest.raises(ValueError, match=f"64 bits: {2**70}"):
         st.tensor([1, 2**70])
+
+
+@pytest.mark.parametrize("maker", ["tensor", "tensor int64", "FloatTensor", "Tensor", "new_tensor"])
+def test_lists_that_differ_in_length_are_shown(maker: str) -> None:
+    for data in ([[1, 2], [3]], [1, [2]]):
+        with pytest.raises(ValueError, match=r"^\w+: nested lists differ in length: \[.*\]$"):
+            MAKERS[maker](data)
 
 
 def test_what_has_a_value_stays() -> None:

@@ -56,7 +56,7 @@ def dtype_of(value: Any, dtype: Any) -> Any:
     if isinstance(value, float):
         return get_default_dtype()
     if hasattr(value, "dtype"):
-        return value.dtype
+        return as_dtype(value.dtype)
     return of_number(type(value))
 
 
@@ -64,11 +64,11 @@ def as_number(value: Any) -> Any:
     """A Python number, of a number or a tensor with one element.
 
     Raises:
-        TypeError: a date or a duration of NumPy.
+        TypeError: a date, a duration, text or an object of NumPy.
     """
     if not hasattr(value, "item"):
         return value
-    if isinstance(value, (np.datetime64, np.timedelta64)):
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "mMOSTU":
         raise TypeError(f"number: no tensor can hold a {value.dtype}: {value!r}")
     return value.item()
 
@@ -219,9 +219,9 @@ def full(
         result = small_full(size, fill_value)
         if result is not None:
             return result
+    value = as_number(fill_value)
     dtype = dtype_of(fill_value, dtype_or_out("full", out, dtype))
     shape = as_shape("full", (size,))
-    value = as_number(fill_value)
     return copy_into_out(
         out,
         new_tensor(

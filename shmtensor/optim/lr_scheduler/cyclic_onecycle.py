@@ -42,7 +42,7 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         """To the next step, or to any `epoch`, which need not be whole."""
         if epoch is None and self.last_epoch < 0:
             epoch = 0
-        self._step_count += 1
+        self._count_step()
         if epoch is None:
             epoch = self.last_epoch + 1
             self.T_cur += 1

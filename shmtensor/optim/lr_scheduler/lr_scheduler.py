@@ -100,14 +100,7 @@ class LRScheduler:
 
     def step(self, epoch: int | None = None) -> None:
         """Sets the next rate (or that of `epoch`). Call it after the optimizer's step."""
-        if self._step_count == 1 and not self.optimizer._opt_called:
-            warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first "
-                "learning rate is skipped, hint: call `optimizer.step()` first",
-                UserWarning,
-                stacklevel=2,
-            )
-        self._step_count += 1
+        self._count_step()
         if epoch is None:
             self.last_epoch += 1
             rates = self.get_lr()
@@ -116,6 +109,17 @@ class LRScheduler:
             closed_form = self._get_closed_form_lr
             rates = self.get_lr() if closed_form is None else closed_form()
         self._write(rates)
+
+    def _count_step(self) -> None:
+        """Counts a step, and warns of a first one before the optimizer's."""
+        if self._step_count == 1 and not self.optimizer._opt_called:
+            warnings.warn(
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`: the first "
+                "learning rate is skipped, hint: call `optimizer.step()` first",
+                UserWarning,
+                stacklevel=3,
+            )
+        self._step_count += 1
 
     def _write(self, rates: Sequence[Any]) -> None:
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
