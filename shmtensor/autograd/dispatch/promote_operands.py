@@ -73,10 +73,9 @@ def as_operand(value: Any) -> Any:
     if isinstance(value, native.TensorBase) or value.__class__ in NUMBERS:
         return value
     if isinstance(value, np.generic) and value.dtype.kind not in "mM":  # dates have no number
-        number = value.item()
-        if isinstance(number, np.inexact):  # a long double is its own item
-            number = complex(number) if number.dtype.kind == "c" else float(number)
-        return number
+        if value.dtype.char in "gG":  # a long double is its own item
+            return float(value) if value.dtype.kind == "f" else complex(value)
+        return value.item()
     if native.is_array(value):
         try:
             return native.wrap(as_canonical(value))

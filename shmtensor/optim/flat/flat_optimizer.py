@@ -327,9 +327,9 @@ class FlatOptimizer(Optimizer):
             state[key] = entry
             if type(entry) is Entry and entry.is_intact:
                 state[key] = {k: v.clone() if k in counts else v for k, v in entry.items()}
-        outside = {id(flat.tensors[0]) for flat in self._outside}
-        is_outside = [id(p) in outside for p in self._parameters()]
-        return {**saved, "state": state, **({"_is_outside": is_outside} if outside else {})}
+        names = {"step", *self.scalars, *self.states}  # the program's may not have met a step yet
+        outside = [is_outside(self.state.get(p), names) for p in self._parameters()]
+        return {**saved, "state": state, **({"_is_outside": outside} if any(outside) else {})}
 
     def _drop_new_entries(self) -> None:
         """Removes the entries of parameters whose steps were all skipped, if they have no "step"

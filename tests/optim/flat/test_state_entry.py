@@ -291,3 +291,18 @@ def test_own_notes_in_the_state_change_nothing() -> None:
     optimizer.step()
     assert optimizer.state[p]["exp_avg"] is average
     assert optimizer.state[p]["step"].item() == 2
+
+
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_state_that_no_step_has_met_is_sent_as_the_programs(name: str) -> None:
+    made = OPTIMIZERS[name](params := model())
+    step(made, params)
+    optimizer = OPTIMIZERS[name](params)
+    optimizer.state[params[0]] = tensors = outside(made, params[0])
+    (sent,) = pickle.loads(ForkingPickler.dumps((optimizer,)))
+    expected = copy.deepcopy(made)
+    for o in (expected, sent):
+        step(o, o.param_groups[0]["params"])
+    state = state_of(expected, expected.param_groups[0]["params"][0])
+    assert_equal({key: x.tolist() for key, x in tensors.items()}, state)
+    assert all(optimizer.state[params[0]][key] is x for key, x in tensors.items())
