@@ -217,7 +217,8 @@ def guard(kernel: Callable[..., Any]) -> Callable[..., Any]:
         RuntimeError: the arrays are on several devices; this process was forked.
         PeerLostError: an array is memory of a process that has died.
     """
-    if not cupy_runtime.state.initialized:  # the arrays are of the device "meta"
+    state = cupy_runtime.state
+    if not state.initialized and not state.forked:  # the arrays are of the device "meta"
         return kernel
     cupy = cupy_runtime.initialize()
     has_several = cupy_runtime.device_count() > 1
