@@ -6,7 +6,7 @@ native module. The finder here gives the module that is there: `torch.nn` is `sh
 
 from __future__ import annotations
 
-import importlib.util
+import importlib
 import sys
 from collections.abc import Mapping, Sequence
 from importlib.machinery import ModuleSpec
@@ -62,7 +62,9 @@ class SameModule:
 
     def get_code(self, name: str) -> Any:
         """The code of the module, for `python -m`."""
-        spec: Any = importlib.util.find_spec(self.target)
+        from importlib.util import find_spec  # here, for the import's time
+
+        spec: Any = find_spec(self.target)
         return spec.loader.get_code(self.target)
 
 
@@ -103,7 +105,9 @@ class Finder:
 
 def find_module(name: str) -> ModuleSpec | None:
     """The spec of a module; None: there is none, or what is above it is no package."""
+    from importlib.util import find_spec  # here, for the import's time
+
     try:
-        return importlib.util.find_spec(name)
+        return find_spec(name)
     except (ModuleNotFoundError, ValueError):
         return None

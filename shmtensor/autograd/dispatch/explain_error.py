@@ -21,7 +21,7 @@ from .plan import FORMS
 __all__ = ["explain", "explain_missing_attribute"]
 
 AxisError = np.exceptions.AxisError
-DIM = re.compile("dims?[0-2]?|axis")
+DIM = "dims?[0-2]?|axis"  # names of arguments that are dimensions
 
 
 def explain_missing_attribute(name: str, error: AttributeError, arguments: dict[str, Any]) -> None:
@@ -126,7 +126,7 @@ def check_attributes(name: str, row: Any, attributes: Sequence[Any]) -> None:
     for attribute, value in zip(row.attributes, attributes):
         if value is None and attribute.default is None:
             continue
-        if DIM.fullmatch(attribute.name):
+        if re.fullmatch(DIM, attribute.name):
             numbers = value if isinstance(value, (tuple, list)) else (value,)
             wrong = next((x for x in numbers if not hasattr(x, "__index__")), EMPTY)
             if wrong is not EMPTY:
