@@ -109,7 +109,7 @@ _REASONS = {
     "removed from PyTorch's data library: use a Dataset": "utils.data.datapipes utils.data.graph",
     _SHARDS: """
         distributed._composable distributed._shard distributed._tensor distributed.checkpoint
-        distributed.fsdp distributed.tensor distributed.pipelining
+        distributed.fsdp distributed.tensor distributed.pipelining fsdp
     """,
     "functions are not called in other processes: use send and recv, or multiprocessing": """
         distributed.autograd distributed.rpc
