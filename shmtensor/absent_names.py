@@ -24,6 +24,14 @@ _SHARDS = (
     "parameters and tensors are not sharded: the ranks of a machine share them, "
     "use nn.parallel.DistributedDataParallel, or distributed.optim.ZeroRedundancyOptimizer"
 )
+_COMPRESSED = (
+    "to compress costs more time than shared memory takes: use default_hooks.allreduce_hook, "
+    "or fp16_compress_hook"
+)
+_LOCAL_SGD = (
+    "ranks do not train apart to average their models later: use "
+    "nn.parallel.DistributedDataParallel, which averages the gradients of each step"
+)
 _PRIVATE = "private modules of PyTorch are not there: use the public names"
 _OPS = "users do not register ops: use autograd.Function"
 
@@ -114,6 +122,16 @@ _REASONS = {
     "functions are not called in other processes: use send and recv, or multiprocessing": """
         distributed.autograd distributed.rpc
     """,
+    _COMPRESSED: """
+        distributed.algorithms.ddp_comm_hooks.powerSGD_hook
+        distributed.algorithms.ddp_comm_hooks.quantization_hooks
+    """,
+    _LOCAL_SGD: """
+        distributed.algorithms.ddp_comm_hooks.post_localSGD_hook
+        distributed.algorithms.model_averaging
+        distributed.optim.PostLocalSGDOptimizer distributed.optim.post_localSGD_optimizer
+    """,
+    "use distributed.new_subgroups_by_enumeration": "distributed.split_group",
     "collectives have no gradient: use nn.parallel.DistributedDataParallel": "distributed.nn",
     "one process has one replica: use nn.parallel.DistributedDataParallel": (
         "nn.parallel.comm nn.parallel.scatter_gather"

@@ -152,6 +152,7 @@ SMALL_FOLDERS = {
     "shmtensor/signal",
     "shmtensor/nn/attention",
     "shmtensor/nn/parallel",
+    "shmtensor/distributed/algorithms/ddp_comm_hooks",
     "shmtensor/distributed/optim",
     "shmtensor/distributed/elastic",
     "shmtensor/distributed/elastic/multiprocessing",
