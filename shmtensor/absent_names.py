@@ -202,21 +202,27 @@ def similar_name(name: str, names: list[str]) -> str | None:
 
 
 class AbsentModules:
-    """The last finder of modules: refuses PyTorch's modules that are not there, with the reason."""
+    """The last finder of modules: refuses PyTorch's modules that are not there, with the reason;
+    finds those whose names refuse to be called.
+    """
 
     @classmethod
-    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> None:
-        """Finds nothing.
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> Any:
+        """The spec of a module of `refused_names`, or None.
 
         Raises:
             ModuleNotFoundError: the module has an entry, and is imported. (It bears no `name`: with
                 one, `from shmtensor import fx` would drop it for a text without the reason.)
         """
-        if not fullname.startswith(f"{ROOT}.") or not (reason := reason_of(fullname)):
-            return
+        if not fullname.startswith(f"{ROOT}."):
+            return None
         # importlib.util.find_spec only asks whether it exists.
-        if sys._getframe(2).f_globals.get("__name__") != "importlib.util":
+        asks = sys._getframe(2).f_globals.get("__name__") == "importlib.util"
+        if (reason := reason_of(fullname)) and not asks:
             raise ModuleNotFoundError(f"No module named {fullname!r}: {reason}")
+        from .refused_names import spec_of
+
+        return spec_of(fullname)
 
 
 def install() -> None:

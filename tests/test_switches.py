@@ -1,4 +1,4 @@
-"""accelerator, backends, overrides, hub and __config__, as scripts use them."""
+"""accelerator, backends, overrides and __config__, as scripts use them."""
 
 from __future__ import annotations
 
@@ -123,14 +123,6 @@ def test_overrides_know_tensors() -> None:
     assert st.overrides.has_torch_function((x, tensor))
     assert not st.overrides.has_torch_function((x,))
     assert st.overrides.handle_torch_function(st.add, (tensor,), tensor, x) == "mine"
-
-
-def test_hub_names_the_alternative() -> None:
-    for name in st.hub.__all__:
-        with pytest.raises(NotImplementedError, match="download the file yourself"):
-            getattr(st.hub, name)("owner/name")
-    names = ("load", "list", "help", "get_dir", "download_url_to_file", "load_state_dict_from_url")
-    assert set(names) == set(st.hub.__all__)
 
 
 def test_config_names_versions() -> None:
