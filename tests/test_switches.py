@@ -40,6 +40,24 @@ def test_backends_store_settings() -> None:
     st.backends.cudnn.benchmark = before
 
 
+def test_other_switches_take_any_value() -> None:
+    backends = st.backends
+    for place in (backends.mkl, backends.cudnn, backends.cuda.matmul, backends.mps):
+        with pytest.raises(AttributeError, match="has no 'fp32_precision'"):
+            place.fp32_precision  # noqa: B018
+        for value in ("ieee", 3):
+            place.fp32_precision = value
+            assert place.fp32_precision == value
+        del place.fp32_precision
+    assert not hasattr(backends.cuda, "enable_other_sdp")
+    for wrong in ((), (True, False)):
+        with pytest.raises(TypeError, match="enable_flash_sdp: one value is needed"):
+            backends.cuda.enable_flash_sdp(*wrong)
+    backends.mha.set_fastpath_enabled(value=0)
+    assert backends.mha.get_fastpath_enabled() is False
+    backends.mha.set_fastpath_enabled(True)
+
+
 def test_tf32_and_precision_are_one_switch() -> None:
     products = st.backends.cuda.matmul
     before = st.get_float32_matmul_precision()
