@@ -31,6 +31,7 @@ from .peer_credentials import UNKNOWN, peer
 __all__ = [
     "MAX_BYTES",
     "MAX_DESCRIPTORS",
+    "AnotherUser",
     "InvalidMessage",
     "close_all",
     "connect",
@@ -49,6 +50,19 @@ LONGEST_WAIT = 3600.0  # seconds; the kernel's limit is 24 days
 
 class InvalidMessage(ValueError):
     """A message that no honest process sends."""
+
+
+class AnotherUser(PermissionError):
+    """The process at the other end of a connection is of another user.
+
+    Attributes:
+        uid, pid: of that process, as `peer_credentials.peer` reports them.
+    """
+
+    def __init__(self, uid: int, pid: int) -> None:
+        text = f"the other process is of another user: uid {uid}, pid {pid}"
+        super().__init__(errno.EPERM, text)
+        self.uid, self.pid = uid, pid
 
 
 def close_all(descriptors: Iterable[int]) -> None:
@@ -106,7 +120,7 @@ def connect(address: str | bytes, uid: int | None) -> socket.socket:
         uid: the user id that the process must have, by the kernel's word; None: any.
 
     Raises:
-        PermissionError: another user's process listens there; `strerror` names it.
+        AnotherUser: another user's process listens there.
         ConnectionRefusedError: nobody listens there.
         BlockingIOError: its queue is full.
     """
@@ -121,10 +135,10 @@ def connect(address: str | bytes, uid: int | None) -> socket.socket:
 
 
 def check_peer(connection: socket.socket, uid: int | None) -> None:
-    """Raises PermissionError if the process at the other end is of another user."""
+    """Raises AnotherUser if the process at the other end is of another user than `uid`."""
     pid, other, _ = peer(connection)
     if uid is not None and (other != uid or other == UNKNOWN):
-        raise PermissionError(errno.EPERM, f"the other process is of uid {other}, pid {pid}")
+        raise AnotherUser(other, pid)
 
 
 def send(
@@ -174,7 +188,7 @@ def receive(
         timeout: seconds to wait for the message.
 
     Raises:
-        PermissionError: the other side is of another user; nothing was read.
+        AnotherUser: the other side is of another user; nothing was read.
         ConnectionError: the other side has gone.
         TimeoutError: no message has come.
         InvalidMessage: it is no message, or too long, or has too many descriptors.

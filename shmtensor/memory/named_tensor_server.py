@@ -1,7 +1,7 @@
 """The server of a published tensor: a Unix socket that sends descriptors of its memory.
 
     publisher                                            opener (no common ancestor)
-      bind  "\\0shmtensor:2:<uid>:<name>"  <--- connect ---
+      bind  "\\0shmtensor:3:<uid>:<name>"  <--- connect ---
       uid and gid of the caller may not?  ---- {"refused": true, "mode"} ---> closed, unread
                                           <--- {"ask": "open", "readonly": ...}
       mode 0600:  control, volume 0, volume 1 ---- SCM_RIGHTS, {"handle", "shape", ...} --->
@@ -37,7 +37,6 @@ publishes or opens.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import select
 import socket
@@ -50,7 +49,9 @@ from typing import Any
 
 from .. import native
 from . import name_protocol
-from .name_protocol import InvalidMessage, address, close_all, parse, send
+from .control_message import AnotherUser, InvalidMessage, close_all, connect, receive, send
+from .list_names import NO_DESCRIPTOR
+from .name_protocol import MAX_ANSWER, MAX_DESCRIPTORS, MAX_REQUEST, address
 from .peer_credentials import groups, peer
 from .published_file import PublishedFile, file_of
 
@@ -59,7 +60,6 @@ __all__ = ["NameServer", "ServerThread", "server_thread"]
 BACKLOG = 512
 STRANGERS_PER_USER, STRANGERS = 16, 64  # connections of other users, over all names
 ACCEPTED_AT_ONCE = 64
-NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 TAKE_OVER_TIMEOUT = 1.0  # seconds after which a name with an unknown holder is given up
 RETRY = 0.01  # seconds between two steps of a take-over
 PAUSE = 0.05  # seconds without accepting, when no descriptor is free
@@ -164,14 +164,9 @@ class NameServer:
     # ---- serving
     def handle_request(self, client: Client) -> None:
         """Answers one request. Any exception means that the client cannot be served."""
-        # Without space for them, the kernel closes the descriptors of the message.
-        data = client.socket.recv(name_protocol.MAX_REQUEST + 1)
-        if not data:
-            raise ConnectionError("the client has closed the connection")
-        if len(data) > name_protocol.MAX_REQUEST:
-            raise InvalidMessage("the request is too long")
+        # Of any user: `admits` has asked the kernel.
+        message, _ = receive(client.socket, None, max_bytes=MAX_REQUEST)
         client.is_silent = False
-        message = parse(data)
         name_protocol.fault_point("serve.asked")
         if message.get("ask") == "describe":
             is_reader = self.bits(client.socket) & 4
@@ -447,7 +442,7 @@ class ServerThread:
     def handle_link(self, server: NameServer, link: socket.socket) -> None:
         """The holder notifies of its end, has died, or is a new one that has answered."""
         try:
-            message, fds = name_protocol.receive(link)
+            message, fds = receive(link, server.uid, 0.0, MAX_ANSWER, MAX_DESCRIPTORS)
         except (OSError, InvalidMessage):  # it has died
             link.close()
             server.link = None
@@ -472,16 +467,18 @@ class ServerThread:
             server.bind()
             server.take_over_end = 0.0
             return None
-        with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-            # Another process has the name. It may not listen yet, or its queue is full: again.
-            link = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET))
-            link.setblocking(False)
-            link.connect(address(server.uid, server.name))
-            if peer(link)[1] != server.uid:
-                return self.remove(server)
+        try:
+            link = connect(address(server.uid, server.name), server.uid)
+        except AnotherUser:
+            return self.remove(server)
+        except OSError:  # who has it does not listen yet, or its queue is full: again
+            return None
+        try:
             send(link, {"ask": "describe"})
+        except OSError:
+            link.close()
+        else:
             server.link = link
-            stack.pop_all()
         return None
 
 

@@ -19,6 +19,7 @@ from shmtensor.memory.control_message import (
     LENGTH,
     MAX_BYTES,
     MAX_DESCRIPTORS,
+    AnotherUser,
     InvalidMessage,
     connect,
     encode,
@@ -213,20 +214,20 @@ def test_nothing_is_read_of_another_user() -> None:
         with connection:
             before = n_open()
             for _ in range(2):
-                with pytest.raises(PermissionError, match=f"uid {NOBODY}, pid "):
+                with pytest.raises(AnotherUser, match=f"uid {NOBODY}, pid {stranger.process.pid}"):
                     receive(connection, ME, math.inf, max_descriptors=1)
             assert n_open() == before
             message, descriptors = receive(connection, NOBODY, max_descriptors=1)
             control_message.close_all(descriptors)
             assert (message, len(descriptors)) == ({}, 1)
         said = stranger.fails(f"control_message.connect({NAME!r}, {NOBODY})")
-        assert f"the other process is of uid 0, pid {os.getpid()}" in said
+        assert f"the other process is of another user: uid 0, pid {os.getpid()}" in said
 
 
 def test_an_unmapped_user_is_nobody(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     unknown = control_message.UNKNOWN
     monkeypatch.setattr(control_message, "peer", lambda _: (1, unknown, 1))
-    with pytest.raises(PermissionError):
+    with pytest.raises(AnotherUser):
         receive(pair[1], unknown)
 
 

@@ -19,6 +19,7 @@ import pytest
 from shmtensor import memory
 from shmtensor.errors import DomainError
 from shmtensor.memory import list_names, name_protocol, named_tensor_server
+from shmtensor.memory.control_message import encode
 from shmtensor.memory.name_protocol import Layout
 
 from . import hostile
@@ -184,7 +185,7 @@ def test_clients_that_never_read_hold_nobody_up() -> None:
         for client in clients:
             client.join()
         with hostile.connected(os.geteuid(), NAME) as connection:
-            connection.send(b'{"ask": "describe"}')
+            connection.send(encode({"ask": "describe"}))
             connection.recv(1000)
             timeouts = "{c.gettimeout() for s in thread.servers.values() for c in s.clients}"
             line = f"thread = named_tensor_server.server_thread; out = {timeouts}"
@@ -226,7 +227,8 @@ def test_whom_the_mode_excludes_is_refused_unread(mode: int) -> None:
         stranger.do(f"from memory import hostile; {BECOME}")
         stranger.do(
             f"c = hostile.connected(0, {NAME!r})\n"
-            "answer, fds = name_protocol.receive(c)\n"  # without a request
+            "from shmtensor.memory import control_message\n"
+            "answer, fds = control_message.receive(c, 0, 20)\n"  # without a request
             "out = answer, fds, c.recv(100)"
         )
         assert stranger.do("out = answer, fds, c.recv(100)") == repr(
@@ -280,6 +282,11 @@ def until(true: Callable[[], object], what: str) -> None:
         time.sleep(0.01)
 
 
+def stop(actor: Actor) -> None:
+    os.kill(actor.process.pid, signal.SIGSTOP)
+    os.waitpid(actor.process.pid, os.WUNTRACED)
+
+
 def holders(name: str = NAME) -> list[int | None]:
     return [n.pid for n in memory.names() if n.name == name]
 
@@ -298,7 +305,7 @@ def test_who_takes_the_names_of_a_dead_publisher_stalls_nobody(backlog: int | No
         follower.do(f"z = st.ones(3); memory.publish({NAME!r}, z)")
         follower.do("named_tensor_server.TAKE_OVER_TIMEOUT = 3600.0")  # whoever waits is noticed
         stranger.do(f"from memory import hostile; {BECOME}\n{HOLD}")
-        os.kill(follower.process.pid, signal.SIGSTOP)
+        stop(follower)
         publisher.kill()
         stranger.do(f"for n in {names!r}: hold(n, {backlog})")
         os.kill(follower.process.pid, signal.SIGCONT)
@@ -321,7 +328,7 @@ def test_a_name_whose_holder_stays_unknown_is_given_up() -> None:
         publisher.do(SERVE)
         follower.do(f"t = memory.open({NAME!r}); named_tensor_server.TAKE_OVER_TIMEOUT = 0.1")
         stranger.do(f"from memory import hostile; {BECOME}\n{HOLD}")
-        os.kill(follower.process.pid, signal.SIGSTOP)
+        stop(follower)
         publisher.kill()
         stranger.do(f"hold({NAME!r}, 0)")
         os.kill(follower.process.pid, signal.SIGCONT)
@@ -350,7 +357,7 @@ def test_who_opens_a_name_that_is_being_taken_over_follows_its_new_holder(is_sam
 
 
 # ---- forged entries
-GOOD = b"0000000000000000: 00000002 00000000 00010000 0005 01 12345 @shmtensor:2:7:a/b"
+GOOD = b"0000000000000000: 00000002 00000000 00010000 0005 01 12345 @shmtensor:3:7:a/b"
 FORGED = {
     "another protocol": GOOD.replace(b"0005", b"0001"),
     "not listening": GOOD.replace(b"00010000", b"00000000"),
@@ -360,7 +367,7 @@ FORGED = {
     "no UTF-8": GOOD + b"\xff",
     "too long a name": GOOD + b"x" * 80,
     "another prefix": GOOD.replace(b"@shmtensor", b"@xshmtensor"),
-    "an older version": GOOD.replace(b":2:", b":1:"),
+    "an older version": GOOD.replace(b":3:", b":2:"),
     "a user that is no number": GOOD.replace(b":7:", b":x:"),
     "a user in other digits": GOOD.replace(b":7:", ":\u0667:".encode()),
     "a user with zeros before it": GOOD.replace(b":7:", b":07:"),
@@ -384,13 +391,13 @@ def test_each_user_has_its_turn() -> None:
 
 TOKEN = b"forged%d" % os.getpid()
 ADDRESSES = [
-    b"\0shmtensor:2:0:\xff" + TOKEN,
-    b"\0shmtensor:2:x:" + TOKEN,
-    b"\0shmtensor:2:0:a\n" + TOKEN,
-    b"\0shmtensor:2:0:" + TOKEN + b"\nb",
-    b"\0shmtensor:2:0:" + TOKEN + b"\0b",
+    b"\0shmtensor:3:0:\xff" + TOKEN,
+    b"\0shmtensor:3:x:" + TOKEN,
+    b"\0shmtensor:3:0:a\n" + TOKEN,
+    b"\0shmtensor:3:0:" + TOKEN + b"\nb",
+    b"\0shmtensor:3:0:" + TOKEN + b"\0b",
     b"\0x\n" + GOOD.replace(b":7:a/b", b":%d:" % os.geteuid() + TOKEN),
-    b"\0shmtensor:2:0:" + TOKEN * 3 + b"y" * 60,
+    b"\0shmtensor:3:0:" + TOKEN * 3 + b"y" * 60,
 ]
 
 
