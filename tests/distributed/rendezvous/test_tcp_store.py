@@ -18,7 +18,7 @@ import pytest
 
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
-from shmtensor.distributed.rendezvous import handshakes, store_messages
+from shmtensor.distributed.rendezvous import handshakes, store_messages, tcp_store
 from shmtensor.distributed.rendezvous import tcp_store_server as server
 from shmtensor.distributed.rendezvous.handshakes import prove_to_server
 from shmtensor.distributed.rendezvous.secret import secret_of_run
@@ -181,6 +181,69 @@ def test_the_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.delenv("SHMTENSOR_SECRET", raising=False)
     monkeypatch.setenv("SHMTENSOR_SECRET_FILE", str(file))
     assert secret_of_run() == b"\x5c" * 16
+
+
+@pytest.mark.parametrize("is_master", [True, False])
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "", "::", "0", "everywhere.test", "8.8.8.8", "::ffff:1"]
+)
+def test_an_address_that_others_reach_needs_a_secret(
+    monkeypatch: pytest.MonkeyPatch, host: str, is_master: bool
+) -> None:
+    monkeypatch.delenv("SHMTENSOR_SECRET", raising=False)
+    monkeypatch.delenv("SHMTENSOR_SECRET_FILE", raising=False)
+    look_up = socket.getaddrinfo
+
+    def look_up_here(name: Any, *args: Any) -> Any:
+        return look_up({"everywhere.test": "0.0.0.0"}.get(name, name), *args)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up_here)
+    opened: list[Any] = []
+    monkeypatch.setattr(tcp_store, "Server", lambda *args: opened.append(args))
+    with pytest.raises(PermissionError, match="machines that communicate need a secret in common"):
+        dist.TCPStore(host, 0, is_master=is_master, timeout=60)
+    if is_master:
+        with pytest.raises(PermissionError, match="the secret is short: 15 bytes"):
+            dist.TCPStore(host, 0, is_master=True, timeout=60, secret=bytes(15))
+    assert not opened
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", ""])
+def test_with_a_secret_a_store_listens_everywhere(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    with dist.TCPStore(host, 0, is_master=True, timeout=60, secret=SECRET) as store:
+        assert store._server is not None
+        assert store._server.listener.getsockname()[0] == "0.0.0.0"
+    monkeypatch.setenv("SHMTENSOR_SECRET", "5c" * 16)
+    with dist.TCPStore(host, 0, is_master=True, timeout=60) as store:
+        store.set("key", "value")
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.0.0.2", "127.1", "::1"])
+def test_loopback_needs_no_secret(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.delenv("SHMTENSOR_SECRET", raising=False)
+    with dist.TCPStore(host, 0, is_master=True, timeout=60) as store:
+        with dist.TCPStore(host, store.port, timeout=60) as client:
+            client.set("key", "value")
+        assert store.get("key") == b"value"
+
+
+def test_a_name_is_looked_up_once_and_may_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHMTENSOR_SECRET", raising=False)
+    addresses = ["127.0.0.1", "0.0.0.0"]  # a name server that changes its mind
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda name, *args: look_up(addresses.pop(0), *args))
+    monkeypatch.setattr(dist.TCPStore, "add", lambda *_: 1)
+    with dist.TCPStore("name.test", 0, is_master=True, timeout=60) as store:
+        assert store._server is not None
+        assert store._server.listener.getsockname()[0] == "127.0.0.1"
+    monkeypatch.undo()
+    for name in ("unknown.invalid", "127.0.0.1.invalid"):
+        with pytest.raises(PermissionError, match=f"TCPStore: {name}: machines that communicate"):
+            dist.TCPStore(name, 0, is_master=True, timeout=60)
+        with pytest.raises(OSError, match=f"cannot listen at {name}:0"):
+            dist.TCPStore(name, 0, is_master=True, timeout=60, secret=SECRET)
 
 
 # ---------------------------------------------------------------- requests
