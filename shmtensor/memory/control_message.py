@@ -78,7 +78,8 @@ def encode(message: dict[str, Any]) -> bytes:
     >>> encode({"code": 1})
     b'\\n\\x00\\x00\\x00{"code":1}'
     """
-    data = json.dumps(message, separators=(",", ":")).encode()
+    text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+    data = text.encode(errors="backslashreplace")  # JSON's own escape of half a surrogate pair
     if len(data) > MAX_BYTES:
         raise ValueError(f"a message is too long: {len(data)} bytes, at most {MAX_BYTES}")
     return LENGTH.pack(len(data)) + data

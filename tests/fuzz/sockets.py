@@ -42,7 +42,8 @@ from shmtensor.distributed.rendezvous.store_messages import HEAD, PART, Exchange
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
 from shmtensor.distributed.rendezvous.tcp_store_server import GET, POP, SET, WAIT
 from shmtensor.errors import ShmTensorError
-from shmtensor.multiprocessing.forkserver import receive_fds
+from shmtensor.memory.control_message import encode
+from shmtensor.multiprocessing.forkserver import receive_request
 
 SECRET = b"the secret of the fuzzer"
 LONG = 60.0  # seconds until an answer is missed
@@ -308,14 +309,17 @@ def handles(rng: random.Random, count: int) -> None:
 def fork_requests(rng: random.Random, count: int) -> None:
     """A list of descriptors, or None; descriptors that do not fit are closed."""
     for _ in range(count):
-        ours, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:
-            fds = [ours.fileno()] * rng.choice([0, 1, 2, 3, 200])
-            data = struct.pack("<I", len(fds)) if rng.random() < 0.4 else noise(rng, 8)
+            fds = [ours.fileno()] * rng.choice([0, 1, 2, 3, 200, 253])
+            data = encode({"descriptors": rng.choice([len(fds), number(rng, 62), None, [], "2"])})
+            if rng.random() < 0.4:
+                data = mutant(rng, data) if rng.random() < 0.7 else noise(rng, 8)
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
             ours.sendmsg([data or b"\0"], rights if fds else [])
             before = len(os.listdir("/proc/self/fd"))
-            received = receive_fds(theirs)
+            received = receive_request(theirs)
+            assert received is None or len(received) == len(fds) >= 2
             for fd in received or ():
                 os.close(fd)
             assert len(os.listdir("/proc/self/fd")) <= before

@@ -58,7 +58,7 @@ def send_raw(connection: socket.socket, data: bytes, descriptors: list[int]) -> 
 
 
 # ---- bytes
-MESSAGES = [{}, {"a": 1}, {"text": "\0\n\u20ac", "list": [1, [2.5, None]], "yes": True}]
+MESSAGES = [{}, {"a": 1}, {"text": "\0\n\u20ac\udc80", "list": [1, [2.5, None]], "yes": True}]
 
 
 def test_messages_of_a_pipe_come_in_any_parts() -> None:
