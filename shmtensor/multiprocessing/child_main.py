@@ -8,6 +8,7 @@ import pickle
 import select
 import signal
 import sys
+from contextlib import suppress
 from multiprocessing import process, spawn
 from typing import IO, Any
 
@@ -22,6 +23,7 @@ _F_SETSIG = 10  # of <fcntl.h>; Python's fcntl module lacks it
 def main(stream: IO[bytes]) -> None:
     """Entry of a spawned interpreter (popen.SpawnPopen). sys.path has been read from `stream`.
     Exits."""
+    close_inherited_on_exec()
     sentinel = os.dup(stream.fileno())
     with stream:
         message = pickle.load(stream)
@@ -30,6 +32,15 @@ def main(stream: IO[bytes]) -> None:
         for fd in domain["descriptors"]:
             os.close(fd)
         run_message(message, sentinel, exit=sys.exit)
+
+
+def close_inherited_on_exec() -> None:
+    """From now on no program that this process starts gets a descriptor that this process has
+    inherited: pipes of its parent, connections in its arguments, the domain."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the descriptor of this listing
+            if int(name) > 2:
+                os.set_inheritable(int(name), False)
 
 
 def join(domain: Preparation) -> None:

@@ -166,7 +166,8 @@ def send_fds(connection: socket.socket, fds: list[int]) -> None:
 
 def receive_fds(connection: socket.socket) -> list[int] | None:
     """The descriptors of one request, two at least; None when the parent has ended."""
-    data, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(4 * (_MAX_FDS + 2)))
+    space = socket.CMSG_SPACE(4 * (_MAX_FDS + 2))
+    data, ancillary, _, _ = connection.recvmsg(4, space, socket.MSG_CMSG_CLOEXEC)
     fds = array.array("i")
     for level, kind, rights in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
@@ -184,8 +185,9 @@ def receive_fds(connection: socket.socket) -> list[int] | None:
 def serve(stream: Any) -> None:
     """Entry of the server process. Ends when the parent's socket is closed and all children are
     reaped."""
-    from .child_main import join
+    from .child_main import close_inherited_on_exec, join
 
+    close_inherited_on_exec()
     with stream:
         domain, request_fd, preparation, preload = pickle.load(stream)
     join(domain)

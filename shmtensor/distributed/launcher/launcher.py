@@ -155,7 +155,7 @@ def rank_environment(
         MASTER_PORT=str(options.master_port),
         SHMTENSOR_DOMAIN=native.domain_environment(),
         SHMTENSOR_GROUP=handle.hex() if placement.nodes == 1 else "",
-        SHMTENSOR_ERROR_FD=str(error_fd),
+        SHMTENSOR_ERROR_FD=f"{error_fd}:{os.fstat(error_fd).st_ino}",
         SHMTENSOR_LAUNCHER=str(os.getpid()),
         TORCHELASTIC_RESTART_COUNT=str(placement.restarts),
         TORCHELASTIC_MAX_RESTARTS=str(options.max_restarts),

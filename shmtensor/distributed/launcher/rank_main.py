@@ -30,7 +30,17 @@ def die_with_launcher() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def report_failure(error: BaseException, descriptor: int) -> None:
+def error_pipe() -> int | None:
+    """The launcher's pipe for a failure, named by `SHMTENSOR_ERROR_FD=descriptor:inode`. Programs
+    that this process starts do not inherit it: then the number is that of another file."""
+    number, _, inode = os.environ.get("SHMTENSOR_ERROR_FD", "").partition(":")
+    with suppress(OSError, ValueError):
+        if str(os.fstat(int(number)).st_ino) == inode:
+            return int(number)
+    return None
+
+
+def report_failure(error: BaseException, descriptor: int | None) -> None:
     """Writes type, message and traceback, without this file's frames, into the launcher's pipe, and
     then tells the other ranks. In this order the launcher learns which rank failed first.
     """
@@ -47,8 +57,9 @@ def report_failure(error: BaseException, descriptor: int) -> None:
         "message": str(error)[:2000],
         "traceback": text[-LIMIT // 4 :],
     }
-    with suppress(OSError):  # the launcher has died
-        os.write(descriptor, json.dumps(record).encode()[:LIMIT])
+    if descriptor is not None:
+        with suppress(OSError):  # the launcher has died
+            os.write(descriptor, json.dumps(record).encode()[:LIMIT])
     notify_exit_listeners(error)
 
 
@@ -56,8 +67,8 @@ def main() -> None:
     arguments = sys.argv[1:]
     is_module = arguments[0] == "-m"
     arguments = arguments[is_module:]
-    descriptor = int(os.environ.pop("SHMTENSOR_ERROR_FD"))  # children must not use it
-    os.set_inheritable(descriptor, False)
+    descriptor = error_pipe()
+    del os.environ["SHMTENSOR_ERROR_FD"]  # children must not use it
     die_with_launcher()
     bind()
     sys.argv = arguments

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from ...launcher.rank_main import report_failure
+from ...launcher.rank_main import error_pipe, report_failure
 
 __all__ = ["ErrorHandler", "get_error_handler", "record"]
 
@@ -53,7 +53,7 @@ class ErrorHandler:
             with open(path, "w") as file:
                 json.dump({"message": message}, file)
         if "SHMTENSOR_ERROR_FD" in os.environ:
-            report_failure(e, int(os.environ["SHMTENSOR_ERROR_FD"]))
+            report_failure(e, error_pipe())
 
 
 def get_error_handler() -> ErrorHandler:
