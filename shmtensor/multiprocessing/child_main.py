@@ -10,7 +10,7 @@ import signal
 import sys
 from contextlib import suppress
 from multiprocessing import process, spawn
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from shmtensor import memory, native
 from shmtensor.memory.join_domain import Preparation
@@ -55,7 +55,7 @@ def run_message(message: tuple[Any, ...], sentinel: int, exit: Any) -> None:
     Until it runs, Ctrl-C ends the process silently: the parent gets the signal, too, and a
     traceback through imports is useless.
     """
-    _, preparation, handles, data = message
+    _, preparation, handles, data, report = message
     current: Any = process.current_process()
     current._inheriting = True
     try:
@@ -63,11 +63,30 @@ def run_message(message: tuple[Any, ...], sentinel: int, exit: Any) -> None:
         blocks = [native.receive(handle, True) for handle in handles]
         process_obj = loads(data, blocks)
         del blocks
+        process_obj._report = report
+    except BaseException as error:
+        end_before_run(error, preparation, report)
     finally:
         del current._inheriting
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     exit(process_obj._bootstrap(sentinel))
+
+
+def end_before_run(
+    error: BaseException, preparation: dict[str, Any], report: int | None
+) -> NoReturn:
+    """Ends this child, which cannot even run: its supervisor shows why, or else this process."""
+    from . import child_report
+
+    main = preparation.get("init_main_from_path") or preparation.get("init_main_from_name", "")
+    record = child_report.report_of_import(error, main)
+    child_report.listen(report)
+    if not child_report.fail(error, record):
+        if not record.is_unguarded:
+            raise error
+        print(f"{process.current_process().name}: {record.message}", file=sys.stderr, flush=True)
+    raise SystemExit(1) from None
 
 
 def end_with_parent(number: int | None = None) -> None:
