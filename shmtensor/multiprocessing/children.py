@@ -305,7 +305,7 @@ class Children:
             if report.is_unguarded:
                 text = f"{where}: {report.message}"
             else:
-                head = raised or f"{where}: {first.who()} raised {report.line()}:\n"
+                head = raised or f"{where}: {first.who()} raised {report.line()}\n"
                 text = self.explain(first, f"{head}\n{report.traceback.rstrip()}")
             return ProcessRaisedException(text, first.index, first.pid)
         text = self.explain(first, exited or f"{where}: {first.who()} {describe_exit(code)}")

@@ -58,11 +58,10 @@ class _Process(process.BaseProcess):
             try:
                 run()
             except BaseException as error:
-                is_exit = isinstance(error, SystemExit)
-                if is_exit and error.code in (None, 0):
+                if isinstance(error, SystemExit) and error.code in (None, 0):
                     raise
-                # before waiting for children and queues
-                if not child_report.fail(error) or is_exit:
+                is_shown = child_report.fail(error)  # before waiting for children and queues
+                if isinstance(error, SystemExit) or not is_shown:
                     raise
                 raise SystemExit(1) from None
 
