@@ -25,7 +25,16 @@ from shmtensor.errors import PeerLostError
 
 from .exit_on_exception import notify_exit_listeners
 
-__all__ = ["Report", "decode", "encode", "fail", "listen", "report_of", "report_of_import"]
+__all__ = [
+    "Report",
+    "decode",
+    "encode",
+    "fail",
+    "from_environment",
+    "listen",
+    "report_of",
+    "report_of_import",
+]
 
 # The kernel's pipe has 64 KiB; a character of JSON has 4 bytes at most, 6 if it is a surrogate.
 MESSAGE, TRACEBACK = 1_000, 9_000
@@ -130,9 +139,26 @@ def listen(descriptor: int | None) -> None:
     _pipe = None if descriptor is None else (descriptor, os.getpid())
 
 
+def from_environment() -> int | None:
+    """The pipe named by `SHMTENSOR_ERROR_FD=descriptor:inode`. Programs that this process starts do
+    not inherit it: there the number is that of another file."""
+    number, _, inode = os.environ.get("SHMTENSOR_ERROR_FD", "").partition(":")
+    with suppress(OSError, ValueError):
+        if str(os.fstat(int(number)).st_ino) == inode:
+            return int(number)
+    return None
+
+
 def reports_to() -> int | None:
     """The descriptor of this process, not of one that it was forked from; None: no report."""
     return _pipe[0] if _pipe is not None and _pipe[1] == os.getpid() else None
+
+
+def fail_as_program(error: BaseException) -> None:
+    """`fail` in a program that the launcher has not started through `rank_main` (--no-python)."""
+    if "SHMTENSOR_ERROR_FD" in os.environ:
+        listen(from_environment())
+    fail(error)
 
 
 def fail(error: BaseException, report: Report | None = None) -> bool:

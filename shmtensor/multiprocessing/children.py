@@ -144,11 +144,16 @@ class Child:
     def who(self) -> str:
         return f"{self.name} (pid {self.pid})"
 
+    @property
+    def raised(self) -> child_report.Report | None:
+        """The report of an exception that is no SystemExit."""
+        return None if self.report is None or self.report.type == "SystemExit" else self.report
+
     def line(self) -> str:
-        """Its failure in a line: the error that it raised, or how it ended."""
-        if self.report is not None and self.report.type != "SystemExit":
-            return self.report.line()
-        return describe_exit(self.exitcode)
+        """Its failure in a line: who raised what, or ended how."""
+        if self.raised is not None:
+            return f"{self.who()}: {self.raised.line()}"
+        return f"{self.who()} {describe_exit(self.exitcode)}"
 
 
 class Children:
@@ -204,12 +209,14 @@ class Children:
         return [child for child in self.all if child.exitcode is None]
 
     def wait(self, timeout: float | None = None, others: Iterable[Any] = ()) -> list[Any]:
-        """Waits until a child ends or one of `others` is readable, or for so many seconds; returns
-        the others that are readable.
+        """Waits until a child ends or one of `others` is readable, or for so many seconds, less
+        if a failure's cause is waited for; returns the others that are readable.
 
         Args:
             others: descriptors, or objects with `fileno()`.
         """
+        if (wind_down := self._deadline - time.monotonic()) > 0:
+            timeout = wind_down if timeout is None else min(timeout, wind_down)
         handles = {child.handle: child for child in self.running}
         if handles.pop(None, None) is not None:
             timeout = _RUNS_UNSEEN if timeout is None else min(timeout, _RUNS_UNSEEN)
@@ -237,8 +244,12 @@ class Children:
         failed = [c for c in self.all if c.exitcode or (c.exitcode is None and c.report)]
         first = min(failed, key=lambda child: (child.is_consequence, child.failed_at))
         is_known = first.exitcode is not None and not first.is_consequence
-        is_over = not self.running or time.monotonic() >= self._deadline
-        return first if is_known or is_over else None
+        return first if is_known or self.is_late or not self.running else None
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is over in which the cause of a failure is waited for."""
+        return 0.0 < self._deadline <= time.monotonic()
 
     def join(self, timeout: float | None = None) -> Child | None:
         """Waits until all have ended (None) or one has failed; None after so many seconds, too."""
@@ -247,9 +258,6 @@ class Children:
             remaining = None if deadline is None else deadline - time.monotonic()
             if remaining is not None and remaining <= 0:
                 break
-            if self._deadline:
-                wind_down = max(self._deadline - time.monotonic(), 0.0)
-                remaining = wind_down if remaining is None else min(remaining, wind_down)
             self.wait(remaining)
         return first
 
@@ -282,14 +290,14 @@ class Children:
             self.wait(remaining)
 
     # ---------------------------------------------------------------- words
-    def explain(self, first: Child, text: str) -> str:
-        """`text` about the first failure; the other failures, one a line; the first one again."""
+    def explain(self, text: str, last: str, first: Child | None) -> str:
+        """`text` about the first failure; the failures of the others, one a line; `last`."""
         others = [
-            f"{child.who()}: {child.line()}"
+            child.line()
             for child in self.all
             if child is not first and (child.report or (child.exitcode and not child.was_ended))
         ]
-        return "\n".join([text, *others, first.line()]) if others else text
+        return "\n".join([text, *others, last]) if others else text
 
     def error(
         self, where: str, first: Child, raised: str = "", exited: str = ""
@@ -300,14 +308,13 @@ class Children:
             raised: the line above a child's traceback; by default who raised what.
             exited: what is said of a child without a traceback; by default who ended how.
         """
-        report, code = first.report, first.exitcode or 0
-        if report is not None and report.type != "SystemExit":
-            if report.is_unguarded:
-                text = f"{where}: {report.message}"
-            else:
-                head = raised or f"{where}: {first.who()} raised {report.line()}\n"
-                text = self.explain(first, f"{head}\n{report.traceback.rstrip()}")
-            return ProcessRaisedException(text, first.index, first.pid)
-        text = self.explain(first, exited or f"{where}: {first.who()} {describe_exit(code)}")
-        name = signal_name(code) if code < 0 else None
-        return ProcessExitedException(text, first.index, first.pid, code, name)
+        report, code = first.raised, first.exitcode or 0
+        if report is None:
+            text = self.explain(exited or f"{where}: {first.line()}", first.line(), first)
+            name = signal_name(code) if code < 0 else None
+            return ProcessExitedException(text, first.index, first.pid, code, name)
+        text = f"{where}: {report.message}"
+        if not report.is_unguarded:
+            head = raised or f"{where}: {first.line()}\n"
+            text = self.explain(f"{head}\n{report.traceback.rstrip()}", first.line(), first)
+        return ProcessRaisedException(text, first.index, first.pid)

@@ -7,19 +7,15 @@ python -m shmtensor.distributed.launcher.rank_main [-m] script [args ...]
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import runpy
 import signal
 import sys
-import traceback
-from contextlib import suppress
 
-from ...multiprocessing.exit_on_exception import notify_exit_listeners
+from ...multiprocessing import child_report
 from .cpu_affinity import bind
 
 PR_SET_PDEATHSIG = 1
-LIMIT = 60_000  # bytes; a pipe has 64 KiB, so that writing never waits for the launcher
 
 
 def die_with_launcher() -> None:
@@ -30,44 +26,11 @@ def die_with_launcher() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def error_pipe() -> int | None:
-    """The launcher's pipe for a failure, named by `SHMTENSOR_ERROR_FD=descriptor:inode`. Programs
-    that this process starts do not inherit it: then the number is that of another file."""
-    number, _, inode = os.environ.get("SHMTENSOR_ERROR_FD", "").partition(":")
-    with suppress(OSError, ValueError):
-        if str(os.fstat(int(number)).st_ino) == inode:
-            return int(number)
-    return None
-
-
-def report_failure(error: BaseException, descriptor: int | None) -> None:
-    """Writes type, message and traceback, without this file's frames, into the launcher's pipe, and
-    then tells the other ranks. In this order the launcher learns which rank failed first.
-    """
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename in (
-        __file__,
-        runpy.__file__,
-        "<frozen runpy>",
-    ):
-        frames = frames.tb_next
-    text = "".join(traceback.format_exception(type(error), error, frames))
-    record = {
-        "type": type(error).__name__,
-        "message": str(error)[:2000],
-        "traceback": text[-LIMIT // 4 :],
-    }
-    if descriptor is not None:
-        with suppress(OSError):  # the launcher has died
-            os.write(descriptor, json.dumps(record).encode()[:LIMIT])
-    notify_exit_listeners(error)
-
-
 def main() -> None:
     arguments = sys.argv[1:]
     is_module = arguments[0] == "-m"
     arguments = arguments[is_module:]
-    descriptor = error_pipe()
+    child_report.listen(child_report.from_environment())
     del os.environ["SHMTENSOR_ERROR_FD"]  # children must not use it
     die_with_launcher()
     bind()
@@ -81,12 +44,12 @@ def main() -> None:
             runpy.run_path(arguments[0], run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
-            report_failure(end, descriptor)
+            child_report.fail(end)
         raise
     except KeyboardInterrupt:
         sys.exit(130)
     except BaseException as error:
-        report_failure(error, descriptor)
+        child_report.fail(error)
         sys.exit(1)
 
 
