@@ -10,6 +10,7 @@ which of them failed first. docs/design/multiprocessing.md has the states of a c
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -44,7 +45,7 @@ class Child:
     Attributes:
         exitcode: None while it runs; negative: the signal that killed it.
         report: what it has said about its failure so far.
-        was_ended: its supervisor has signalled it.
+        ended_by: when its supervisor has signalled it; what it does from then on is no failure.
     """
 
     def __init__(self, index: int, name: str) -> None:
@@ -54,7 +55,7 @@ class Child:
         self.pid = 0
         self.exitcode: int | None = None
         self.report: child_report.Report | None = None
-        self.was_ended = False
+        self.ended_by = math.inf
         self._ended_at = 0.0
         self._record = b""
         self._fds: list[int] = []  # the pipe for its report, and its pidfd
@@ -105,6 +106,11 @@ class Child:
     def failed_at(self) -> float:
         return self._ended_at if self.report is None else self.report.time
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has failed by itself."""
+        return bool(self.exitcode or self.report) and self.failed_at <= self.ended_by
+
     def look(self) -> None:
         """Learns its exit code, if it has ended, and its report."""
         if self.exitcode is None:
@@ -128,7 +134,7 @@ class Child:
     def signal(self, number: int) -> None:
         """Sends a signal; to a command's whole process group, also when its leader has ended."""
         if self.exitcode is None:
-            self.was_ended = True
+            self.ended_by = min(self.ended_by, time.monotonic())
         if self.is_command:
             with suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
@@ -231,7 +237,7 @@ class Children:
     @property
     def is_failing(self) -> bool:
         """Whether a child has failed, be it the first or not."""
-        return any(child.exitcode for child in self.all)
+        return any(child.exitcode and child.has_failed for child in self.all)
 
     def failure(self) -> Child | None:
         """The child that failed first; None: none has, or the cause of what has failed is not yet
@@ -241,7 +247,7 @@ class Children:
         for child in self.all:
             child.look()
         self._deadline = self._deadline or time.monotonic() + WIND_DOWN
-        failed = [c for c in self.all if c.exitcode or (c.exitcode is None and c.report)]
+        failed = [c for c in self.all if c.exitcode != 0 and c.has_failed]
         first = min(failed, key=lambda child: (child.is_consequence, child.failed_at))
         is_known = first.exitcode is not None and not first.is_consequence
         return first if is_known or self.is_late or not self.running else None
@@ -284,6 +290,11 @@ class Children:
             for child in self.all:
                 child.reap()
 
+    def close(self) -> None:
+        """Frees the Process objects of children that have ended."""
+        for child in self.all:
+            child.process.close()
+
     def _wait_for_all(self, seconds: float) -> None:
         deadline = time.monotonic() + seconds
         while self.running and (remaining := deadline - time.monotonic()) > 0:
@@ -292,11 +303,7 @@ class Children:
     # ---------------------------------------------------------------- words
     def explain(self, text: str, last: str, first: Child | None) -> str:
         """`text` about the first failure; the failures of the others, one a line; `last`."""
-        others = [
-            child.line()
-            for child in self.all
-            if child is not first and (child.report or (child.exitcode and not child.was_ended))
-        ]
+        others = [c.line() for c in self.all if c is not first and c.has_failed]
         return "\n".join([text, *others, last]) if others else text
 
     def error(
@@ -316,5 +323,5 @@ class Children:
         text = f"{where}: {report.message}"
         if not report.is_unguarded:
             head = raised or f"{where}: {first.line()}\n"
-            text = self.explain(f"{head}\n{report.traceback.rstrip()}", first.line(), first)
+            text = self.explain(f"{head}\n{report.traceback.rstrip()}", report.line(), first)
         return ProcessRaisedException(text, first.index, first.pid)
