@@ -180,16 +180,23 @@ class Children:
         self.end(grace=0.0)
 
     # ---------------------------------------------------------------- start
-    def start(self, process: Any) -> Child:
-        """Starts a `Process` of ours. It reports its failure instead of printing it."""
+    def start(self, process: Any, replaced: Child | None = None) -> Child:
+        """Starts a `Process` of ours. It reports its failure instead of printing it.
+
+        Args:
+            replaced: a child that has ended, whose place this one takes.
+        """
 
         def start(descriptor: int) -> Any:
             process._report = descriptor
             process.start()
             return process
 
-        self.all.append(Child(len(self.all), process.name)._begin(start))
-        return self.all[-1]
+        index = len(self.all) if replaced is None else replaced.index
+        child = Child(index, process.name)._begin(start)
+        self.all[index : index + 1] = [child]
+        self._deadline = 0.0
+        return child
 
     def run(self, name: str, command: list[str], env: dict[str, str], **popen: Any) -> Child:
         """Starts a program in a process group of its own.
