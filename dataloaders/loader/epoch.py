@@ -13,6 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from queue import Empty
 from time import monotonic
 from typing import Any
 
@@ -276,8 +277,9 @@ class MultiProcessEpoch(BaseEpoch):
     # ------------------------------------------------------------------ results
     def receive_result(self, seconds: float) -> bool:
         """Receives one result within so many seconds; returns whether one came."""
-        message = get(self.workers.results, seconds)
-        if message is None:
+        try:
+            message = self.workers.results.get(timeout=seconds)
+        except Empty:
             return False
         epoch, number, worker, kind, payload, state = message
         if epoch != self.number or number not in self.in_flight:

@@ -300,10 +300,12 @@ def set_epoch(board: Array, epoch: int) -> None:
 
 def note_each(row: Any, indices: Iterable[Any]) -> Iterator[Any]:
     """The same indices of a batch; notes on a row which sample begins, and when."""
-    for position, index in enumerate(indices):
+    position = 0.0
+    for index in indices:
         row[POSITION] = position
         row[SINCE] = monotonic()
         yield index
+        position += 1.0
 
 
 # ---------------------------------------------------------------------- states

@@ -160,8 +160,9 @@ class SampleSeeds:
     def before_each(self, indices: Iterable[Any]) -> Iterator[Any]:
         """The same indices of samples; seeds the generators before each if they were drawn from."""
         python, numpy, ours = self.python_position, self.numpy_position, self.ours
+        always = not self.is_direct
         for index in indices:
-            if python[0] != WORDS or numpy[0] != WORDS or ours._offset or not self.is_direct:
+            if python[0] != WORDS or numpy[0] != WORDS or ours._offset or always:
                 self.seed()
             yield index
 
