@@ -1,5 +1,4 @@
 // Python bindings of channel.h: the type Channel; putting and getting are in bind_put_get.cc.
-#include <algorithm>
 #include <new>
 
 #include "memory/heap/heap.h"
@@ -8,7 +7,6 @@
 #include "python.h"
 #include "ipc/codec/block.h"
 #include "ipc/channel/channel_object.h"
-#include "ipc/codec/codec.h"
 #include "ipc/liveness.h"
 
 namespace shmtensor {
