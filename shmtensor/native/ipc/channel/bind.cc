@@ -22,6 +22,21 @@ bool read_timeout(PyObject* object, double* out) {
   return true;
 }
 
+bool read_peers(PyObject* object, std::vector<Peer>* peers) {
+  if (!object || object == Py_None) return true;
+  PyObject* pairs = PySequence_Fast(object, "Channel.get: peers is a sequence of (row, incarnation)");
+  if (!pairs) return false;
+  bool good = true;
+  for (Py_ssize_t i = 0; good && i < PySequence_Fast_GET_SIZE(pairs); i++) {
+    int row;
+    unsigned long inc;
+    good = PyArg_ParseTuple(PySequence_Fast_GET_ITEM(pairs, i), "ik", &row, &inc);
+    peers->push_back({row, static_cast<uint32_t>(inc)});
+  }
+  Py_DECREF(pairs);
+  return good;
+}
+
 bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>* waiters, const Deadline& deadline,
               const std::vector<Peer>& peers, const char* where, bool* late) {
   Wait result = Wait::Ok;

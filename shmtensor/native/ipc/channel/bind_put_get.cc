@@ -33,21 +33,6 @@ void discard_unsent(PyObject* gpu, size_t n_sent) {
   PyErr_Restore(type, value, trace);
 }
 
-bool read_peers(PyObject* object, std::vector<Peer>* peers) {
-  if (!object || object == Py_None) return true;
-  PyObject* pairs = PySequence_Fast(object, "Channel.get: peers is a sequence of (row, incarnation)");
-  if (!pairs) return false;
-  bool good = true;
-  for (Py_ssize_t i = 0; good && i < PySequence_Fast_GET_SIZE(pairs); i++) {
-    int row;
-    unsigned long inc;
-    good = PyArg_ParseTuple(PySequence_Fast_GET_ITEM(pairs, i), "ik", &row, &inc);
-    peers->push_back({row, static_cast<uint32_t>(inc)});
-  }
-  Py_DECREF(pairs);
-  return good;
-}
-
 // Puts a message, waiting for room until the deadline; *done: it was put. timeout 0: no wait. False: an exception is set.
 bool put_message(ChannelObject* self, const MessageEncoder& message, const Deadline& deadline, double timeout, const char* where,
                  bool* done) {
@@ -131,32 +116,6 @@ void store_error(ChannelObject* self) {
 
 }  // namespace
 
-PyObject* channel_put(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
-  if (n != 3) return raise("TypeError", "Channel.put: takes bytes, blocks, timeout: got %zd arguments", n);
-  double timeout;
-  if (!read_timeout(a[2], &timeout)) return nullptr;
-  PyObject* pair = PyTuple_Pack(2, a[0], a[1]);
-  MessageEncoder draft;
-  bool done = false;
-  Deadline deadline(timeout);
-  bool good = pair && draft.adopt(pair) && put_message(self, draft, deadline, timeout, "Channel.put", &done);
-  Py_XDECREF(pair);
-  return good ? PyBool_FromLong(done) : nullptr;
-}
-
-PyObject* channel_get(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
-  if (n < 1 || n > 2) return raise("TypeError", "Channel.get: takes timeout and peers: got %zd arguments", n);
-  double timeout;
-  if (!read_timeout(a[0], &timeout)) return nullptr;
-  ReceivedMessage message;
-  bool done;
-  Deadline deadline(timeout);
-  if (!take_message(self, &message, deadline, timeout, n > 1 ? a[1] : nullptr, "Channel.get", &done)) return nullptr;
-  if (!done) Py_RETURN_NONE;
-  PyObject *data = message.data(), *blocks = data ? message.blocks() : nullptr;
-  return blocks ? Py_BuildValue("NN", data, blocks) : (Py_XDECREF(data), nullptr);
-}
-
 PyObject* channel_send(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
   if (n < 3 || n > 4) return raise("TypeError", "Channel.send: takes object, dumps, timeout, gpu: got %zd arguments", n);
   double timeout;
@@ -235,6 +194,32 @@ PyObject* channel_receive_many(ChannelObject* self, PyObject* const* a, Py_ssize
     Py_DECREF(message);
   }
   return out;
+}
+
+PyObject* channel_put(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
+  if (n != 3) return raise("TypeError", "Channel.put: takes bytes, blocks, timeout: got %zd arguments", n);
+  double timeout;
+  if (!read_timeout(a[2], &timeout)) return nullptr;
+  PyObject* pair = PyTuple_Pack(2, a[0], a[1]);
+  MessageEncoder draft;
+  bool done = false;
+  Deadline deadline(timeout);
+  bool good = pair && draft.adopt(pair) && put_message(self, draft, deadline, timeout, "Channel.put", &done);
+  Py_XDECREF(pair);
+  return good ? PyBool_FromLong(done) : nullptr;
+}
+
+PyObject* channel_get(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
+  if (n < 1 || n > 2) return raise("TypeError", "Channel.get: takes timeout and peers: got %zd arguments", n);
+  double timeout;
+  if (!read_timeout(a[0], &timeout)) return nullptr;
+  ReceivedMessage message;
+  bool done;
+  Deadline deadline(timeout);
+  if (!take_message(self, &message, deadline, timeout, n > 1 ? a[1] : nullptr, "Channel.get", &done)) return nullptr;
+  if (!done) Py_RETURN_NONE;
+  PyObject *data = message.data(), *blocks = data ? message.blocks() : nullptr;
+  return blocks ? Py_BuildValue("NN", data, blocks) : (Py_XDECREF(data), nullptr);
 }
 
 namespace {

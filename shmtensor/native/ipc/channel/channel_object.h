@@ -17,6 +17,7 @@ struct ChannelObject {
 
 // ---- arguments and waits (bind.cc). False: an exception is set
 bool read_timeout(PyObject* object, double* out);  // -1: no limit
+bool read_peers(PyObject* object, std::vector<Peer>* peers);
 bool is_open(ChannelObject* self, const char* where);
 // Waits until *word is not `seen`. *late: the deadline passed.
 bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>* waiters, const Deadline& deadline,
