@@ -9,9 +9,9 @@ from typing import Any
 from shmtensor.errors import PeerLostError, ShmTensorError
 
 from .fetch import shorten
+from .progress import PEAK, POSITION, TASK
 from .statistics import shared_bytes
 from .worker_pool import WorkerPool
-from .worker_progress import PEAK, POSITION, TASK
 
 __all__ = ["describe_loss", "how_it_ended", "where_at"]
 
