@@ -15,7 +15,6 @@ from ..rendezvous.find_group import (
     all_gather_json,
     create_block,
     find_group,
-    find_group_by_store,
 )
 from ..rendezvous.hosts import address_of, is_loopback, spans_hosts
 from ..rendezvous.meeting import Meeting
@@ -187,7 +186,7 @@ def meet(
     """Meets the other ranks by a store, or by a name."""
     if store is not None:
         key = f"init_process_group/{World.init_count}/{group_name}"
-        return find_group_by_store(store, key, rank, world, limit, f"rank {rank}")
+        return find_group(key, rank, world, limit, role=f"rank {rank}", store=store)
     address = None
     if init_method is None or init_method == "env://":
         host = os.environ.get("MASTER_ADDR", "localhost")

@@ -29,12 +29,13 @@ another user's process cannot forge; else it is only mentioned while ranks are m
 
 from __future__ import annotations
 
+import json
 import socket
 import time
 from dataclasses import dataclass
 
 from ... import native
-from ...errors import DomainError, PeerLostError
+from ...errors import CollectiveMismatch, DomainError, PeerLostError
 from ...memory import control_message
 from ...memory.control_message import AnotherUser
 from ...memory.peer_credentials import own_user
@@ -53,6 +54,7 @@ __all__ = [
     "gone_error",
     "has_ended",
     "lost",
+    "read_host",
     "receive_blocks",
     "tcp_line",
 ]
@@ -156,6 +158,17 @@ def connect(where: str, name: str) -> socket.socket:
         raise PermissionError(
             f"{where}: another user holds the name {name!r}: uid {holder.uid}, pid {holder.pid}: "
             "it is not rank 0 of this group; end it, or choose another name or port"
+        ) from None
+
+
+def read_host(text: bytes) -> tuple[str, Place]:
+    """What rank 0 has written into the store: the meeting's id, and its place."""
+    try:
+        values = json.loads(text)
+        return str(values["id"]), Place.from_dict(values["place"])
+    except (ValueError, KeyError, TypeError):
+        raise CollectiveMismatch(
+            f"init_process_group: what is in the store is no rank 0: {text[:80]!r}"
         ) from None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import socket
 import time
 from contextlib import suppress
@@ -26,6 +27,7 @@ from .meeting import (
     gone_error,
     has_ended,
     lost,
+    read_host,
     receive_blocks,
     tcp_line,
 )
@@ -48,6 +50,7 @@ from .meeting_messages import (
 )
 from .notice import Notice
 from .places import Place, stopped
+from .store import PrefixStore, Store
 from .tcp_store import TCPStore
 
 __all__ = ["Host"]
@@ -64,15 +67,18 @@ class Host:
     """Rank 0's side. `meet` ends it."""
 
     def __init__(
-        self, name: str, place: Place, notice: Notice, network: Network | None, role: str = ""
+        self, name: str, place: Place, notice: Notice, network: Network | Store | None, role: str
     ) -> None:
         self.role = role
-        self.name, self.place, self.notice, self.network = name, place, notice, network
+        self.place, self.notice, self.network = place, notice, network
+        self.id = os.urandom(16).hex()
+        self.name = f"store/{self.id}" if isinstance(network, Store) else name
         self.where, self.world = notice.where, place.world
         self.arrived: dict[int, tuple[socket.socket, Place]] = {}
         self.remote: dict[int, Place] = {}  # ranks that came to the store
         self.refused: dict[socket.socket, int] = {}  # and their ranks
-        self.store: TCPStore | None = None
+        self.store: TCPStore | None = None  # opened here
+        self.keys: Store | None = None  # of this meeting
         self.port_error = ""
         self.has_told = False  # who is missing, to the ranks that had come by then
         self.strangers: set[tuple[int, int]] = set()  # pid and uid of other users' processes
@@ -101,6 +107,9 @@ class Host:
                 except BaseException as error:
                     self.end_by(error, handshakes)
                     raise
+                finally:
+                    if isinstance(self.network, Store) and self.keys is not None:
+                        self.network.delete_key("host")  # who comes now is of another meeting
         try:
             why = self.why_apart()
             if why or self.remote:
@@ -165,29 +174,39 @@ class Host:
         return replace(place, uid=uid, pid=pid or place.pid)
 
     def open_store(self) -> None:
-        """Opens the store, with a secret. At a loopback address a port that another program has is
-        an error only if a rank needs it.
+        """Writes into the store where this rank is. A store at an address is opened first; at a
+        loopback address a port that another program has is an error only if a rank needs it.
         """
-        if self.network is None:
-            return
-        limit = self.notice.remaining()
-        try:
-            self.store = self.network.connect(True, limit if limit >= 0 else 1e9)
-            self.network.part(self.store).set("host", "1")
-        except OSError as error:
-            self.port_error = str(error)
-            if not is_loopback(self.network.host):
+        store = self.network
+        if isinstance(store, Network):
+            limit = self.notice.remaining()
+            try:
+                self.store = store.connect(True, limit if limit >= 0 else 1e9)
+            except OSError as error:
+                self.port_error = str(error)
+                if is_loopback(store.host):
+                    return
                 raise RuntimeError(
                     f"{self.where}: {self.place} cannot open the port at which ranks of other "
                     f"hosts meet: {error}: end the program that has it, or choose another "
                     "MASTER_PORT"
                 ) from None
+            store = store.part(self.store)
+        if store is None:
+            return
+        text = json.dumps({"id": self.id, "place": self.place.as_dict()}).encode()
+        if (other := store.compare_set("host", b"", text)) != text:
+            other_id, place = read_host(other)
+            mismatch = self.mismatch("rank 0 came twice", self.place, place)
+            PrefixStore(other_id, store).set("error", json.dumps(encode_error(mismatch)))
+            raise mismatch
+        self.keys = PrefixStore(self.id, store)
 
     def gather(self, handshakes: Handshakes, open_listener: socket.socket) -> None:
         """Waits until all ranks have come."""
         while self.missing():
             connections = [connection for connection, _ in self.arrived.values()]
-            pause = self.notice.pause(POLL if self.store else 60.0)
+            pause = self.notice.pause(POLL if self.keys else 60.0)
             pause = min(pause, handshakes.deadline - time.monotonic())
             ready = wait_readable([handshakes, open_listener, *connections], pause)
             for connection, place in handshakes.poll(0):
@@ -242,10 +261,13 @@ class Host:
         elif place.world != self.world or not 0 < place.rank < self.world:
             reason = "they disagree about the world size"
         if reason:
-            raise CollectiveMismatch(
-                f"{self.where}: ranks do not fit together: {reason}: {place} of {place.world}, "
-                f"{other} of {other.world}: two jobs need two values of MASTER_PORT, or two names"
-            )
+            raise self.mismatch(reason, place, other)
+
+    def mismatch(self, reason: str, place: Place, other: Place) -> CollectiveMismatch:
+        return CollectiveMismatch(
+            f"{self.where}: ranks do not fit together: {reason}: {place} of {place.world}, "
+            f"{other} of {other.world}: two jobs need two values of MASTER_PORT, or two names"
+        )
 
     def admit(self, connection: socket.socket, place: Place) -> None:
         """A rank has come."""
@@ -303,9 +325,9 @@ class Host:
 
     def read_store(self) -> None:
         """Ranks that came to the store, or have left it."""
-        if self.store is None or self.network is None:
+        part = self.keys
+        if part is None:
             return
-        part = self.network.part(self.store)
         keys = set(part.list_keys())
         for rank, place in list(self.remote.items()):
             if f"gone/{rank}" in keys:
@@ -342,9 +364,8 @@ class Host:
         for connection, _ in self.arrived.values():
             with suppress(OSError):
                 send(connection, {"plan": "tcp"})
-        assert self.store is not None
-        assert self.network is not None
-        self.network.part(self.store).set("plan", "tcp")
+        if self.keys is not None:
+            self.keys.set("plan", "tcp")
         return Meeting(store=self.store)
 
     def share_memory(self) -> Meeting:
@@ -458,9 +479,9 @@ class Host:
         for connection in (*self.refused, *(each for each, _ in self.arrived.values())):
             with suppress(OSError):
                 send(connection, message)
-        if self.store is not None and self.network is not None:
+        if self.keys is not None:
             with suppress(OSError, ValueError):
-                self.network.part(self.store).set("plan", json.dumps(message))
+                self.keys.set("plan", json.dumps(message))
         end = time.monotonic() + LINGER
         is_for_late_ranks = isinstance(error, (CollectiveMismatch, PermissionError, RuntimeError))
         while (
