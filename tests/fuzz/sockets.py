@@ -36,7 +36,7 @@ from shmtensor.distributed.backends.tcp.connection import TAKEN, Broken, Link, R
 from shmtensor.distributed.rendezvous import handshakes
 from shmtensor.distributed.rendezvous.find_group import find_group
 from shmtensor.distributed.rendezvous.handshakes import prove_to_server
-from shmtensor.distributed.rendezvous.meeting_messages import PROTOCOL, address
+from shmtensor.distributed.rendezvous.meeting import PROTOCOL, address
 from shmtensor.distributed.rendezvous.places import own_place
 from shmtensor.distributed.rendezvous.store_messages import FRAME, PART, Exchange, unpack_parts
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore

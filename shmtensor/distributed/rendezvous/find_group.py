@@ -1,8 +1,8 @@
-"""How the ranks of a new group find its block, when they know only a name.
+"""How ranks meet: the one way into a new group.
 
-The launcher and the trainer create the block before their ranks and pass its handle on to them. All
+The launcher and the trainer create the group's block before their ranks, which inherit it. All
 other ranks agree on a name (`tcp://localhost:29500`, MASTER_ADDR and MASTER_PORT, a file, any
-string), or on a store, and meet at a socket (meeting.py).
+string), or on a store, and meet at a socket, which hands over the memory (meeting.py).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import native
 from ...memory.peer_credentials import UNKNOWN, own_user
 from .hosts import is_loopback
 from .meeting import Meeting, Network, create_block
@@ -24,7 +25,7 @@ from .places import own_place
 from .secret import has_secret, shared_secret
 from .store import PrefixStore, Store
 
-__all__ = ["all_gather_json", "create_block", "find_group"]
+__all__ = ["all_gather_json", "create_block", "find_group", "join_block"]
 
 MAX_RANKS = 128  # of a group in shared memory: kMaxWorld in native/ipc/process_group/group.h
 
@@ -60,6 +61,7 @@ def find_group(
     where: str = "init_process_group",
     role: str = "",
     store: Store | None = None,
+    inherited: str = "",
 ) -> Meeting:
     """Meets the other ranks that agree on `name`; returns when all have joined the group.
 
@@ -68,6 +70,8 @@ def find_group(
             do.
         store: where rank 0 writes its place, and ranks that share no memory with it theirs; then
             `name` is a prefix of the keys.
+        inherited: the handle of the group's block, in hexadecimal, from the process that has
+            created it for all ranks, its children; "": there is none.
         role: names this process once it is a member of the block's domain; "": keep its name.
 
     Raises:
@@ -79,6 +83,16 @@ def find_group(
         RuntimeError: ranks may come from other hosts, and another program has the port.
         ValueError: there are too many ranks.
     """
+    if inherited:
+        native.domain_ensure()
+        return join_block(
+            native.receive(bytes.fromhex(inherited), False), rank, world, timeout, role
+        )
+    if world == 1:
+        native.domain_ensure()
+        block, handle = create_block(1)
+        native.acknowledge(handle)
+        return join_block(block, rank, world, timeout, role)
     if own_user() == UNKNOWN:
         raise PermissionError(
             f"{where}: ranks would be of one user id with all users that this user namespace does "
@@ -101,3 +115,14 @@ def find_group(
         return Host(name, place, notice, network, role).meet()
     host = "" if address is None or is_loopback(address[0]) else address[0]
     return Joiner(name, place, notice, network, role, host).meet()
+
+
+def join_block(
+    block: native.Block, rank: int, world: int, timeout: float, role: str = ""
+) -> Meeting:
+    """Joins the group in a block that all ranks can reach, and waits for them."""
+    if role:
+        native.set_role(role)
+    control = native.Group(block, rank, world)
+    control.barrier(timeout)
+    return Meeting(control, block)

@@ -18,34 +18,32 @@ from ...memory.peer_credentials import own_user
 from .handshakes import BACKLOG, LIMIT, PATIENCE, Handshake, Handshakes
 from .hosts import is_loopback
 from .meeting import (
+    HOW_TO,
     Meeting,
     Network,
+    address,
     apart_error,
     connect,
     create_block,
-    describe,
-    gone_error,
-    has_ended,
-    lost,
-    read_host,
-    receive_blocks,
-    tcp_line,
-)
-from .meeting_messages import (
-    HOW_TO,
-    address,
     decode_error,
+    describe,
     encode_error,
     fault_point,
+    gone_error,
     handles_of,
+    has_ended,
     hello,
     is_of_this_session,
     last_error,
+    lost,
     open_address,
     parse_hello,
     peer_of,
+    read_host,
     receive,
+    receive_blocks,
     send,
+    tcp_line,
     wait_readable,
 )
 from .notice import Notice

@@ -18,16 +18,11 @@ from ...memory.join_domain import adopt
 from ...memory.peer_credentials import own_user
 from .hosts import is_loopback
 from .meeting import (
+    HOW_TO,
     Meeting,
     Network,
     apart_error,
     connect,
-    lost,
-    read_host,
-    receive_blocks,
-)
-from .meeting_messages import (
-    HOW_TO,
     decode_error,
     encode_error,
     fault_point,
@@ -35,9 +30,12 @@ from .meeting_messages import (
     hello,
     is_of_this_session,
     last_error,
+    lost,
     open_address,
     peer_of,
+    read_host,
     receive,
+    receive_blocks,
     send,
     wait_readable,
 )

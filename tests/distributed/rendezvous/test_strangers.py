@@ -18,7 +18,7 @@ import pytest
 
 from shmtensor import distributed as dist
 from shmtensor.distributed.rendezvous.find_group import find_group
-from shmtensor.distributed.rendezvous.meeting_messages import address
+from shmtensor.distributed.rendezvous.meeting import address
 from shmtensor.distributed.rendezvous.secret import shared_secret
 from shmtensor.errors import CollectiveTimeout
 
