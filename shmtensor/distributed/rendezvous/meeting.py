@@ -88,11 +88,13 @@ __all__ = [
     "open_address",
     "parse_hello",
     "peer_of",
-    "read_host",
+    "read_error",
+    "read_place",
     "receive",
     "receive_blocks",
     "send",
     "tcp_line",
+    "tell",
     "wait_readable",
 ]
 
@@ -224,15 +226,26 @@ def connect(where: str, name: str) -> socket.socket:
         ) from None
 
 
-def read_host(text: bytes) -> tuple[str, Place]:
-    """What rank 0 has written into the store: the meeting's id, and its place."""
+def read_place(text: bytes) -> tuple[Place, str]:
+    """Where a rank is, as it has written into the store; of rank 0 also the meeting's id."""
     try:
         values = json.loads(text)
-        return str(values["id"]), Place.from_dict(values["place"])
-    except (ValueError, KeyError, TypeError):
+        meeting_id = values.pop("id", "")
+        return Place.from_dict(values), str(meeting_id)
+    except (ValueError, RecursionError, AttributeError):
         raise CollectiveMismatch(
-            f"init_process_group: what is in the store is no rank 0: {text[:80]!r}"
+            f"init_process_group: what is in the store is no rank: {text[:80]!r}"
         ) from None
+
+
+def read_error(text: bytes) -> Exception:
+    """An error that another rank has written into the store."""
+    try:
+        return decode_error(json.loads(text))
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return CollectiveMismatch(
+            f"init_process_group: what is in the store is no error of a rank: {text[:80]!r}"
+        )
 
 
 def receive_blocks(handles: list[bytes], descriptors: list[int]) -> tuple[native.Block, ...]:
@@ -309,6 +322,12 @@ def send(
             f"init_process_group: pid {os.getpid()} cannot send {len(descriptors or ())} "
             f"descriptors to pid {peer_of(connection)[0]}: {error}"
         ) from None
+
+
+def tell(connection: socket.socket, message: dict[str, Any]) -> None:
+    """Sends a message; that the other side has left is noticed where its answer is awaited."""
+    with suppress(OSError):
+        control_message.send(connection, message)
 
 
 def receive(

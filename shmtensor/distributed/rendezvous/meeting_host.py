@@ -39,11 +39,13 @@ from .meeting import (
     open_address,
     parse_hello,
     peer_of,
-    read_host,
+    read_error,
+    read_place,
     receive,
     receive_blocks,
     send,
     tcp_line,
+    tell,
     wait_readable,
 )
 from .notice import Notice
@@ -74,7 +76,7 @@ class Host:
         self.where, self.world = notice.where, place.world
         self.arrived: dict[int, tuple[socket.socket, Place]] = {}
         self.remote: dict[int, Place] = {}  # ranks that came to the store
-        self.refused: dict[socket.socket, int] = {}  # and their ranks
+        self.refused: set[int] = set()
         self.store: TCPStore | None = None  # opened here
         self.keys: Store | None = None  # of this meeting
         self.port_error = ""
@@ -107,7 +109,8 @@ class Host:
                     raise
                 finally:
                     if isinstance(self.network, Store) and self.keys is not None:
-                        self.network.delete_key("host")  # who comes now is of another meeting
+                        with suppress(OSError):
+                            self.network.delete_key("host")  # who comes now is of another meeting
         try:
             why = self.why_apart()
             if why or self.remote:
@@ -166,8 +169,7 @@ class Host:
                     message, _ = receive(connection, 0.0, MAX_HELLO, 0)
             place = parse_hello(message)
         except CollectiveMismatch as error:
-            with suppress(OSError, RuntimeError):
-                send(connection, encode_error(error))
+            tell(connection, encode_error(error))
             raise ConnectionRefusedError(str(error)) from None
         return replace(place, uid=uid, pid=pid or place.pid)
 
@@ -192,9 +194,9 @@ class Host:
             store = store.part(self.store)
         if store is None:
             return
-        text = json.dumps({"id": self.id, "place": self.place.as_dict()}).encode()
+        text = json.dumps({"id": self.id, **self.place.as_dict()}).encode()
         if (other := store.compare_set("host", b"", text)) != text:
-            other_id, place = read_host(other)
+            place, other_id = read_place(other)
             mismatch = self.mismatch("rank 0 came twice", self.place, place)
             PrefixStore(other_id, store).set("error", json.dumps(encode_error(mismatch)))
             raise mismatch
@@ -239,13 +241,8 @@ class Host:
         """Prints the line about a wait, here and on the ranks that have come."""
         self.notice.print(f"{self.place} {text}")
         self.has_told = True
-        for rank in self.arrived:
-            self.tell(rank, text)
-
-    def tell(self, rank: int, text: str) -> None:
-        connection, place = self.arrived[rank]
-        with suppress(OSError):  # that it has left is noticed where its answer is awaited
-            send(connection, {"note": f"{place} {text}"})
+        for connection, place in self.arrived.values():
+            tell(connection, {"note": f"{place} {text}"})
 
     def check_fit(self, place: Place) -> None:
         """Raises CollectiveMismatch if a rank does not fit the others."""
@@ -280,14 +277,15 @@ class Host:
                 raise RuntimeError(
                     f"{self.where}: {self.place} is {why}: {place}: {self.port_error}"
                 )
-        except BaseException:
-            self.refused[connection] = place.rank
+        except Exception as error:
+            self.refused.add(place.rank)
+            with connection:
+                tell(connection, encode_error(error))
             raise
         self.arrived[place.rank] = connection, place
-        with suppress(OSError):  # `check_waiting` sees that it has left
-            send(connection, {"welcome": self.place.as_dict()})
+        tell(connection, {"welcome": self.place.as_dict()})
         if self.has_told and self.missing():
-            self.tell(place.rank, self.describe_missing())
+            tell(connection, {"note": f"{place} {self.describe_missing()}"})
 
     def check_waiting(self, rank: int) -> None:
         """A rank that should wait has sent something, or has ended."""
@@ -339,11 +337,11 @@ class Host:
             if kind == "came" and rank not in self.remote:
                 if (text := part.try_get(key)) is None:
                     continue
-                place = Place.from_dict(json.loads(text))
+                place, _ = read_place(text)
                 self.check_fit(place)
                 self.remote[place.rank] = place
             elif kind == "error":
-                raise decode_error(json.loads(part.get(key)))
+                raise read_error(part.get(key))
 
     # ---------------------------------------------------------------- all have come
     def why_apart(self) -> str:
@@ -360,8 +358,7 @@ class Host:
         """All ranks connect by TCP, with rank 0's store."""
         self.notice.print(tcp_line(self.world, why))
         for connection, _ in self.arrived.values():
-            with suppress(OSError):
-                send(connection, {"plan": "tcp"})
+            tell(connection, {"plan": "tcp"})
         if self.keys is not None:
             self.keys.set("plan", "tcp")
         return Meeting(store=self.store)
@@ -399,8 +396,7 @@ class Host:
             self.collect("joined")
             fault_point("all joined")
             for connection, _ in self.arrived.values():
-                with suppress(OSError):  # from here on the ledger notices a death
-                    send(connection, {"go": True})
+                tell(connection, {"go": True})  # from here on the ledger notices a death
             control.barrier(self.notice.remaining())
         finally:
             native.acknowledge(handle)
@@ -473,10 +469,9 @@ class Host:
         if not isinstance(error, Exception):  # Ctrl-C, SystemExit: an end of this process alone
             error = gone_error(self.where, self.place, f"gave up: {type(error).__name__}")
         message = encode_error(error)
-        told = set(self.remote) | set(self.arrived) | set(self.refused.values()) - {0}
-        for connection in (*self.refused, *(each for each, _ in self.arrived.values())):
-            with suppress(OSError):
-                send(connection, message)
+        told = {*self.remote, *self.arrived, *self.refused} - {0}
+        for connection, _ in self.arrived.values():
+            tell(connection, message)
         if self.keys is not None:
             with suppress(OSError, ValueError):
                 self.keys.set("plan", json.dumps(message))
@@ -492,12 +487,10 @@ class Host:
             wait_readable([handshakes], min(0.1, end - time.monotonic()))
             for connection, place in handshakes.poll(0):
                 told.add(place.rank)
-                with connection, suppress(OSError):
-                    send(connection, message)
+                with connection:
+                    tell(connection, message)
         if self.remote:
             time.sleep(max(0.0, end - time.monotonic()))  # until they have read it
-        for connection in self.refused:
-            connection.close()
         if handshakes is not None:
             for connection, _ in self.arrived.values():
                 connection.close()

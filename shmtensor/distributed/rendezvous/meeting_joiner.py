@@ -33,10 +33,12 @@ from .meeting import (
     lost,
     open_address,
     peer_of,
-    read_host,
+    read_error,
+    read_place,
     receive,
     receive_blocks,
     send,
+    tell,
     wait_readable,
 )
 from .notice import SILENCE, Notice
@@ -124,7 +126,7 @@ class Joiner:
             return False
         if (text := store.try_get("host")) is None:
             return False
-        self.id, host = read_host(text)
+        host, self.id = read_place(text)
         self.name, self.why = f"store/{self.id}", self.place.why_apart(host)
         if not self.why:
             return True
@@ -203,7 +205,7 @@ class Joiner:
             if (connection := self.connect()) is not None:  # it came meanwhile, to the socket too
                 connection.close()
                 return False
-            part = PrefixStore(read_host(text)[0], network.part(store))
+            part = PrefixStore(read_place(text)[1], network.part(store))
             end_key = f"{network.prefix}/{part.prefix}/{{}}/{self.place.rank}"
             store.set_when_gone(end_key.format("gone"), "1")
             try:
@@ -221,7 +223,7 @@ class Joiner:
         text = json.dumps(self.place.as_dict()).encode()
         key = f"came/{self.place.rank}"
         if (other_text := part.compare_set(key, b"", text)) != text:
-            other = Place.from_dict(json.loads(other_text))
+            other, _ = read_place(other_text)
             mismatch = CollectiveMismatch(
                 f"{self.where}: ranks do not fit together: rank {self.place.rank} came twice: "
                 f"{self.place} of {self.place.world}, {other} of {other.world}"
@@ -244,7 +246,7 @@ class Joiner:
                 raise self.notice.timed_out(f"{self.place} came, and other ranks are missing")
         plan = part.get("plan")
         if plan != b"tcp":
-            raise decode_error(json.loads(plan))
+            raise read_error(plan)
         return True
 
     # ---------------------------------------------------------------- at the socket
@@ -314,8 +316,7 @@ class Joiner:
         except (ConnectionError, CollectiveTimeout):  # rank 0 has gone, or waits for others
             raise
         except Exception as error:
-            with suppress(OSError):
-                send(connection, encode_error(error))
+            tell(connection, encode_error(error))
             raise
         finally:
             close_all(descriptors)
