@@ -21,7 +21,7 @@ import socket
 import struct
 import sys
 import threading
-from multiprocessing import spawn
+from multiprocessing import process, spawn
 from multiprocessing import util as _util
 from typing import Any
 
@@ -182,8 +182,9 @@ def receive_request(connection: socket.socket) -> list[int] | None:
 def serve(stream: Any) -> None:
     """Entry of the server process. Ends when the parent's socket is closed and all children are
     reaped."""
-    from .child_main import join
+    from .child_main import close_inherited_on_exec, join
 
+    close_inherited_on_exec()
     with stream:
         domain, request_fd, preparation, preload = pickle.load(stream)
     join(domain)
@@ -225,6 +226,8 @@ def _import(preparation: dict[str, Any], preload: list[str]) -> None:
         if key in preparation
     }
     spawn.prepare(preparation)
+    current: Any = process.current_process()
+    current._inheriting = True  # so that a main module without a guard starts no process here
     for name in preload:
         try:
             if name == "__main__":
@@ -234,6 +237,7 @@ def _import(preparation: dict[str, Any], preload: list[str]) -> None:
                 __import__(name)
         except Exception as error:
             util.debug(f"fork server: cannot preload {name}: {error!r}")
+    del current._inheriting
 
 
 def _reap(children: dict[int, int]) -> None:
@@ -301,9 +305,10 @@ def _run(data_r: int) -> int:
         not data or len(data) < length
     ):  # the parent has died, or its `start` was interrupted: nothing to run
         return 1
-    message = pickle.loads(data)
+    *message, report = pickle.loads(data)
     result: list[int] = []
-    run_message(message, data_r, exit=result.append)
+    report = None if report is None else inherited[report]
+    run_message((*message, report), data_r, exit=result.append)
     return result[0]
 
 
