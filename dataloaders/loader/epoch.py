@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
+from shmtensor.errors import PeerLostError
+
 from ..cuda.pinned_memory import Pinned, PinnedPool
 from .batch_block import BlockAllocator
 from .epoch_progress import Progress
@@ -34,6 +36,7 @@ from .worker_warning import show_once
 __all__ = ["BaseEpoch", "Limits", "MultiProcessEpoch", "SingleProcessEpoch"]
 
 LIFE_CHECK = 0.1  # seconds between checks of the workers
+DEATH_SEEN = 1.0  # seconds in which a death is seen whose consequence has come
 
 
 @dataclass(frozen=True)
@@ -174,7 +177,7 @@ class MultiProcessEpoch(BaseEpoch):
         for _ in range(limits.capacity):
             self.send_next()
         workers.launch()
-        self.counters.pids += [process.pid for process in workers.processes]
+        self.counters.pids += [child.pid for child in workers.children.all]
 
     def __next__(self) -> Any:
         if self.progress.is_over:
@@ -203,6 +206,8 @@ class MultiProcessEpoch(BaseEpoch):
         self.send_next(None if self.limits.in_order else worker)
         self.counters.end_wait(start)
         if kind != BATCH:
+            if payload.is_consequence and (first := self.workers.children.join(DEATH_SEEN)):
+                self.handle_death(first.index, payload.line)
             payload.reraise()
         self.counters.batches += 1
         self.progress.mark_consumed(number, worker, state)
@@ -324,12 +329,13 @@ class MultiProcessEpoch(BaseEpoch):
                 self.raise_timeout()
 
     # ------------------------------------------------------------------ faults
-    def handle_death(self, worker: int) -> None:
+    def handle_death(self, worker: int, consequence: str = "") -> None:
         """Replaces a dead worker, or raises the error that describes its death."""
         workers = self.workers
         numbers = self.lost_tasks(worker)
-        error = describe_loss(workers, worker, self.in_flight, numbers)
-        if self.counters.restarts >= self.limits.restarts:
+        error = describe_loss(workers, worker, self.in_flight, numbers, consequence)
+        is_hopeless = not isinstance(error, PeerLostError)  # each worker will fail in this way
+        if is_hopeless or self.counters.restarts >= self.limits.restarts:
             workers.close()
             raise error
         positions: Any = None
@@ -344,7 +350,7 @@ class MultiProcessEpoch(BaseEpoch):
         workers.replace(worker, self.progress.seed, positions)
         for number in numbers:
             self.send(number, *self.in_flight[number], None)
-        self.counters.restart(worker, workers.processes[worker].pid)
+        self.counters.restart(worker, workers.children.all[worker].pid)
         warnings.warn(
             f"{error}; replaced, {self.counters.restarts} of {self.limits.restarts} times",
             RuntimeWarning,
@@ -380,7 +386,7 @@ class MultiProcessEpoch(BaseEpoch):
             if since and now - since > self.limits.stall and (worker, since) not in self.stalled:
                 self.stalled.add((worker, since))
                 indices = self.in_flight.get(number, (None, None))[1]
-                who = f"DataLoader: worker {worker} (pid {self.workers.processes[worker].pid})"
+                who = f"DataLoader: worker {worker} (pid {self.workers.children.all[worker].pid})"
                 at = where_at(indices, int(row[POSITION]))
                 warn_stalled(who, at, now - since, self.limits.stall)
 
@@ -390,7 +396,7 @@ class MultiProcessEpoch(BaseEpoch):
         number = min(self.in_flight)
         busy = [w for w, row in enumerate(self.rows) if int(row[TASK]) - 1 == number]
         worker = busy[0] if busy else 0
-        pid = workers.processes[worker].pid
+        pid = workers.children.all[worker].pid
         position = int(self.rows[worker][POSITION]) if busy else None
         sample = where_at(self.in_flight[number][1], position)
         workers.close()
