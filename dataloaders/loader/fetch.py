@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
@@ -65,7 +65,7 @@ class Recipe:
     is_batched: bool
     is_stream: bool
     drop_last: bool
-    init_fn: Callable[[int], None] | None
+    init_fn: Callable[[int], None] | None = field(metadata={"name": "worker_init_fn"})
     snapshot_every: int = 1
     write_warning: bool = False
 
