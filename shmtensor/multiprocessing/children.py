@@ -79,10 +79,10 @@ class Child:
             os.close(child_fd)
         return self
 
-    def _close(self) -> None:
+    def _close(self, close: Callable[[int], None] = os.close) -> None:
         fds, self._fds = self._fds, []
         for fd in fds:
-            os.close(fd)
+            close(fd)
 
     __del__ = _close  # of one that nobody has joined
 
@@ -101,6 +101,11 @@ class Child:
     def is_consequence(self) -> bool:
         """Whether its failure, as far as it is known, comes from that of another process."""
         return self.report is not None and self.report.is_consequence
+
+    @property
+    def is_unguarded(self) -> bool:
+        """Whether the main module has no guard, so that no child can begin."""
+        return self.report is not None and self.report.is_unguarded
 
     @property
     def failed_at(self) -> float:
