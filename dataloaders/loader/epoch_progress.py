@@ -28,7 +28,7 @@ from .seeding import GeneratorLike, generator_of_torch, is_of_torch, new_seed
 
 __all__ = ["Progress", "State", "check_state"]
 
-PACKAGE = "dataloaders"
+PACKAGE = "shmtensor.dataloaders."
 
 State = dict[str, Any]
 VERSION = 2
@@ -219,7 +219,7 @@ def capture(generator: GeneratorLike, samplers: list[Any]) -> State:
     """The generators' state, from which the seed and order of a new epoch can be drawn again."""
     state: State = {"generator": read(generator), "default": read(None)}
     state["samplers"] = [read(s.generator) if has_generator(s) else None for s in samplers]
-    if any(type(s).__module__.split(".")[0] != PACKAGE for s in samplers):
+    if any(not type(s).__module__.startswith(PACKAGE) for s in samplers):
         state["python"], state["numpy"] = random.getstate(), np.random.get_state()
         of_torch = generator_of_torch()
         state["torch"] = None if of_torch is None else read(of_torch)

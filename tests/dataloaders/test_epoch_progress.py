@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import (
+from shmtensor.dataloaders import (
     DataLoader,
     Dataset,
     DistributedSampler,

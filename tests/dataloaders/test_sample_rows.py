@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import (
+from shmtensor import native
+from shmtensor.dataloaders import (
     DataLoader,
     Dataset,
     IterableDataset,
     default_collate,
     default_collate_fn_map,
 )
-from dataloaders.loader import sample_rows
-from dataloaders.loader.batch_block import BlockAllocator, allocate_parts
-from dataloaders.loader.sample_rows import SampleRows
-from shmtensor import native
+from shmtensor.dataloaders.loader import sample_rows
+from shmtensor.dataloaders.loader.batch_block import BlockAllocator, allocate_parts
+from shmtensor.dataloaders.loader.sample_rows import SampleRows
 from shmtensor.errors import OutOfSharedMemory
 
 SHAPE = (3, 64, 64)

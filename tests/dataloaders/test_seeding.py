@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders.loader.seeding import SampleSeeds, new_seed, numpy_generator, seed_everything
+from shmtensor.dataloaders.loader.seeding import (
+    SampleSeeds,
+    new_seed,
+    numpy_generator,
+    seed_everything,
+)
 
 
 def test_seeds_come_from_the_default_generator_or_the_given_one() -> None:
