@@ -27,7 +27,7 @@ def describe_loss(
     begin."""
     child, row = workers.children.all[worker], workers.rows[worker]
     report, pid, code = child.report, child.pid, child.exitcode or 0
-    if report is not None and report.is_unguarded:
+    if child.is_unguarded:
         return workers.children.error("DataLoader", child)
     number, position = int(row[TASK]) - 1, int(row[POSITION])
     if number in in_flight:
