@@ -22,7 +22,7 @@ from pathlib import Path
 from shmtensor.errors import PeerLostError
 from shmtensor.memory.control_message import InvalidMessage, encode, take
 
-from .exit_on_exception import notify_exit_listeners
+from .exit_on_exception import add_exit_listener, notify_exit_listeners
 
 __all__ = [
     "Report",
@@ -30,6 +30,8 @@ __all__ = [
     "fail",
     "from_environment",
     "listen",
+    "listen_to_launcher",
+    "report",
     "report_of",
     "report_of_import",
 ]
@@ -147,30 +149,32 @@ def from_environment() -> int | None:
     return None
 
 
-def reports_to() -> int | None:
-    """The descriptor of this process, not of one that it was forked from; None: no report."""
-    return _pipe[0] if _pipe is not None and _pipe[1] == os.getpid() else None
+def listen_to_launcher() -> None:
+    """In a program that the launcher has started, but not through `rank_main` (--no-python): an
+    uncaught exception is reported, too."""
+    listen(from_environment())
+    add_exit_listener(report)
 
 
-def fail_as_program(error: BaseException) -> None:
-    """`fail` in a program that the launcher has not started through `rank_main` (--no-python)."""
-    if "SHMTENSOR_ERROR_FD" in os.environ:
-        listen(from_environment())
-    fail(error)
-
-
-def fail(error: BaseException, report: Report | None = None) -> bool:
-    """Reports an error that ends this process, then tells the peers, in this order. Returns whether
-    there is a supervisor, which shows it."""
+def report(error: BaseException, record: Report | None = None) -> bool:
+    """Reports an error that ends this process; the first one counts. Returns whether there is a
+    supervisor, which shows it."""
     global _pipe
-    descriptor, _pipe = reports_to(), None  # the first report counts
-    if descriptor is not None:
-        report = report or report_of(error)
-        try:
-            data = encode(asdict(report))
-        except ValueError:
-            data = encode(asdict(replace(report, traceback=report.traceback[-SHORT:])))
-        with suppress(OSError):  # the supervisor has died
-            os.write(descriptor, data)
+    pipe, _pipe = _pipe, None
+    if pipe is None or pipe[1] != os.getpid():  # it belongs to the process that forked this one
+        return False
+    record = record or report_of(error)
+    try:
+        data = encode(asdict(record))
+    except ValueError:
+        data = encode(asdict(replace(record, traceback=record.traceback[-SHORT:])))
+    with suppress(OSError):  # the supervisor has died
+        os.write(pipe[0], data)
+    return True
+
+
+def fail(error: BaseException, record: Report | None = None) -> bool:
+    """Reports an error, then tells the peers, in this order; returns what `report` does."""
+    is_shown = report(error, record)
     notify_exit_listeners(error)
-    return descriptor is not None
+    return is_shown

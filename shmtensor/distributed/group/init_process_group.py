@@ -225,6 +225,10 @@ def set_default_group(group: ProcessGroup) -> None:
     World.pid = os.getpid()
     World.init_count += 1
     World.groups = [group]
+    if "SHMTENSOR_ERROR_FD" in os.environ:
+        from ...multiprocessing.child_report import listen_to_launcher
+
+        listen_to_launcher()  # it hears of an exception before the peers do
     add_exit_listener(abort_groups)
 
 
