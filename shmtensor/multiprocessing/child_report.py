@@ -3,32 +3,30 @@
 A child reports before it tells its peers, so the record of a cause is readable before those of its
 consequences. The pipe takes a whole record, so writing never waits for the parent.
 
-    length: 4 bytes | JSON: {"type": ..., "message": ..., "traceback": ..., ...}
+    {"type": ..., "message": ..., "traceback": ..., ...}    a control message of the memory layer
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import runpy
-import struct
 import threading
 import time
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from shmtensor.errors import PeerLostError
+from shmtensor.memory.control_message import InvalidMessage, encode, take
 
 from .exit_on_exception import notify_exit_listeners
 
 __all__ = [
     "Report",
     "decode",
-    "encode",
     "fail",
     "from_environment",
     "listen",
@@ -36,8 +34,8 @@ __all__ = [
     "report_of_import",
 ]
 
-# The kernel's pipe has 64 KiB; a character of JSON has 4 bytes at most, 6 if it is a surrogate.
-MESSAGE, TRACEBACK = 1_000, 9_000
+MESSAGE, TRACEBACK = 1_000, 50_000  # characters of a report, the last ones of the traceback
+SHORT = 9_000  # of a traceback with many characters that JSON escapes
 CONSEQUENCES = (PeerLostError, ConnectionError, EOFError, threading.BrokenBarrierError)
 # Frames at the head of a traceback that only say how the child was started.
 STARTERS = (
@@ -72,20 +70,20 @@ class Report:
         """`ValueError: the first line of the message`"""
         if self.is_unguarded:
             return self.message
-        return f"{self.type}: {self.message}".strip().partition("\n")[0].removesuffix(": ")
+        return f"{self.type}: {self.message}".partition("\n")[0].removesuffix(": ")
 
 
-def encode(report: Report) -> bytes:
-    data = json.dumps(asdict(report), ensure_ascii=False).encode(errors="backslashreplace")
-    return struct.pack("<I", len(data)) + data
+FIELDS = {"type": str, "message": str, "traceback": str, "is_consequence": bool, "time": float}
+FIELDS["is_unguarded"] = bool
 
 
-def decode(data: bytes) -> Report | None:
-    """The record, or None: it is not complete, because the child was killed while it wrote."""
-    if len(data) < 4 or len(data) < 4 + struct.unpack("<I", data[:4])[0]:
-        return None
-    with suppress(ValueError, TypeError):  # a stranger has written into the pipe
-        return Report(**json.loads(data[4:]))
+def decode(buffer: bytearray) -> Report | None:
+    """The report in what has come of a child's pipe. None: it has not come whole, or a program that
+    inherited the pipe has written something else."""
+    with suppress(InvalidMessage):
+        message = take(buffer)
+        if message is not None and {key: type(value) for key, value in message.items()} == FIELDS:
+            return Report(**message)
     return None
 
 
@@ -167,7 +165,12 @@ def fail(error: BaseException, report: Report | None = None) -> bool:
     global _pipe
     descriptor, _pipe = reports_to(), None  # the first report counts
     if descriptor is not None:
+        report = report or report_of(error)
+        try:
+            data = encode(asdict(report))
+        except ValueError:
+            data = encode(asdict(replace(report, traceback=report.traceback[-SHORT:])))
         with suppress(OSError):  # the supervisor has died
-            os.write(descriptor, encode(report or report_of(error)))
+            os.write(descriptor, data)
     notify_exit_listeners(error)
     return descriptor is not None

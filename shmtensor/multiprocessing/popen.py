@@ -24,7 +24,7 @@ from shmtensor.memory import join_domain
 from . import reduce_cuda
 from .child_pipe import read_number, sys_path, write
 from .picklable import is_main_importable
-from .reduction import dumps
+from .reduction import dumps, explain
 
 util: Any = _util  # untyped: private functions are used
 __all__ = ["ForkPopen", "ForkserverPopen", "SpawnPopen"]
@@ -103,7 +103,11 @@ class SpawnPopen(_Popen):
         self._handles: list[bytes] = []
         self._gpu = reduce_cuda.Handles()
         self._exit_code: list[bytes] = []  # what was read of it from the fork server
-        super().__init__(process_obj)
+        try:
+            super().__init__(process_obj)
+        except MemoryError as error:  # the message is copied once more
+            explain(error, process_obj)
+            raise
 
     def duplicate_for_child(self, fd: int) -> int:
         self._fds.append(fd)
