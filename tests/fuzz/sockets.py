@@ -175,7 +175,7 @@ def hellos(rng: random.Random, count: int) -> None:
             strangers = []
             for _ in range(min(BATCH, count - first)):
                 stranger = socket.create_connection(listener.getsockname(), LONG)
-                right = struct.pack("<II", 1, 0) + rng.randbytes(16)
+                right = rng.randbytes(64) + struct.pack("<II", 1, 0)
                 send(stranger, mutant(rng, right) if rng.random() < 0.7 else noise(rng))
                 strangers.append(stranger)
             end = time.monotonic() + LONG
