@@ -430,11 +430,12 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
                 )
             return future
         divisor, dtype = self._divisor, self._precision.reduce_dtype
-        work = group.run(
+        work = group.issue(
             lambda: bucket.average(group, divisor, dtype),
             self._overlaps,
             IN_PLACE,
             bucket.operands(),
+            defers=False,
         )
         return None if work is None else work.get_future()
 
