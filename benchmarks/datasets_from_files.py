@@ -100,7 +100,7 @@ def options(batch: int, workers: int) -> dict[str, Any]:
 
 def both_libraries(write: Any, ours: Any, theirs: Any, batch: int, workers: int) -> dict[str, Any]:
     def shmtensor_loader(st: Any) -> Iterator[Any]:
-        from dataloaders import DataLoader
+        from shmtensor.dataloaders import DataLoader
 
         with tempfile.TemporaryDirectory() as folder:
             yield from epochs(DataLoader(ours(write(folder)), **options(batch, workers)), batch)
@@ -115,13 +115,13 @@ def both_libraries(write: Any, ours: Any, theirs: Any, batch: int, workers: int)
 
 
 def tokens(path: Path) -> Any:
-    from dataloaders.datasets import TokenDataset
+    from shmtensor.dataloaders.datasets import TokenDataset
 
     return TokenDataset(path, BLOCK, np.uint16)
 
 
 def images(path: Path) -> Any:
-    from dataloaders.datasets import ImageFolder
+    from shmtensor.dataloaders.datasets import ImageFolder
 
     return ImageFolder(path)
 

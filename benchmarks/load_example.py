@@ -2,7 +2,7 @@
 
 `load("digits_cnn", "torch")` reads examples/digits_cnn.py, turns `import shmtensor as st` and
 `from shmtensor import nn` into imports of torch, and runs the result as a module. An example that
-imports another one gets it with the same library. `dataloaders` is not replaced.
+imports another one gets it with the same library. `shmtensor.dataloaders` is not replaced.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def load(example: str, library: str = OURS) -> ModuleType:
 
 def _renamed(module: str, library: str) -> str:
     first, dot, path = module.partition(".")
-    if first == OURS:
+    if first == OURS and not path.startswith("dataloaders"):
         return library + dot + path
     if not dot and (EXAMPLES / f"{first}.py").exists():
         return load(first, library).__name__

@@ -103,7 +103,7 @@ class Pairs:
 
 def loader_pss(make: Callable[[], Pairs], workers: int) -> dict[str, int]:
     """Bytes after a full epoch of a DataLoader with persistent workers: see above."""
-    from dataloaders import DataLoader
+    from shmtensor.dataloaders import DataLoader
 
     def pss_after_epoch(dataset: Any, n: int) -> tuple[int, int]:
         options: Any = {"persistent_workers": True, "multiprocessing_context": "fork"}

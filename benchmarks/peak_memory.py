@@ -89,7 +89,7 @@ def committed(pid: int) -> int:
 
 
 class Absent(ModuleType):
-    """Replaces `dataloaders`, which imports shmtensor; the steps do not use it."""
+    """Replaces `shmtensor.dataloaders`, which imports shmtensor; the steps do not use it."""
 
     def __getattr__(self, name: str) -> None:
         if name.startswith("__"):
@@ -104,7 +104,7 @@ def status_field(field: str) -> int:
 
 def run_steps(library: str, network: str) -> None:
     """The measured process: writes a line before and after the steps, and waits for an answer."""
-    sys.modules["dataloaders"] = Absent("dataloaders")
+    sys.modules["shmtensor.dataloaders"] = Absent("dataloaders")
     step = builds()[network](importlib.import_module(library))
     other_libraries = {OURS, "torch"} - {library}
     if other_libraries & set(sys.modules):

@@ -1,4 +1,15 @@
-"""Datasets, samplers, collation into shared blocks, and the DataLoader."""
+"""Datasets, samplers, collation into shared blocks, and the DataLoader.
+
+Imported as `shmtensor.dataloaders`, by the link shmtensor/dataloaders to this folder.
+"""
+
+if __name__ == "dataloaders":  # a second copy, whose classes are others
+    raise ImportError(
+        f"import dataloaders: this is the source folder of shmtensor.dataloaders: {__path__[0]}, "
+        "write `import shmtensor.dataloaders`; a folder of your own needs an __init__.py to be "
+        "imported by this name",
+        name=__name__,
+    )
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any

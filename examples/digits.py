@@ -20,8 +20,8 @@ import training
 from pictures import panels
 
 import shmtensor as st
-from dataloaders import DataLoader, Dataset, digits
 from shmtensor import nn, optim
+from shmtensor.dataloaders import DataLoader, Dataset, digits
 from shmtensor.trainer import Trainer
 
 if TYPE_CHECKING:

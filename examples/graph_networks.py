@@ -15,8 +15,8 @@ import training
 from pictures import draw_curve
 
 import shmtensor as st
-from dataloaders import digits
 from shmtensor import nn, optim
+from shmtensor.dataloaders import digits
 from shmtensor.nn import functional as F
 
 

@@ -15,9 +15,9 @@ from pictures import panels
 from tqdm import tqdm
 
 import shmtensor as st
-from dataloaders import digits
 from shmtensor import multiprocessing as mp
 from shmtensor import nn, optim
+from shmtensor.dataloaders import digits
 from shmtensor.nn import functional as F
 
 

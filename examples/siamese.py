@@ -15,8 +15,8 @@ import training
 from pictures import panels
 
 import shmtensor as st
-from dataloaders import digits
 from shmtensor import nn, optim
+from shmtensor.dataloaders import digits
 from shmtensor.nn import functional as F
 
 N_TRAINED = 7  # the digits below this are used in training

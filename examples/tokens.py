@@ -20,8 +20,8 @@ import training
 from pictures import draw_curve
 
 import shmtensor as st
-from dataloaders import DataLoader, datasets
 from shmtensor import nn, optim
+from shmtensor.dataloaders import DataLoader, datasets
 from shmtensor.nn import functional as F
 
 SENTENCES = [

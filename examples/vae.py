@@ -13,8 +13,8 @@ import training
 from pictures import panels, show
 
 import shmtensor as st
-from dataloaders import digits
 from shmtensor import nn, optim
+from shmtensor.dataloaders import digits
 from shmtensor.nn import functional as F
 
 

@@ -82,6 +82,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "compiler": ("compiler", None),
     "cpu": ("cpu", None),
     "cuda": ("cuda", None),
+    "dataloaders": ("dataloaders", None),
     "distributed": ("distributed", None),
     "distributions": ("distributions", None),
     "fft": ("fft", None),

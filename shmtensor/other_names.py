@@ -15,13 +15,11 @@ from typing import Any
 
 __all__ = ["Finder", "SameModule", "foreign_module", "is_ours"]
 
-ROOTS = ("shmtensor", "dataloaders")
-
 
 def is_ours(module: object) -> bool:
     """Whether this is a module of the library, by whatever name it was imported."""
     name = getattr(module, "__name__", None)
-    return isinstance(name, str) and name.partition(".")[0] in ROOTS
+    return isinstance(name, str) and name.partition(".")[0] == "shmtensor"
 
 
 def foreign_module(name: str) -> Any:

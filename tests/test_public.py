@@ -84,9 +84,9 @@ MODULES = [
     "shmtensor.utils.hooks",
     "shmtensor.utils.tensorboard",
     "shmtensor.viz",
-    "dataloaders",
-    "dataloaders.datasets",
-    "dataloaders.transforms",
+    "shmtensor.dataloaders",
+    "shmtensor.dataloaders.datasets",
+    "shmtensor.dataloaders.transforms",
 ]
 
 

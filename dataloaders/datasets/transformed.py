@@ -39,7 +39,7 @@ class TransformedDataset(Dataset[Any]):
     Copies: those of the data set and the transform.
 
     Example:
-        >>> from dataloaders import TensorDataset, datasets, transforms
+        >>> from shmtensor.dataloaders import TensorDataset, datasets, transforms
         >>> images = TensorDataset(np.zeros((10, 1, 28, 28), np.uint8), np.arange(10))
         >>> scaled = datasets.TransformedDataset(images, transforms.ToDtype(scale=True))
         >>> scaled[3][0].dtype, int(scaled[3][1])

@@ -26,7 +26,6 @@ from .batch_block import BlockAllocator
 __all__ = ["WRITE", "WorkerWarning", "show_once", "watch_writes"]
 
 WRITE = "write"
-PACKAGES = frozenset({__name__.partition(".")[0], "shmtensor"})
 
 
 class WorkerWarning(NamedTuple):
@@ -73,7 +72,7 @@ def watch_writes(
 def user_frame(frame: FrameType | None) -> FrameType | None:
     """The innermost frame, from this one outwards, that is not of this library."""
     while frame is not None:
-        if str(frame.f_globals.get("__name__", "")).partition(".")[0] not in PACKAGES:
+        if str(frame.f_globals.get("__name__", "")).partition(".")[0] != "shmtensor":
             return frame
         frame = frame.f_back
     return None

@@ -78,7 +78,7 @@ class Compose(Transform):
             tensors.
 
     Example:
-        >>> from dataloaders import transforms
+        >>> from shmtensor.dataloaders import transforms
         >>> augment = transforms.Compose(
         ...     [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()]
         ... )

@@ -23,7 +23,7 @@ class ToDtype(Transform):
             the other way round; without it values stay as they are.
 
     Example:
-        >>> from dataloaders import transforms
+        >>> from shmtensor.dataloaders import transforms
         >>> transforms.ToDtype(np.float32, scale=True)(np.full((1, 1, 2, 2), 255, np.uint8)).max()
         np.float32(1.0)
     """

@@ -146,7 +146,7 @@ def is_asked_from_outside() -> bool:
 
 
 def is_ours_by_name(name: str) -> bool:
-    return name.partition(".")[0] in ("shmtensor", "dataloaders")
+    return name.partition(".")[0] == "shmtensor"
 
 
 def tensor_attribute(tensor: Any, name: str) -> Any:

@@ -1,40 +1,34 @@
-"""Common functions of shared lists and dictionaries: packing and pickling.
+"""What shared lists and dictionaries have in common: building, pickling, dtypes.
 
-pack(...)              -> blocks, for PackedList or PackedDict
-reduce(x)              the reduction of x for pickle: arrays over its blocks; our pickler sends
-                       handles of them, plain pickle their bytes
-reduce_for_stdlib(x)   the same with separate handles, for the standard library's queues
+They are over blocks, which a pickle holds as arrays: our pickler sends handles of them, plain
+pickle their bytes, and the standard library's queues separate handles (`reduce_for_stdlib`).
 """
 
 from __future__ import annotations
 
+import ast
 import os
 from collections.abc import Iterable
+from functools import lru_cache
+from itertools import islice
 from reprlib import Repr
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from .. import native
 
-__all__ = ["DICT", "LIST", "Container", "format_elements", "pack", "reduce", "reduce_for_stdlib"]
+__all__ = ["Packed", "brief", "describe_dtype", "pack", "parse_dtype", "reduce_for_stdlib"]
 
 LIST, DICT = 1, 2
 MAX_REPR_ELEMENTS = 5  # elements in a repr
+FIRST_USER_DTYPE = 256  # NumPy's numbers of dtypes that other libraries register
+
+brief = Repr()
+brief.maxstring = brief.maxother = 40
 
 
-class Container(Protocol):
-    """A list or dictionary over blocks."""
-
-    @property
-    def _blocks(self) -> tuple[Any, ...]: ...
-
-    @classmethod
-    def _over(cls, blocks: Iterable[Any], *view: int) -> Any:
-        """The object over existing blocks."""
-
-
-def pack(where: str, kind: int, iterable: Iterable[Any], readonly: bool) -> tuple[Any, ...]:
+def pack(where: str, kind: int, iterable: Iterable[Any], readonly: bool) -> list[Any]:
     """Packs elements, or pairs of a dictionary, into blocks. Copies: one.
 
     Raises:
@@ -42,6 +36,33 @@ def pack(where: str, kind: int, iterable: Iterable[Any], readonly: bool) -> tupl
     """
     seed = int.from_bytes(os.urandom(8), "little")
     return native.pack(where, kind, iterable, readonly, seed, native.allocate)
+
+
+class Packed:
+    """The common methods of SharedList and SharedDict."""
+
+    __slots__ = ()
+
+    @property
+    def nbytes(self: Any) -> int:
+        """Bytes of shared memory, of the whole list that this may be a view of."""
+        return sum(memoryview(block).nbytes for block in self._blocks)
+
+    def __reduce__(self: Any) -> tuple[Any, ...]:
+        return restore, (type(self), [as_array(block) for block in self._blocks], *self._view)
+
+    def __copy__(self) -> Any:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self
+
+    def _format(self: Any, parts: Iterable[str], brackets: str, noun: str) -> str:
+        """The repr: the first elements and their number."""
+        text, end = ", ".join(islice(parts, MAX_REPR_ELEMENTS)), brackets[1]
+        if len(self) > MAX_REPR_ELEMENTS:
+            text, end = f"{text}, ...", f"{end}, {len(self)} {noun}"
+        return f"{type(self).__name__}({brackets[0]}{text}{end})"
 
 
 def as_array(block: Any) -> np.ndarray[Any, Any]:
@@ -60,14 +81,15 @@ def as_shared(array: np.ndarray[Any, Any]) -> Any:
     return block
 
 
-def reduce(container: Container, *view: int) -> tuple[Any, ...]:
-    """The reduction of an object for any pickler."""
-    return restore, (type(container), [as_array(block) for block in container._blocks], *view)
+def over(cls: type, blocks: Iterable[Any], *view: int) -> Any:
+    """The list or dictionary over existing blocks."""
+    base: Any = native.PackedList if issubclass(cls, native.PackedList) else native.PackedDict
+    return base.__new__(cls, blocks, *view)
 
 
-def restore(cls: type[Container], arrays: list[np.ndarray[Any, Any]], *view: int) -> Any:
+def restore(cls: type, arrays: list[np.ndarray[Any, Any]], *view: int) -> Any:
     """Rebuilds the object from a pickle."""
-    return cls._over([as_shared(array) for array in arrays], *view)
+    return over(cls, [as_shared(array) for array in arrays], *view)
 
 
 def reduce_for_stdlib(container: Any) -> tuple[Any, ...]:
@@ -77,17 +99,33 @@ def reduce_for_stdlib(container: Any) -> tuple[Any, ...]:
     return receive, (cls, [native.export(array) for array in arrays], *view)
 
 
-def receive(cls: type[Container], handles: list[bytes], *view: int) -> Any:
+def receive(cls: type, handles: list[bytes], *view: int) -> Any:
     """Rebuilds the object over the blocks of these handles. Copies: none."""
-    return cls._over([native.receive(handle) for handle in handles], *view)
+    return over(cls, [native.receive(handle) for handle in handles], *view)
 
 
-def format_elements(parts: list[str], length: int, brackets: str, noun: str) -> str:
-    """The contents of a short repr: the first elements and their number."""
-    if length <= len(parts):
-        return brackets[0] + ", ".join(parts) + brackets[1]
-    return f"{brackets[0]}{', '.join([*parts, '...'])}{brackets[1]}, {length} {noun}"
+@lru_cache
+def describe_dtype(dtype: np.dtype[Any]) -> Any:
+    """What `parse_dtype` makes this dtype of: its text, or the class of another library's; None:
+    there is nothing.
+    """
+    words = dtype.type if dtype.num >= FIRST_USER_DTYPE else str(dtype)
+    try:
+        return words if parse_dtype(words) == dtype else None
+    except (TypeError, ValueError, SyntaxError):  # a title that is no literal, ...
+        return None
 
 
-brief = Repr()
-brief.maxstring = brief.maxother = 40
+def parse_dtype(words: Any) -> Any:
+    """The dtype of these words. A text may be corrupt: NumPy checks each size and offset, as it
+    does not in a pickled dtype.
+    """
+    if isinstance(words, str):
+        words = literal_dtype(words).newbyteorder("|")  # a new one: names can be changed
+    return np.dtype(words)
+
+
+@lru_cache
+def literal_dtype(text: str) -> Any:
+    """The dtype of a text. Raises what a corrupt one may: SyntaxError, TypeError, ..."""
+    return np.dtype(ast.literal_eval(text) if text[:1] in ("[", "{") else text)

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import DataLoader, default_collate, default_convert
 from shmtensor import dtypes, native
+from shmtensor.dataloaders import DataLoader, default_collate, default_convert
 from shmtensor.multiprocessing.reduction import dumps, loads
 from shmtensor.tensor.foreign_arrays import as_library, as_numpy, library_of
 
@@ -184,9 +184,10 @@ def check_samples_without_batches() -> None:
     import jax
     import jax.numpy as jnp
 
-    from dataloaders.loader.output import convert
+    from shmtensor.dataloaders.loader.output import convert
 
-    collate = import_module("dataloaders.collate")  # the package has a function of this name
+    # The package has a function of this name.
+    collate = import_module("shmtensor.dataloaders.collate")
     calls: list[Any] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(collate, "is_worker_process", lambda: True)

@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders.loader.batch_block import BlockAllocator, allocate_parts, gather_rows, stack_into
+from shmtensor.dataloaders.loader.batch_block import (
+    BlockAllocator,
+    allocate_parts,
+    gather_rows,
+    stack_into,
+)
 
 FLOAT, BYTE = np.dtype(np.float32), np.dtype(np.uint8)
 

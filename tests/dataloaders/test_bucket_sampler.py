@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from dataloaders import BucketBatchSampler, DataLoader, DistributedWeightedSampler
+from shmtensor.dataloaders import BucketBatchSampler, DataLoader, DistributedWeightedSampler
 
 LENGTHS = np.random.default_rng(0).integers(1, 200, 1003)
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import shmtensor as st
-from dataloaders import DataLoader
+from shmtensor.dataloaders import DataLoader
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import (
+from shmtensor.dataloaders import (
     DataLoader,
     TensorDataset,
     collate,
@@ -20,7 +20,7 @@ from dataloaders import (
     default_collate_fn_map,
     default_convert,
 )
-from dataloaders.collate import map_leaves
+from shmtensor.dataloaders.collate import map_leaves
 
 Pair = namedtuple("Pair", "x y")
 

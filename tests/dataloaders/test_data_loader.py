@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import (
+from shmtensor.dataloaders import (
     BatchSampler,
     DataLoader,
     Dataset,

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pytest
 
-from dataloaders import (
+from shmtensor.dataloaders import (
     BatchSampler,
     ChainDataset,
     ConcatDataset,

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from dataloaders import DevicePrefetcher
+from shmtensor.dataloaders import DevicePrefetcher
 
 
 def test_without_cupy_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from dataloaders import DistributedSampler
+from shmtensor.dataloaders import DistributedSampler
 
 
 def flatten(lists: Iterable[list[Any]]) -> list[Any]:

@@ -20,8 +20,8 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import ConcatDataset, DataLoader, Dataset, IterableDataset
-from dataloaders.loader.file_positions import open_again, positions
+from shmtensor.dataloaders import ConcatDataset, DataLoader, Dataset, IterableDataset
+from shmtensor.dataloaders.loader.file_positions import open_again, positions
 
 ROWS, WIDTH = 64, 100
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dataloaders import DataLoader, Dataset, IterableDataset, default_collate
+from shmtensor.dataloaders import DataLoader, Dataset, IterableDataset, default_collate
 
 
 class Numbers(Dataset[int]):

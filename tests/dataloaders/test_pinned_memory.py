@@ -16,8 +16,14 @@ import pytest
 from fake_cuda import FakeCuda, installed
 
 import shmtensor as st
-from dataloaders import DataLoader, Dataset, IterableDataset, TensorDataset, default_collate
-from dataloaders.cuda.pinned_memory import PinnedPool, RuntimeOfTorch
+from shmtensor.dataloaders import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    TensorDataset,
+    default_collate,
+)
+from shmtensor.dataloaders.cuda.pinned_memory import PinnedPool, RuntimeOfTorch
 
 SHAPE = (80, 100)
 BATCH = 16

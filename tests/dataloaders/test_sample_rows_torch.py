@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataloaders import DataLoader
+from shmtensor.dataloaders import DataLoader
 from shmtensor.native import copy_to_rows
 
 torch: Any = pytest.importorskip("torch")

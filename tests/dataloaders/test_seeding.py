@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders.loader.seeding import SampleSeeds, new_seed, numpy_generator, seed_everything
+from shmtensor.dataloaders.loader.seeding import (
+    SampleSeeds,
+    new_seed,
+    numpy_generator,
+    seed_everything,
+)
 
 
 def test_seeds_come_from_the_default_generator_or_the_given_one() -> None:
@@ -64,7 +69,7 @@ def test_a_batch_depends_on_seed_and_number_alone(is_direct: bool) -> None:
         with seeds.fork_rng():
             seeds.start(7, 3)
             first = draw_all()
-            seeds.refresh()
+            next(seeds.before_each([0]))
             second = draw_all()
             seeds.start(7, 4)
             other = draw_all()
@@ -81,12 +86,12 @@ def test_without_a_draw_nothing_is_seeded_again() -> None:
     with seeds.fork_rng():
         seeds.start(1, 0)
         before = seeds.python_words.copy()
-        seeds.refresh()
+        next(seeds.before_each([0]))
         assert (seeds.python_words == before).all()
         for draw in (random.random, np.random.rand, lambda: st.rand(1)):
             draw()
             before = seeds.python_words.copy()
-            seeds.refresh()
+            next(seeds.before_each([0]))
             assert (seeds.python_words != before).any()
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataloaders import (
+from shmtensor.dataloaders import (
     DataLoader,
     Dataset,
     IterableDataset,

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import TensorDataset, default_collate
-from dataloaders.tensor_dataset import Rows
+from shmtensor.dataloaders import TensorDataset, default_collate
+from shmtensor.dataloaders.tensor_dataset import Rows
 
 
 def columns() -> tuple[st.Tensor, st.Tensor]:

@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import DataLoader, TensorDataset, default_collate, default_convert
-from dataloaders.collate import map_leaves
-from dataloaders.foreign_datasets import in_batches
-from dataloaders.loader.output import convert
 from shmtensor import native
+from shmtensor.dataloaders import DataLoader, TensorDataset, default_collate, default_convert
+from shmtensor.dataloaders.collate import map_leaves
+from shmtensor.dataloaders.foreign_datasets import in_batches
+from shmtensor.dataloaders.loader.output import convert
 from shmtensor.multiprocessing.reduction import dumps, loads
 
 torch = pytest.importorskip("torch")
@@ -252,7 +252,7 @@ def test_output_may_change_between_epochs() -> None:
 
 
 def test_output_without_the_library_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("dataloaders.loader.check_arguments.find_spec", lambda name: None)
+    monkeypatch.setattr("shmtensor.dataloaders.loader.check_arguments.find_spec", lambda name: None)
     with pytest.raises(ModuleNotFoundError, match=r"output is 'jax'.*pip install jax"):
         DataLoader([1], output="jax")
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 import shmtensor as st
-from dataloaders import DataLoader, default_convert
-from dataloaders.collate import map_leaves
 from shmtensor import native
+from shmtensor.dataloaders import DataLoader, default_convert
+from shmtensor.dataloaders.collate import map_leaves
 
 torch = pytest.importorskip("torch")
 data = pytest.importorskip("torch.utils.data")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import transforms
 from shmtensor import memory
+from shmtensor.dataloaders import transforms
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 3, 10, 8)).astype(np.uint8)
 FLOATS = IMAGES.astype(np.float32) / 255
@@ -148,7 +148,7 @@ def test_resize_agrees_with_interpolate() -> None:
 
 
 def test_resized_crops_take_boxes_within_scale_and_ratio() -> None:
-    from dataloaders.transforms.crop_flip_resize import sample_boxes
+    from shmtensor.dataloaders.transforms.crop_flip_resize import sample_boxes
 
     keys = transforms.make_keys(1, np.arange(2000))
     boxes = sample_boxes(keys, 100, 60, (0.1, 0.5), (0.5, 2.0))

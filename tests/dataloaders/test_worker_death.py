@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import DataLoader, Dataset
+from shmtensor.dataloaders import DataLoader, Dataset
 from shmtensor.errors import PeerLostError
 
 ROUNDS = 12
@@ -122,7 +122,7 @@ import numpy as np
 # Whoever runs the tests in the background of a shell has it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-from dataloaders import DataLoader, Dataset
+from shmtensor.dataloaders import DataLoader, Dataset
 
 class Slow(Dataset):
     def __len__(self):

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from dataloaders.loader.worker_exception import Failure
+from shmtensor.dataloaders.loader.worker_exception import Failure
 from shmtensor.errors import ProcessRaisedException
 
 

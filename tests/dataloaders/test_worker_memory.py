@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataloaders import DataLoader, Dataset
-from dataloaders.loader import worker_memory
-from dataloaders.loader.worker_memory import KEPT, MAPPED, WorkerMemory
 from shmtensor import native
+from shmtensor.dataloaders import DataLoader, Dataset
+from shmtensor.dataloaders.loader import worker_memory
+from shmtensor.dataloaders.loader.worker_memory import KEPT, MAPPED, WorkerMemory
 
 METHODS = ["fork", "forkserver", "spawn"]
 BOUND = 64 << 20  # bytes that an idle worker may keep

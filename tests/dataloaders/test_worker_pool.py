@@ -16,9 +16,15 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import DataLoader, Dataset, IterableDataset, TensorDataset, get_worker_info
-from dataloaders.loader.worker_pool import WorkerPool
-from dataloaders.loader.worker_progress import BATCHES, POSITION, TASK
+from shmtensor.dataloaders import (
+    DataLoader,
+    Dataset,
+    IterableDataset,
+    TensorDataset,
+    get_worker_info,
+)
+from shmtensor.dataloaders.loader.progress import BATCHES, POSITION, TASK
+from shmtensor.dataloaders.loader.worker_pool import WorkerPool
 from shmtensor.errors import PeerLostError
 
 METHODS = ["fork", "forkserver", "spawn"]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import (
+from shmtensor.dataloaders import (
     ConcatDataset,
     DataLoader,
     Dataset,
@@ -20,8 +20,8 @@ from dataloaders import (
     Subset,
     default_collate,
 )
-from dataloaders.loader.batch_block import allocate_parts
-from dataloaders.loader.worker_warning import WorkerWarning, show_once
+from shmtensor.dataloaders.loader.batch_block import allocate_parts
+from shmtensor.dataloaders.loader.worker_warning import WorkerWarning, show_once
 
 METHODS = ["fork", "forkserver", "spawn"]
 

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import (
+from shmtensor.dataloaders import (
     DataLoader,
     Dataset,
     IterableDataset,
@@ -27,7 +27,7 @@ from dataloaders import (
     WorkerInfo,
     get_worker_info,
 )
-from dataloaders.loader.worker_progress import POSITION, TASK
+from shmtensor.dataloaders.loader.progress import POSITION, TASK
 from shmtensor.errors import PeerLostError
 
 

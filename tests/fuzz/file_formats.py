@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import shmtensor as st
-from dataloaders import datasets
-from dataloaders.datasets.npy import map_npy
+from shmtensor.dataloaders import datasets
+from shmtensor.dataloaders.datasets.npy import map_npy
 from shmtensor.serialization import load, safetensors, save
 
 from .pickles import read_all

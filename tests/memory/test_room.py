@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataloaders import DataLoader, Dataset
 from shmtensor import memory, native
+from shmtensor.dataloaders import DataLoader, Dataset
 from shmtensor.errors import OutOfSharedMemory
 
 from .fresh import Child, check, fresh, settle

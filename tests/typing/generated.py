@@ -63,7 +63,7 @@ def every_name() -> Iterator[str]:
         names = getattr(module, "__all__", None) or dir(module)
         for public in sorted(set(names)):
             value = getattr(module, public)
-            is_ours = str(getattr(value, "__name__", "")).startswith(("shmtensor", "dataloaders"))
+            is_ours = str(getattr(value, "__name__", "")).startswith("shmtensor")
             if public.startswith("_") or (inspect.ismodule(value) and not is_ours):
                 continue
             if getattr(value, "__module__", "") in OF_OTHERS or public in ("TYPE_CHECKING",):

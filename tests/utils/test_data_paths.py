@@ -8,8 +8,8 @@ import sys
 import numpy as np
 import pytest
 
-import dataloaders
 import shmtensor as st
+from shmtensor import dataloaders
 from shmtensor.utils import data
 from shmtensor.utils.data import dataloader, dataset, distributed, sampler
 from shmtensor.utils.data._utils import collate, worker
@@ -32,7 +32,7 @@ def test_the_classes_are_the_same_by_every_path() -> None:
 def test_a_path_is_imported_first() -> None:
     code = (
         "from shmtensor.utils.data.{} import {} as one\n"
-        "import dataloaders\n"
+        "from shmtensor import dataloaders\n"
         "assert one is dataloaders.{}"
     )
     for module, name in (

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dataloaders import datasets
-from dataloaders.dataset import Dataset
-from dataloaders.datasets.image_folder import IMG_EXTENSIONS as IMG_EXTENSIONS
 from shmtensor.dtypes import uint8
 from shmtensor.functions import randint, randn
 from shmtensor.random import Generator
 
+from ...dataloaders import datasets
+from ...dataloaders.dataset import Dataset
+from ...dataloaders.datasets.image_folder import IMG_EXTENSIONS as IMG_EXTENSIONS
 from .transforms.functional import image_of, to_pil_image
 
 __all__ = [

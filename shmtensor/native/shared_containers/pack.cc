@@ -1,216 +1,166 @@
-#include "shared_containers/pack.h"
+// pack(): objects into few blocks.
+#include <utility>
 
 #include "kernels/shape/memcpy.h"
+#include "shared_containers/store.h"
 
 namespace shmtensor::packed {
 
-Packer::~Packer() {
-  for (Bytes& part : index_parts_) drop_if_set(part.owner);
-  for (Bytes& part : data_parts_) drop_if_set(part.owner);
-}
+namespace {
 
-// A block of shared memory; null with an exception set (OutOfSharedMemory).
-PyObject* Packer::block(size_t nbytes, uint8_t** base) {
-  PyObject* block = PyObject_CallFunction(allocate_, "nO", Py_ssize_t(nbytes), Py_False);
-  Py_buffer view;
-  if (!block || PyObject_GetBuffer(block, &view, PyBUF_WRITABLE) < 0) {
-    Py_XDECREF(block);
-    return nullptr;
+// Note [Bounded memory]: private memory has at most one part with its last element, and the table of a dictionary.
+class Packer : Store {
+ public:
+  Packer(const char* where, Kind kind, bool is_readonly, PyObject* allocate, uint64_t hash_seed)
+      : where_(where), kind_(kind), allocate_(allocate), blocks_(PyList_New(0)) {
+    readonly = is_readonly, seed = hash_seed;
+    parts.push_back({});
   }
-  *base = static_cast<uint8_t*>(view.buf);
-  PyBuffer_Release(&view);  // the block keeps its memory as long as it lives
-  return block;
-}
 
-bool Packer::store(const void* bytes, size_t n, Bytes* out) {
-  uint8_t* base;
-  out->owner = block(n, &base);
-  if (!out->owner) return false;
-  copy_run(base, bytes, n);
-  out->base = base;
-  out->nbytes = n;
-  return true;
-}
-
-// Note [Bounded memory]: private memory has at most one part of data with its last element, and one part of the index.
-bool Packer::end_element() {
-  ++count_;
-  if (data_.size < kFullPart) return true;
-  Bytes full;
-  if (data_parts_.size() + 1 == kMaxParts)
-    return raise("OverflowError", "%s: too much to pack: %llu elements", where_,
-                 static_cast<unsigned long long>(count_)),
-           false;
-  if (!store(data_.base, data_.size, &full)) return false;
-  data_parts_.push_back(full);
-  data_.size = 0;
-  return true;
-}
-
-bool Packer::append(uint64_t position) {
-  if (index_.size == kIndexEntries * 8) {
-    Bytes full;
-    if (!store(index_.base, index_.size, &full)) return false;
-    index_parts_.push_back(full);
-    index_.size = 0;
+  bool add(PyObject* item) {  // of a dictionary: a pair
+    if (kind_ == kDict) return add_pair(item);
+    const uint64_t position = next_position();
+    return write_value(data_, item) && end_element(position);
   }
-  return index_.add(&position, sizeof position);
-}
 
-uint64_t& Packer::position(uint64_t i) {
-  uint64_t part = i / kIndexEntries;
-  const uint8_t* base = part < index_parts_.size() ? index_parts_[part].base : index_.base;
-  return reinterpret_cast<uint64_t*>(const_cast<uint8_t*>(base))[i % kIndexEntries];
-}
+  PyObject* finish() { return blocks_ && end_part(table_) ? blocks_.release() : nullptr; }
 
-Reader Packer::at(uint64_t i) {
-  uint64_t where = position(i), part = where >> kPartShift;
-  last_ = {data_.base, data_.size, nullptr};
-  const Bytes* bytes = part < data_parts_.size() ? &data_parts_[part] : &last_;
-  return {bytes->base + (where & ((1ull << kPartShift) - 1)), bytes->base + bytes->nbytes, bytes,
-          false};
-}
+ private:
+  uint64_t next_position() const { return uint64_t(parts.size() - 1) << kPartShift | data_.size; }
 
-bool Packer::add(PyObject* item) {
-  if (kind_ == kDict) return add_pair(item);
-  size_t offset = data_.size;
-  if (write_value(data_, item)) {
-    uint64_t start = uint64_t(data_parts_.size()) << kPartShift | offset;
-    return append(start) && end_element();
-  }
-  return false;
-}
-
-bool Packer::add_pair(PyObject* item) {
-  PyObject* pair = PySequence_Fast(item, "");
-  if (!pair) {
-    if (PyErr_ExceptionMatches(PyExc_TypeError)) {
-      PyErr_Clear();
-      raise("TypeError", "%s: cannot convert element %llu to a pair: %s", where_,
-            static_cast<unsigned long long>(count_), Py_TYPE(item)->tp_name);
-    }
+  bool fail(const char* error, const char* what, const char* detail) {
+    raise(error, "%s: element %llu %s%s", where_, static_cast<unsigned long long>(count), what, detail);
     return false;
   }
-  bool good = false;
-  if (PySequence_Fast_GET_SIZE(pair) != 2) {
-    raise("ValueError", "%s: element %llu has length %zd, 2 is required", where_,
-          static_cast<unsigned long long>(count_), PySequence_Fast_GET_SIZE(pair));
-  } else {
+
+  bool end_element(uint64_t position) {
+    ++count;
+    return positions_.add(&position, sizeof position) && end_full_part();
+  }
+
+  bool end_full_part() {
+    if (data_.size + positions_.size < kFullPart) return true;
+    if (parts.size() >> (64 - kPartShift)) return fail("OverflowError", "is more than can be packed", "");
+    if (!end_part(Buffer())) return false;
+    parts.push_back({nullptr, 0, nullptr, count, 0, nullptr});
+    data_.size = positions_.size = 0;
+    return true;
+  }
+
+  // The last part, in a block of its own or, until it has one, in private memory.
+  void set_part(const uint8_t* data, const uint8_t* positions) {
+    parts.back() = {data, data_.size, positions, parts.back().first, positions_.size / 8, nullptr};
+  }
+
+  bool end_part(const Buffer& table_bytes) {
+    const size_t positions_at = kDataStart + aligned(data_.size, 8), table_at = positions_at + positions_.size;
+    Ref block(PyObject_CallFunction(allocate_, "nO", Py_ssize_t(table_at + table_bytes.size), Py_False));
+    Py_buffer view;
+    if (!block || PyObject_GetBuffer(block.get(), &view, PyBUF_WRITABLE) < 0) return false;
+    uint8_t* base = static_cast<uint8_t*>(view.buf);
+    PyBuffer_Release(&view);  // the block keeps its memory as long as it lives
+    Header header{{}, kind_, readonly, seed, data_.size, positions_.size / 8, table_bytes.size / 8};
+    memcpy(header.magic, kMagic, sizeof kMagic);
+    memset(base, 0, kDataStart);
+    memset(base + positions_at - 8, 0, 8);
+    memcpy(base, &header, sizeof header);
+    if (data_.size) copy_run(base + kDataStart, data_.base, data_.size);
+    if (positions_.size) copy_run(base + positions_at, positions_.base, positions_.size);
+    if (table_bytes.size) copy_run(base + table_at, table_bytes.base, table_bytes.size);
+    set_part(base + kDataStart, base + positions_at);
+    return PyList_Append(blocks_.get(), block.get()) == 0;
+  }
+
+  bool add_pair(PyObject* item) {
+    Ref pair(PySequence_Fast(item, ""));
+    if (!pair) {
+      if (!PyErr_ExceptionMatches(PyExc_TypeError)) return false;
+      PyErr_Clear();
+      return fail("TypeError", "is no pair: ", Py_TYPE(item)->tp_name);
+    }
+    if (PySequence_Fast_GET_SIZE(pair.get()) != 2)
+      return fail("ValueError", "is no pair, its length is ", std::to_string(PySequence_Fast_GET_SIZE(pair.get())).c_str());
     // own references: hashing and pickling may run code that changes the pair
-    PyObject* key = Py_NewRef(PySequence_Fast_GET_ITEM(pair, 0));
-    PyObject* value = Py_NewRef(PySequence_Fast_GET_ITEM(pair, 1));
-    uint32_t hash;
-    HashResult result = hash_key(key, seed_, &hash);
-    Query query(key);
-    if (result == HashResult::Unsupported)
+    Ref object(Py_NewRef(PySequence_Fast_GET_ITEM(pair.get(), 0)));
+    Ref value(Py_NewRef(PySequence_Fast_GET_ITEM(pair.get(), 1)));
+    Key key;
+    const int is_key = key.init(object.get(), seed);
+    if (is_key == 0)
       raise("TypeError", "%s: a key is a str, bytes, number, None or a tuple of these: %s", where_,
-            Py_TYPE(key)->tp_name);
-    if (result == HashResult::Good && query.good()) {
-      auto reader_at = [this](int64_t i, Reader* r) { return *r = at(uint64_t(i)), true; };
-      Reader after;
-      int64_t number = table_.empty()
-                          ? kMissing
-                          : find(table_.data(), table_.size(), hash, query, reader_at, &after);
-      uint64_t start = next_position();
-      if (number >= 0)
-        good = replace_value(uint64_t(number), value);
-      else if (number == kMissing && add_to_table(hash, count_))
-        good =
-            write_value(data_, key) && write_value(data_, value) && append(start) && end_element();
+            Py_TYPE(object.get())->tp_name);
+    if (is_key != 1) return false;
+    set_part(data_.base, positions_.base);
+    Reader r;
+    const int64_t number = find(key, &r);
+    const uint64_t position = next_position();
+    if (number == kMissing)
+      return add_to_table(key.hash()) && write_value(data_, object.get()) && write_value(data_, value.get()) &&
+             end_element(position);
+    // As in a dict: the first key keeps its position and gets the last value. The bytes of the former value are wasted.
+    if (number == kFailed || !at(uint64_t(number), &r)) return false;
+    Ref first(read_value(r));
+    if (!first || !write_value(data_, first.get()) || !write_value(data_, value.get())) return false;
+    const Part& part = part_of(uint64_t(number));
+    memcpy(const_cast<uint8_t*>(part.positions) + (uint64_t(number) - part.first) * 8, &position, sizeof position);
+    return end_full_part();
+  }
+
+  bool add_to_table(uint32_t hash) {
+    if (count >= UINT32_MAX - 1) return fail("OverflowError", "is more than can be packed", "");
+    if ((count + 1) * 3 > places * 2) {
+      Buffer former;
+      std::swap(former.base, table_.base);
+      table_.size = table_.capacity = 0;
+      const uint64_t n = places;
+      places = n ? 2 * n : 8;
+      if (!table_.reserve(places * 8)) return false;
+      memset(table_.base, 0, table_.size = places * 8);
+      for (uint64_t i = 0; i < n; ++i)
+        if (const uint64_t entry = reinterpret_cast<uint64_t*>(former.base)[i]) put(entry);
+      table = table_.base;
     }
-    Py_DECREF(key);
-    Py_DECREF(value);
+    put(uint64_t(hash) << 32 | (count + 1));
+    return true;
   }
-  Py_DECREF(pair);
-  return good;
+
+  void put(uint64_t entry) {
+    uint64_t place = entry >> 32, *entries = reinterpret_cast<uint64_t*>(table_.base);
+    while (entries[place & (places - 1)]) ++place;
+    entries[place & (places - 1)] = entry;
+  }
+
+  const char* where_;
+  Kind kind_;
+  PyObject* allocate_;
+  Ref blocks_;                       // list
+  Buffer data_, positions_, table_;  // of the last part, and of all
+};
+
+// pack(where, kind, iterable, readonly, seed, allocate) -> list of blocks
+PyObject* pack(PyObject*, PyObject* args) {
+  const char* where;
+  int kind, readonly;
+  unsigned long long seed;
+  PyObject *iterable, *allocate;
+  if (!PyArg_ParseTuple(args, "siOpKO:pack", &where, &kind, &iterable, &readonly, &seed, &allocate)) return nullptr;
+  if (kind != kList && kind != kDict) return raise("ValueError", "pack: no such kind: %d", kind);
+  Ref iterator(PyObject_GetIter(iterable));
+  if (!iterator) return nullptr;
+  Packer packer(where, Kind(kind), readonly, allocate, seed);
+  for (uint64_t n = 1;; ++n) {
+    Ref item(PyIter_Next(iterator.get()));
+    if (!item) return PyErr_Occurred() ? nullptr : packer.finish();
+    if (!packer.add(item.get()) || (n % 4096 == 0 && PyErr_CheckSignals() < 0)) return nullptr;
+  }
 }
 
-// As in a dict: the first key keeps its position and gets the last value. The bytes of the former value are wasted.
-bool Packer::replace_value(uint64_t number, PyObject* value) {
-  Reader r = at(number);
-  PyObject* key = read_value(r);
-  uint64_t start = next_position();
-  bool good = key && write_value(data_, key) && write_value(data_, value);
-  Py_XDECREF(key);
-  if (!good) return false;
-  position(number) = start;
-  --count_;
-  return end_element();
-}
+PyMethodDef functions[] = {{"pack", pack, METH_VARARGS,
+                            "pack(where, kind, iterable, readonly, seed, allocate) -> the blocks of a list (kind 1)\n"
+                            "or, from pairs, of a dictionary (kind 2). Copies: one."},
+                           {nullptr, nullptr, 0, nullptr}};
 
-bool Packer::add_to_table(uint32_t hash, uint64_t number) {
-  if (number >= UINT32_MAX - 1)
-    return raise("OverflowError", "%s: too many keys: %llu", where_,
-                 static_cast<unsigned long long>(number)),
-           false;
-  auto put = [](std::vector<uint64_t>& table, uint64_t entry) {
-    uint64_t place = entry >> 32;
-    while (table[place & (table.size() - 1)]) ++place;
-    table[place & (table.size() - 1)] = entry;
-  };
-  if ((number + 1) * 3 > table_.size() * 2) {
-    try {
-      std::vector<uint64_t> larger(table_.empty() ? 8 : table_.size() * 2);
-      for (uint64_t entry : table_)
-        if (entry) put(larger, entry);
-      table_.swap(larger);
-    } catch (const std::bad_alloc&) {
-      return PyErr_NoMemory(), false;
-    }
-  }
-  put(table_, uint64_t(hash) << 32 | (number + 1));
-  return true;
-}
+}  // namespace
 
-PyObject* Packer::finish() {
-  size_t table_bytes = table_.size() * 8;
-  bool has_table_block = table_bytes > kSmallTable;
-  uint32_t index_parts = uint32_t(index_parts_.size() + 1),
-           data_parts = uint32_t(data_parts_.size() + 1);
-  size_t n_parts = size_t(index_parts) + data_parts + (kind_ == kDict);
-  size_t index_at = aligned(sizeof(Header) + n_parts * sizeof(Part), 64);
-  size_t data_at = aligned(index_at + index_.size, 64);
-  size_t table_at = has_table_block || !table_bytes ? data_at : aligned(data_at + data_.size, 64);
-  size_t total = table_at == data_at ? data_at + data_.size : table_at + table_bytes;
-
-  Bytes table{nullptr, 0, nullptr};
-  if (has_table_block && !store(table_.data(), table_bytes, &table)) return nullptr;
-  PyObject* blocks = PyTuple_New(Py_ssize_t(index_parts + data_parts - 1 + has_table_block));
-  uint8_t* base;
-  PyObject* first = blocks ? block(total, &base) : nullptr;
-  if (!first) {
-    Py_XDECREF(blocks);
-    Py_XDECREF(table.owner);
-    return nullptr;
-  }
-  PyTuple_SET_ITEM(blocks, 0, first);
-  Header header = {{},          kind_,     readonly_ ? uint32_t(kReadOnly) : 0u,
-                   count_,      seed_,     table_.size(),
-                   index_parts, data_parts};
-  memcpy(header.magic, kMagic, sizeof kMagic);
-  memset(base, 0, index_at);
-  memcpy(base, &header, sizeof header);
-  Part* parts = reinterpret_cast<Part*>(base + sizeof header);
-  uint32_t next = 1;
-  auto add = [&](const Bytes& part) {
-    PyTuple_SET_ITEM(blocks, Py_ssize_t(next), Py_NewRef(part.owner));
-    *parts++ = {next++, 0, 0, part.nbytes};
-  };
-  for (const Bytes& part : index_parts_) add(part);
-  *parts++ = {0, 0, index_at, index_.size};
-  for (const Bytes& part : data_parts_) add(part);
-  *parts++ = {0, 0, data_at, data_.size};
-  if (kind_ == kDict) {
-    if (has_table_block)
-      add(table);
-    else
-      *parts++ = {0, 0, table_at, table_bytes};
-  }
-  Py_XDECREF(table.owner);
-  if (index_.size) copy_run(base + index_at, index_.base, index_.size);
-  if (data_.size) copy_run(base + data_at, data_.base, data_.size);
-  if (!has_table_block && table_bytes) copy_run(base + table_at, table_.data(), table_bytes);
-  return blocks;
-}
+int add_pack(PyObject* module) { return PyModule_AddFunctions(module, functions); }
 
 }  // namespace shmtensor::packed

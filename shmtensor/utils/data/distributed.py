@@ -1,5 +1,5 @@
 """`torch.utils.data.distributed`: the sampler of each rank's samples."""
 
-from dataloaders import DistributedSampler as DistributedSampler
+from ...dataloaders import DistributedSampler as DistributedSampler
 
 __all__ = ["DistributedSampler"]

@@ -15,8 +15,8 @@ install()
 import numpy as np  # noqa: E402
 
 import shmtensor as st  # noqa: E402
-from dataloaders import DataLoader, Dataset, DevicePrefetcher, TensorDataset  # noqa: E402
 from shmtensor import cupy_runtime  # noqa: E402
+from shmtensor.dataloaders import DataLoader, Dataset, DevicePrefetcher, TensorDataset  # noqa: E402
 from tests.cuda.standin.program import run_case  # noqa: E402
 
 ROWS = np.arange(24.0, dtype=np.float32).reshape(12, 2)

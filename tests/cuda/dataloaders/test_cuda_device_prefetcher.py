@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import DataLoader, Dataset, DevicePrefetcher, TensorDataset
+from shmtensor.dataloaders import DataLoader, Dataset, DevicePrefetcher, TensorDataset
 
 BATCH = 16
 N = 6

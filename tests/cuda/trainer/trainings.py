@@ -20,10 +20,10 @@ import numpy as np  # noqa: E402
 import pytest  # noqa: E402
 
 import shmtensor as st  # noqa: E402
-from dataloaders import DataLoader, TensorDataset  # noqa: E402
 from shmtensor import distributed as dist  # noqa: E402
 from shmtensor import multiprocessing as mp  # noqa: E402
 from shmtensor import nn, optim  # noqa: E402
+from shmtensor.dataloaders import DataLoader, TensorDataset  # noqa: E402
 from shmtensor.errors import PeerLostError  # noqa: E402
 from shmtensor.trainer import Trainer  # noqa: E402
 from tests.cuda.standin.program import last_device, need_devices, run_case  # noqa: E402

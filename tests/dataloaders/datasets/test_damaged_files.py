@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from dataloaders import datasets
+from shmtensor.dataloaders import datasets
 from tests.attacks import survives
 from tests.fuzz import file_formats
 

@@ -13,8 +13,8 @@ import pytest
 import scipy.sparse
 
 import shmtensor as st
-from dataloaders import ConcatDataset, DataLoader, TensorDataset, datasets, transforms
 from shmtensor import memory
+from shmtensor.dataloaders import ConcatDataset, DataLoader, TensorDataset, datasets, transforms
 
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.integers(0, 256, (7, 28, 28)).astype(np.uint8)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import DataLoader, Subset, random_split
-from dataloaders.datasets import TableDataset
-from dataloaders.foreign_datasets import ColumnDataset, as_dataset
+from shmtensor.dataloaders import DataLoader, Subset, random_split
+from shmtensor.dataloaders.datasets import TableDataset
+from shmtensor.dataloaders.foreign_datasets import ColumnDataset, as_dataset
 
 pandas = pytest.importorskip("pandas")
 arrow = pytest.importorskip("pyarrow")

@@ -16,9 +16,9 @@ pytest.importorskip("PIL")
 
 from PIL import Image
 
-from dataloaders import DataLoader, datasets, transforms
-from dataloaders.datasets import image_decoding as decoding
 from shmtensor import memory
+from shmtensor.dataloaders import DataLoader, datasets, transforms
+from shmtensor.dataloaders.datasets import image_decoding as decoding
 
 RANDOM = np.random.default_rng(0)
 

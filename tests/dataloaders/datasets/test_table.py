@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataloaders import DataLoader, datasets
 from shmtensor import SharedList
+from shmtensor.dataloaders import DataLoader, datasets
 
 TEXT = "\n".join(
     [
@@ -138,7 +138,7 @@ def test_mappings_of_many_kinds_of_columns() -> None:
 ARROW = """
 import math, sys
 import numpy as np
-from dataloaders import datasets
+from shmtensor.dataloaders import datasets
 
 path = sys.argv[1]
 ours, theirs = (datasets.CSVDataset(path + "/table.csv", engine=e) for e in ("python", "pyarrow"))
@@ -206,7 +206,7 @@ for name, columns, kind in (("0.parquet", ["y"], KeyError), ("table.csv", None, 
 
 PANDAS = """
 import pandas
-from dataloaders import DataLoader, datasets
+from shmtensor.dataloaders import DataLoader, datasets
 
 frame = pandas.DataFrame(
     {"x": [1, 2, 3], "s": ["a", "b", None], "day": pandas.date_range("1970-01-01", periods=3)}
@@ -270,7 +270,7 @@ def test_frames_are_recognized_by_their_interface() -> None:
 
 def test_nothing_optional_is_imported() -> None:
     code = (
-        "import sys, dataloaders.datasets, dataloaders.transforms; "
+        "import sys, shmtensor.dataloaders.datasets, shmtensor.dataloaders.transforms; "
         "wrong = {'pandas', 'pyarrow', 'PIL', 'scipy', 'sklearn'} & set(sys.modules); "
         "assert not wrong, wrong"
     )

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import DataLoader, datasets
+from shmtensor.dataloaders import DataLoader, datasets
 
 IDS = np.random.default_rng(0).integers(0, 60_000, 1000)
 
@@ -114,7 +114,7 @@ def test_mark_numbers_the_documents_of_a_window(documents: Path) -> None:
 
 def test_long_files_are_scanned_in_parts(documents: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full = datasets.TokenDataset(documents, 4, np.uint32, boundary=0, documents="split")
-    monkeypatch.setattr("dataloaders.datasets.tokens.CHUNK", 3)
+    monkeypatch.setattr("shmtensor.dataloaders.datasets.tokens.CHUNK", 3)
     parts = datasets.TokenDataset(documents, 4, np.uint32, boundary=0, documents="split")
     assert parts.starts.tolist() == full.starts.tolist()
     assert parts.stops.tolist() == full.stops.tolist()

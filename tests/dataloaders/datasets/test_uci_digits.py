@@ -7,8 +7,8 @@ import sys
 import numpy as np
 import pytest
 
-from dataloaders import digits
-from dataloaders.datasets import uci_digits as uci
+from shmtensor.dataloaders import digits
+from shmtensor.dataloaders.datasets import uci_digits as uci
 
 
 def test_both_parts_together_are_the_whole_set() -> None:

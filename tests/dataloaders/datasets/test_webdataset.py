@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dataloaders import DataLoader, datasets
-from dataloaders.datasets import webdataset as web
-from dataloaders.datasets.tar import read_members
+from shmtensor.dataloaders import DataLoader, datasets
+from shmtensor.dataloaders.datasets import webdataset as web
+from shmtensor.dataloaders.datasets.tar import read_members
 
 SHARDS, EACH = 6, 10
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from dataloaders.transforms.compose import pair
-from dataloaders.transforms.crop_flip_resize import padding_sides
 from shmtensor.dtypes import float32, get_default_dtype, iinfo, uint8
 from shmtensor.functions import zeros
 from shmtensor.nn import functional as F
 from shmtensor.tensor import Tensor
 from shmtensor.tensor.from_data import as_tensor, from_numpy
+
+from ....dataloaders.transforms.compose import pair
+from ....dataloaders.transforms.crop_flip_resize import padding_sides
 
 __all__ = [
     "InterpolationMode",

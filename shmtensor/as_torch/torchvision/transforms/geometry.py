@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from dataloaders.transforms.compose import pair, probability
 from shmtensor.functions import empty, rand, randint
 from shmtensor.nn import Module
 
+from ....dataloaders.transforms.compose import pair, probability
 from . import functional as F
 from .functional import InterpolationMode
 

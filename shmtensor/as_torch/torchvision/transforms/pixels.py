@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from dataloaders.transforms.compose import probability
 from shmtensor.functions import rand
 from shmtensor.nn import Module
 
+from ....dataloaders.transforms.compose import probability
 from . import functional as F
 
 __all__ = [

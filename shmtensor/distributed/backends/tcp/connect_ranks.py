@@ -3,40 +3,52 @@
 ```
 store     MASTER_ADDR:MASTER_PORT: of the first node's launcher, without one of rank 0
 rank r    writes  its address, machine, host, pid                   waits for those of all others
-          accepts from every higher rank, connects to every lower one: both prove the secret
+          connects to every lower rank        ranks u32 u32, proof 16 B ->
+          accepts from every higher rank                             <- proof 16 B
           creates its node's group in shared memory (../mpi/nodes.py); ends with a barrier of all
 ```
 
 If a rank dies meanwhile, the others notice it at the timeout while they wait for the store, later
-by its connections. Ranks connect from the address by which their host reaches the store.
+by its connections. Ranks connect from the address by which their host reaches the store. A proof is
+a keyed hash by the secret and a key of this group. Strangers that connect and stay silent delay no
+rank (../../rendezvous/handshakes.py).
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
+import struct
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import blake2b
+from hmac import compare_digest
 from typing import Any
 
 from .... import native
 from ....errors import CollectiveMismatch, CollectiveTimeout
-from ...rendezvous.handshakes import BACKLOG
+from ...rendezvous.handshakes import BACKLOG, LIMIT, Handshake, Handshakes, receive_exactly
 from ...rendezvous.hosts import address_of, is_loopback
 from ...rendezvous.notice import Notice, wait_in_store
 from ...rendezvous.secret import shared_secret
 from ...rendezvous.store import PrefixStore, Store
 from ...rendezvous.tcp_store import TCPStore
 from ..mpi.backend import Engine
-from ..mpi.liveness_across_nodes import accept, addresses, connect
-from ..mpi.messages import Base, Wire
+from ..mpi.messages import Wire
 from ..mpi.nodes import describe_self, join_node
-from .mpi4py_interface import Connections
+from .connections import Connections
 
-__all__ = ["world_engine"]
+__all__ = ["accept", "connect", "world_engine"]
 
 WHERE = "init_process_group"
+HELLO = struct.Struct("<II16s")  # the sender's rank, the receiver's, a proof
+PROOF = 16  # bytes
+TRIAL = 1.0  # seconds for one address
+ATTEMPTS = 3  # at the addresses of a rank
+SIOCGIFADDR = 0x8915
 
 
 def world_engine(
@@ -163,8 +175,6 @@ def join_group(
     connections = Connections(rank, links, [(each["pid"], each["host"]) for each in infos])
     limit = remaining if timeout >= 0 else timeout
     try:
-        # Tags start at 0: only this group has these connections.
-        Base.watch, Base.number = connections, 0
         wire = Wire(connections, rank, range(connections.size))
         nodes, local_group, process_rows = join_node(wire, infos, limit)
         native.set_role(f"rank {rank}")
@@ -175,3 +185,88 @@ def join_group(
         connections.drop()
         raise
     return engine
+
+
+# ---------------------------------------------------------------- connections
+def proof(secret: bytes, *words: int) -> bytes:
+    data = struct.pack(f"<{len(words)}I", *words)
+    return blake2b(data, key=secret, digest_size=PROOF).digest()
+
+
+def connect(
+    rank: int, peers: list[int], listeners: list[dict[str, Any]], secret: bytes, deadline: float
+) -> dict[int, socket.socket]:
+    """Connections to ranks that accept."""
+    pending: dict[int, socket.socket] = {}
+    for _ in range(ATTEMPTS):
+        unreachable: set[str] = set()
+        for peer in peers:
+            if peer in pending:
+                continue
+            link = reach(listeners[peer], unreachable, deadline)
+            if link is not None:
+                pending[peer] = link
+                with suppress(OSError):  # at once, so that no rank waits for another's proof
+                    link.sendall(HELLO.pack(rank, peer, proof(secret, rank, peer, 0)))
+    links = {}
+    for peer, link in pending.items():
+        try:
+            answer = receive_exactly(link, PROOF, deadline)
+        except OSError:
+            answer = b""
+        if compare_digest(answer, proof(secret, rank, peer, 1)):
+            links[peer] = link
+        else:
+            link.close()
+    return links
+
+
+def reach(listener: dict[str, Any], unreachable: set[str], deadline: float) -> socket.socket | None:
+    """A connection to one of a listener's addresses; adds those that do not answer to
+    `unreachable`, and leaves out what is in it.
+    """
+    for address in listener["addresses"]:
+        if address in unreachable or time.monotonic() > deadline:
+            continue
+        try:
+            return socket.create_connection((address, listener["port"]), TRIAL)
+        except TimeoutError:
+            unreachable.add(address)
+        except OSError:
+            continue
+    return None
+
+
+def accept(
+    rank: int, peers: set[int], listener: socket.socket, secret: bytes, deadline: float
+) -> dict[int, socket.socket]:
+    """Connections from ranks that connect."""
+
+    def prove(link: socket.socket) -> Handshake:
+        peer, target, their_proof = HELLO.unpack((yield HELLO.size))
+        is_proven = compare_digest(their_proof, proof(secret, peer, rank, 0))
+        if target != rank or peer not in peers or not is_proven:
+            raise ConnectionRefusedError("not a rank of this group")
+        link.send(proof(secret, peer, rank, 1))
+        return peer
+
+    links: dict[int, socket.socket] = {}
+    with Handshakes(listener, prove, LIMIT + len(peers)) as handshakes:
+        while peers - set(links) and (remaining := deadline - time.monotonic()) > 0:
+            for link, peer in handshakes.poll(remaining):
+                if peer in links:  # the rank has connected anew
+                    links[peer].close()
+                links[peer] = link
+    return links
+
+
+def addresses() -> Iterator[str]:
+    """The IPv4 addresses of this machine that other machines may reach."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has none
+                request = struct.pack("256s", name.encode()[:15])
+                response = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
+                address = socket.inet_ntoa(response[20:24])
+                if not address.startswith("127."):
+                    yield address

@@ -4,11 +4,10 @@ import re
 
 import numpy as np
 
-from dataloaders import collate as collate
-from dataloaders import default_collate as default_collate
-from dataloaders import default_collate_fn_map as default_collate_fn_map
-from dataloaders import default_convert as default_convert
-
+from ....dataloaders import collate as collate
+from ....dataloaders import default_collate as default_collate
+from ....dataloaders import default_collate_fn_map as default_collate_fn_map
+from ....dataloaders import default_convert as default_convert
 from ....tensor import Tensor
 
 __all__ = [

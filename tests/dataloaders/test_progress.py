@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import (
+from shmtensor.dataloaders import (
     DataLoader,
     Dataset,
     DistributedSampler,
@@ -461,7 +461,7 @@ TRAIN = """
 import os, pickle, sys
 sys.path.insert(0, sys.argv[3])
 import numpy as np
-from test_epoch_progress import make_again
+from test_progress import make_again
 
 path, workers = sys.argv[1], int(sys.argv[2])
 loader = make_again(sys.argv[4], workers)
