@@ -256,14 +256,15 @@ class Bucket:
             array = (result[0] if isinstance(result, (list, tuple)) else result).array
             if array is not self.reduced:
                 assign(self.reduced, array.reshape(-1))
-        for p, part in zip(self.parameters, self.parts, strict=False):
-            if used is not None and id(p) not in used:
-                continue
-            self.n_copied += part.nbytes
-            if p.grad is None:
-                p.grad = wrap(part.copy())
-            else:
-                assign(p.grad.array, part)
+        if self.parts:
+            for p, part in zip(self.parameters, self.parts, strict=True):
+                if used is not None and id(p) not in used:
+                    continue
+                self.n_copied += part.nbytes
+                if p.grad is None:
+                    p.grad = wrap(part.copy())
+                else:
+                    assign(p.grad.array, part)
         self.reduced, self.parts = None, []
 
     def reduce(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:

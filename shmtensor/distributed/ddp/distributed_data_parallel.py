@@ -332,7 +332,8 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
         for bucket in self._buckets:
             bucket.reset()
         self._next = 0
-        self._counts, self._absent, self._pending = {}, set(), []  # of a backward that failed
+        for each in (self._counts, self._absent, self._pending):  # of a backward that failed
+            each.clear()
 
     def _broadcast_buffers(self, root: int = 0) -> None:
         group = self.process_group
@@ -375,8 +376,9 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
 
     def _end_backward(self) -> None:
         """Called when backward has ended: the first one of a static graph reduces now."""
-        counts = self._counts
-        self._counts, self._absent = {}, set()
+        counts = dict(self._counts)
+        self._counts.clear()
+        self._absent.clear()
         if not self.static_graph or self._expected is not None:
             return
         self._expected = counts
@@ -409,9 +411,10 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
         bucket = self._buckets[index]
         bucket.collect(self._hook is None)
         future = self._reduce(index)
-        if future is None and not self._finds_unused:
+        if future is None and not (self._finds_unused or self._optimizers):
             bucket.store()
-        self._pending.append((bucket, future))
+        else:
+            self._pending.append((bucket, future))
 
     def _reduce(self, index: int) -> Future | None:
         """Reduces what a bucket has collected: by the communication hook; else on the group's lane,
@@ -430,18 +433,19 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
                 )
             return future
         divisor, dtype = self._divisor, self._precision.reduce_dtype
-        work = group.run(
+        work = group.issue(
             lambda: bucket.average(group, divisor, dtype),
             self._overlaps,
             IN_PLACE,
             bucket.operands(),
+            defers=False,
         )
         return None if work is None else work.get_future()
 
     def _finish(self) -> None:
         """The end of a backward: waits for all reductions, and writes their results."""
-        pending, self._pending = self._pending, []
-        used = None
+        pending, used = self._pending.copy(), None
+        self._pending.clear()
         if self._finds_unused:
             for _, future in pending:
                 if future is not None:

@@ -91,25 +91,24 @@ class ProcessGroup(GroupMethods):
 
     # ---------------------------------------------------------------- now or on a lane
     def issue(
-        self, call: Callable[[], object], async_op: bool, result: object, operands: Any = None
+        self,
+        call: Callable[[], object],
+        async_op: bool,
+        result: object,
+        operands: Any = None,
+        defers: bool = True,
     ) -> Work | None:
-        """Runs a collective: as `run`, or at the end of a `_coalescing_manager`.
+        """Runs a collective: at once, or after those that are under way.
 
         Args:
             result: what its Work gives.
             operands: tensors on the GPUs that it uses; None: `result`.
+            defers: within a `_coalescing_manager` it runs at the end of that.
         """
-        operands = result if operands is None else operands
-        if self.deferred is not None:
-            self.deferred.append((after_queued_work(call, operands), result))
+        call = after_queued_work(call, result if operands is None else operands)
+        if self.deferred is not None and defers:
+            self.deferred.append((call, result))
             return None
-        return self.run(call, async_op, result, operands)
-
-    def run(
-        self, call: Callable[[], object], async_op: bool, result: object, operands: Any
-    ) -> Work | None:
-        """Runs a collective at once, or after those that are under way; arguments as of `issue`."""
-        call = after_queued_work(call, operands)
         lane = self._lanes.get(("collectives", -1)) if not async_op else self.lane("collectives")
         if not async_op and (lane is None or lane.is_idle()):
             call()

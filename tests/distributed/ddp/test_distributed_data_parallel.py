@@ -616,3 +616,18 @@ def some_missing() -> None:
 
 def test_parameters_without_a_gradient_are_named() -> None:
     values(run(some_missing, 2, start_method="fork"))
+
+
+def within_a_coalescing_manager() -> list[Any]:
+    x = st.full((3,), float(dist.get_rank()))
+    wrapped = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+    with dist._coalescing_manager():
+        dist.all_reduce(x)
+        wrapped(st.full((1, 1), 1.0 + dist.get_rank())).sum().backward()
+        before = x.tolist()
+    return [before, x.tolist(), wrapped.module.weight.grad.item()]
+
+
+def test_a_coalescing_manager_does_not_defer_gradients() -> None:
+    results = values(run(within_a_coalescing_manager, 2))
+    assert results == [[[rank] * 3, [1.0] * 3, 1.5] for rank in range(2)]
