@@ -1,7 +1,7 @@
 """What shared lists and dictionaries have in common: building, pickling, dtypes.
 
 They are over blocks, which a pickle holds as arrays: our pickler sends handles of them, plain
-pickle their bytes, and the standard library's queues separate handles (`reduce_for_stdlib`).
+pickle their bytes. The standard library's queues get handles instead (`reduce_for_stdlib`).
 """
 
 from __future__ import annotations
@@ -28,16 +28,6 @@ brief = Repr()
 brief.maxstring = brief.maxother = 40
 
 
-def pack(where: str, kind: int, iterable: Iterable[Any], readonly: bool) -> list[Any]:
-    """Packs elements, or pairs of a dictionary, into blocks. Copies: one.
-
-    Raises:
-        OutOfSharedMemory: no room; all blocks are freed.
-    """
-    seed = int.from_bytes(os.urandom(8), "little")
-    return native.pack(where, kind, iterable, readonly, seed, native.allocate)
-
-
 class Packed:
     """The common methods of SharedList and SharedDict."""
 
@@ -49,7 +39,8 @@ class Packed:
         return sum(memoryview(block).nbytes for block in self._blocks)
 
     def __reduce__(self: Any) -> tuple[Any, ...]:
-        return restore, (type(self), [as_array(block) for block in self._blocks], *self._view)
+        views = [memoryview(block).toreadonly() for block in self._blocks]
+        return restore, (type(self), [np.frombuffer(v, np.uint8) for v in views], *self._view)
 
     def __copy__(self) -> Any:
         return self
@@ -65,20 +56,15 @@ class Packed:
         return f"{type(self).__name__}({brackets[0]}{text}{end})"
 
 
-def as_array(block: Any) -> np.ndarray[Any, Any]:
-    """The bytes of a block, read-only. Copies: none."""
-    array = np.frombuffer(block, np.uint8)
-    array.flags.writeable = False
-    return array
+def pack(cls: type, kind: int, iterable: Iterable[Any], readonly: bool) -> Any:
+    """The list of these elements, or the dictionary of these pairs. Copies: one.
 
-
-def as_shared(array: np.ndarray[Any, Any]) -> Any:
-    """The array itself if it is in shared memory, else a copy there. Copies: none or one."""
-    if native.is_shared(array):
-        return array
-    block = native.allocate(array.nbytes, False)
-    np.frombuffer(block, np.uint8)[:] = array
-    return block
+    Raises:
+        OutOfSharedMemory: no room; all blocks are freed.
+    """
+    seed = int.from_bytes(os.urandom(8), "little")
+    where = "SharedList" if kind == LIST else "SharedDict"
+    return over(cls, native.pack(where, kind, iterable, readonly, seed, native.allocate))
 
 
 def over(cls: type, blocks: Iterable[Any], *view: int) -> Any:
@@ -87,21 +73,27 @@ def over(cls: type, blocks: Iterable[Any], *view: int) -> Any:
     return base.__new__(cls, blocks, *view)
 
 
-def restore(cls: type, arrays: list[np.ndarray[Any, Any]], *view: int) -> Any:
-    """Rebuilds the object from a pickle."""
-    return over(cls, [as_shared(array) for array in arrays], *view)
+def restore(cls: type, blocks: list[Any], *view: int) -> Any:
+    """Rebuilds the object from a pickle. Copies: none, or one of bytes that are not shared."""
+    return over(cls, [as_shared(block) for block in blocks], *view)
+
+
+def as_shared(block: np.ndarray[Any, Any] | bytes) -> Any:
+    """The block of an array or a handle, or one with the bytes of an array that is not shared."""
+    if isinstance(block, bytes):
+        return native.receive(block)
+    if native.is_shared(block):
+        return block
+    copy = native.allocate(block.nbytes, False)
+    np.frombuffer(copy, np.uint8)[:] = block
+    return copy
 
 
 def reduce_for_stdlib(container: Any) -> tuple[Any, ...]:
     """The reduction for picklers that do not know blocks: a handle for each block, in flight until
     it is received or expires. Copies: none."""
-    _, (cls, arrays, *view) = container.__reduce__()
-    return receive, (cls, [native.export(array) for array in arrays], *view)
-
-
-def receive(cls: type, handles: list[bytes], *view: int) -> Any:
-    """Rebuilds the object over the blocks of these handles. Copies: none."""
-    return over(cls, [native.receive(handle) for handle in handles], *view)
+    function, (cls, arrays, *view) = container.__reduce__()
+    return function, (cls, [native.export(array) for array in arrays], *view)
 
 
 @lru_cache

@@ -6,7 +6,7 @@ from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, Va
 from typing import Any
 
 from .. import native
-from .packing import DICT, Packed, brief, over, pack
+from .packing import DICT, Packed, brief, pack
 
 __all__ = ["SharedDict"]
 
@@ -72,7 +72,7 @@ class SharedDict(Packed, native.PackedDict):
         cls, items: Mapping[Any, Any] | Iterable[Any] = (), /, *, readonly: bool = True
     ) -> SharedDict:
         pairs = items.items() if isinstance(items, Mapping) else items
-        self: SharedDict = over(cls, pack("SharedDict", DICT, pairs, readonly))
+        self: SharedDict = pack(cls, DICT, pairs, readonly)
         return self
 
     def keys(self) -> KeysView[Any]:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from .. import native
-from .packing import LIST, Packed, brief, over, pack
+from .packing import LIST, Packed, brief, pack
 
 __all__ = ["SharedList"]
 
@@ -42,7 +42,7 @@ class SharedList(Packed, native.PackedList):
     __slots__ = ("__weakref__",)
 
     def __new__(cls, iterable: Iterable[Any] = (), *, readonly: bool = True) -> SharedList:
-        self: SharedList = over(cls, pack("SharedList", LIST, iterable, readonly))
+        self: SharedList = pack(cls, LIST, iterable, readonly)
         return self
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:

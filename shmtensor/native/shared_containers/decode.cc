@@ -73,25 +73,19 @@ PyObject* read_text(Reader& r) {
   uint64_t n;
   const uint8_t* p = take_counted(r, &n);
   if (!p) return nullptr;
-  const uint8_t first = n == 1 ? load<uint8_t>(p) : 0;
+  uint8_t first, *copy = &first;
   PyObject* ascii = nullptr;
   if (n > 1) {  // Python has cached objects for shorter strings
-    ascii = PyUnicode_New(Py_ssize_t(n), 127);
-    if (!ascii) return nullptr;
-    uint8_t* copy = PyUnicode_1BYTE_DATA(ascii);
-    copy_once(copy, p, n);
-    if (is_ascii(copy, n)) return ascii;
-    p = copy;
-  } else {
-    p = &first;
+    if (!(ascii = PyUnicode_New(Py_ssize_t(n), 127))) return nullptr;
+    copy = PyUnicode_1BYTE_DATA(ascii);
   }
-  PyObject* text = PyUnicode_DecodeUTF8(reinterpret_cast<const char*>(p), Py_ssize_t(n), "surrogatepass");
+  copy_once(copy, p, n);
+  if (ascii && is_ascii(copy, n)) return ascii;
+  PyObject* text = PyUnicode_DecodeUTF8(reinterpret_cast<char*>(copy), Py_ssize_t(n), "surrogatepass");
   Py_XDECREF(ascii);
-  if (!text && PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) {
-    PyErr_Clear();
-    corrupt(r, "a string is not UTF-8");
-  }
-  return text;
+  if (text || !PyErr_ExceptionMatches(PyExc_UnicodeDecodeError)) return text;
+  PyErr_Clear();
+  return corrupt(r, "a string is not UTF-8");
 }
 
 bool read_count(Reader& r, uint64_t bytes_each, uint64_t* n) {
