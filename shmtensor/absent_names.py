@@ -24,6 +24,14 @@ _SHARDS = (
     "parameters and tensors are not sharded: the ranks of a machine share them, "
     "use nn.parallel.DistributedDataParallel, or distributed.optim.ZeroRedundancyOptimizer"
 )
+_COMPRESSED = (
+    "to compress costs more time than shared memory takes: use default_hooks.allreduce_hook, "
+    "or fp16_compress_hook"
+)
+_LOCAL_SGD = (
+    "ranks do not train apart to average their models later: use "
+    "nn.parallel.DistributedDataParallel, which averages the gradients of each step"
+)
 _PRIVATE = "private modules of PyTorch are not there: use the public names"
 _OPS = "users do not register ops: use autograd.Function"
 
@@ -114,6 +122,16 @@ _REASONS = {
     "functions are not called in other processes: use send and recv, or multiprocessing": """
         distributed.autograd distributed.rpc
     """,
+    _COMPRESSED: """
+        distributed.algorithms.ddp_comm_hooks.powerSGD_hook
+        distributed.algorithms.ddp_comm_hooks.quantization_hooks
+    """,
+    _LOCAL_SGD: """
+        distributed.algorithms.ddp_comm_hooks.post_localSGD_hook
+        distributed.algorithms.model_averaging
+        distributed.optim.PostLocalSGDOptimizer distributed.optim.post_localSGD_optimizer
+    """,
+    "use distributed.new_subgroups_by_enumeration": "distributed.split_group",
     "collectives have no gradient: use nn.parallel.DistributedDataParallel": "distributed.nn",
     "one process has one replica: use nn.parallel.DistributedDataParallel": (
         "nn.parallel.comm nn.parallel.scatter_gather"
@@ -184,21 +202,27 @@ def similar_name(name: str, names: list[str]) -> str | None:
 
 
 class AbsentModules:
-    """The last finder of modules: refuses PyTorch's modules that are not there, with the reason."""
+    """The last finder of modules: refuses PyTorch's modules that are not there, with the reason;
+    finds those whose names refuse to be called.
+    """
 
     @classmethod
-    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> None:
-        """Finds nothing.
+    def find_spec(cls, fullname: str, path: Any = None, target: Any = None) -> Any:
+        """The spec of a module of `refused_names`, or None.
 
         Raises:
             ModuleNotFoundError: the module has an entry, and is imported. (It bears no `name`: with
                 one, `from shmtensor import fx` would drop it for a text without the reason.)
         """
-        if not fullname.startswith(f"{ROOT}.") or not (reason := reason_of(fullname)):
-            return
+        if not fullname.startswith(f"{ROOT}."):
+            return None
         # importlib.util.find_spec only asks whether it exists.
-        if sys._getframe(2).f_globals.get("__name__") != "importlib.util":
+        asks = sys._getframe(2).f_globals.get("__name__") == "importlib.util"
+        if (reason := reason_of(fullname)) and not asks:
             raise ModuleNotFoundError(f"No module named {fullname!r}: {reason}")
+        from .refused_names import spec_of
+
+        return spec_of(fullname)
 
 
 def install() -> None:

@@ -13,18 +13,91 @@ from . import cudnn_runtime, cupy_runtime, native
 __all__ = ["cpu", "cuda", "cudnn", "mha", "mkl", "mps", "openmp"]
 
 
-class Switches(SimpleNamespace):
-    """Values that can be set and read; `is_built`, `is_available`: whether it exists."""
+class Switches:
+    """Values that can be set and read: as attributes, or by functions, `enable_NAME(value)` and
+    `NAME_enabled()`, or `set_NAME_enabled(value)` and `get_NAME_enabled()`.
 
-    def __init__(self, exists: bool, **switches: object) -> None:
-        super().__init__(**switches)
-        self.__dict__["exists"] = exists
+    Args:
+        exists: whether the package has this backend.
+        settings: an object whose attributes are the switches that have an effect. They are bools,
+            or ints from 0; all other switches take any value, and change nothing.
+        switches: other switches and their values.
+    """
+
+    _exists = False
+    _settings: object = SimpleNamespace()
+
+    def __init__(
+        self, exists: bool = False, settings: object = _settings, **switches: object
+    ) -> None:
+        vars(self).update(switches, _exists=exists, _settings=settings)
 
     def is_built(self) -> bool:
         """Whether the package has it."""
-        return bool(self.__dict__["exists"])
+        return self._exists
 
-    is_available = is_built
+    def is_available(self) -> bool:
+        """As `is_built`."""
+        return self.is_built()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in vars(self._settings):
+            return getattr(self._settings, name)
+        switch = name.removesuffix("_enabled").removeprefix("get_").removeprefix("set_")
+        switch = switch.removeprefix("enable_")
+        if switch == name or switch not in vars(self):
+            raise AttributeError(f"{type(self).__name__} has no {name!r}", name=name, obj=self)
+
+        def store(*values: Any, **named: Any) -> None:
+            if len(given := (*values, *named.values())) != 1:
+                raise TypeError(f"{name}: one value is needed: {given}")
+            setattr(self, switch, given[0])
+
+        if name.startswith(("enable_", "set_")):
+            return store
+        return lambda: bool(getattr(self, switch))
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name in vars(self._settings):
+            setattr(self._settings, name, self._checked(name, value))
+        else:
+            super().__setattr__(name, value)
+
+    def _checked(self, name: str, value: Any) -> Any:
+        """The value of a switch that has an effect.
+
+        Raises:
+            TypeError: not a bool.
+            ValueError: not an int from 0, where a number is needed.
+        """
+        where = f"{type(self).__name__.lower()}.{name}"
+        if isinstance(getattr(self, name), bool):
+            if not isinstance(value, bool):
+                raise TypeError(f"{where}: a bool is needed: {value!r}")
+        elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
+            raise ValueError(f"{where}: an int from 0 is needed: {value!r}")
+        return value
+
+    def _change(self, **values: Any) -> dict[str, Any]:
+        """Sets the switches that are not None, or none of them if a value is wrong; returns what
+        all of them were.
+        """
+        before = {name: getattr(self, name) for name in values}
+        values = {name: value for name, value in values.items() if value is not None}
+        for name in vars(self._settings).keys() & values:
+            self._checked(name, values[name])
+        for name, value in values.items():
+            setattr(self, name, value)
+        return before
+
+    @contextmanager
+    def _within(self, **values: Any) -> Iterator[None]:
+        """A `with` in which the switches have these values."""
+        before = self._change(**values)
+        try:
+            yield
+        finally:
+            self._change(**before)
 
 
 class Cpu(Switches):
@@ -36,7 +109,7 @@ class Cpu(Switches):
         return next((name for key, name in names.items() if key in str(native.isa())), "DEFAULT")
 
 
-class MatrixProducts:
+class Matmul(Switches):
     """Products of matrices on a GPU."""
 
     @property
@@ -48,55 +121,22 @@ class MatrixProducts:
 
     @allow_tf32.setter
     def allow_tf32(self, value: bool) -> None:
-        cupy_runtime.state.precision = "high" if as_bool("matmul.allow_tf32", value) else "highest"
+        is_high = self._checked("allow_tf32", value)
+        cupy_runtime.state.precision = "high" if is_high else "highest"
 
 
-class Cuda:
+class Cuda(Switches):
     """CUDA devices. Attention has one implementation, so its switches change nothing.
 
     Attributes:
         matmul: the switch of products of matrices.
     """
 
-    def __init__(self) -> None:
-        self.matmul = MatrixProducts()
-        self.sdp = {"flash": True, "mem_efficient": True, "math": True, "cudnn": True}
+    matmul: Matmul
 
     def is_built(self) -> bool:
         """Whether CuPy is installed."""
         return find_spec("cupy") is not None
-
-    def enable_flash_sdp(self, enabled: bool) -> None:
-        """Stores a switch of PyTorch's implementations of attention."""
-        self.sdp["flash"] = bool(enabled)
-
-    def enable_mem_efficient_sdp(self, enabled: bool) -> None:
-        """As `enable_flash_sdp`."""
-        self.sdp["mem_efficient"] = bool(enabled)
-
-    def enable_math_sdp(self, enabled: bool) -> None:
-        """As `enable_flash_sdp`."""
-        self.sdp["math"] = bool(enabled)
-
-    def enable_cudnn_sdp(self, enabled: bool) -> None:
-        """As `enable_flash_sdp`."""
-        self.sdp["cudnn"] = bool(enabled)
-
-    def flash_sdp_enabled(self) -> bool:
-        """The last value of `enable_flash_sdp`; True by default."""
-        return self.sdp["flash"]
-
-    def mem_efficient_sdp_enabled(self) -> bool:
-        """The last value of `enable_mem_efficient_sdp`; True by default."""
-        return self.sdp["mem_efficient"]
-
-    def math_sdp_enabled(self) -> bool:
-        """The last value of `enable_math_sdp`; True by default."""
-        return self.sdp["math"]
-
-    def cudnn_sdp_enabled(self) -> bool:
-        """The last value of `enable_cudnn_sdp`; True by default."""
-        return self.sdp["cudnn"]
 
     @contextmanager
     def sdp_kernel(
@@ -109,25 +149,37 @@ class Cuda:
         """A `with` in which the switches have these values; PyTorch prefers
         `nn.attention.sdpa_kernel`.
         """
-        before = self.sdp
-        self.sdp = {
-            "flash": enable_flash,
-            "mem_efficient": enable_mem_efficient,
-            "math": enable_math,
-            "cudnn": enable_cudnn,
-        }
-        try:
+        with self._within(
+            flash_sdp=enable_flash,
+            math_sdp=enable_math,
+            mem_efficient_sdp=enable_mem_efficient,
+            cudnn_sdp=enable_cudnn,
+        ):
             yield
-        finally:
-            self.sdp = before
 
 
-class Cudnn:
+class Cudnn(Switches):
     """NVIDIA's library for neural networks, which computes convolutions on GPUs.
 
     Without the package `nvidia-cudnn-frontend` and the library the switches change nothing:
     convolutions are matrix products of windows.
+
+    Attributes:
+        enabled: False: convolutions are computed without cuDNN. True by default.
+        benchmark: True: the first convolution of each shape tries `benchmark_limit` ways to compute
+            it and keeps the fastest one. False by default: cuDNN's heuristics choose.
+        benchmark_limit: the number of ways that `benchmark` tries; 0: all. 10 by default.
+        deterministic: True: only engines that give the same bits each time. False by default;
+            `use_deterministic_algorithms(True)` has the same effect.
+        allow_tf32: whether tensor cores may read float32 with a mantissa of 10 bits. True by
+            default, as in PyTorch.
     """
+
+    enabled: bool
+    benchmark: bool
+    benchmark_limit: int
+    deterministic: bool
+    allow_tf32: bool
 
     def is_available(self) -> bool:
         """Whether cuDNN and its Python frontend are there. Never raises; imports the frontend."""
@@ -144,57 +196,6 @@ class Cudnn:
         is_known = name in ("float16", "bfloat16", "float32", "float64")
         return bool(tensor.is_cuda and is_known and self.enabled and self.is_available())
 
-    @property
-    def enabled(self) -> bool:
-        """False: convolutions are computed without cuDNN. True by default."""
-        return cudnn_runtime.settings.enabled
-
-    @enabled.setter
-    def enabled(self, value: bool) -> None:
-        cudnn_runtime.settings.enabled = as_bool("cudnn.enabled", value)
-
-    @property
-    def benchmark(self) -> bool:
-        """True: the first convolution of each shape tries `benchmark_limit` ways to compute it and
-        keeps the fastest one. False by default: cuDNN's heuristics choose.
-        """
-        return cudnn_runtime.settings.benchmark
-
-    @benchmark.setter
-    def benchmark(self, value: bool) -> None:
-        cudnn_runtime.settings.benchmark = as_bool("cudnn.benchmark", value)
-
-    @property
-    def benchmark_limit(self) -> int:
-        """The number of ways that `benchmark` tries; 0: all. 10 by default."""
-        return cudnn_runtime.settings.benchmark_limit
-
-    @benchmark_limit.setter
-    def benchmark_limit(self, value: int) -> None:
-        cudnn_runtime.settings.benchmark_limit = as_limit(value)
-
-    @property
-    def deterministic(self) -> bool:
-        """True: only engines that give the same bits each time. False by default;
-        `use_deterministic_algorithms(True)` has the same effect.
-        """
-        return cudnn_runtime.settings.deterministic
-
-    @deterministic.setter
-    def deterministic(self, value: bool) -> None:
-        cudnn_runtime.settings.deterministic = as_bool("cudnn.deterministic", value)
-
-    @property
-    def allow_tf32(self) -> bool:
-        """Whether tensor cores may read float32 with a mantissa of 10 bits. True by default, as in
-        PyTorch.
-        """
-        return cudnn_runtime.settings.allow_tf32
-
-    @allow_tf32.setter
-    def allow_tf32(self, value: bool) -> None:
-        cudnn_runtime.settings.allow_tf32 = as_bool("cudnn.allow_tf32", value)
-
     def set_flags(
         self,
         _enabled: bool | None = None,
@@ -206,28 +207,15 @@ class Cudnn:
         """Sets the switches that are not None, or none of them if a value is wrong; returns what
         all of them were.
         """
-        before = (
-            self.enabled,
-            self.benchmark,
-            self.benchmark_limit,
-            self.deterministic,
-            self.allow_tf32,
+        before = self._change(
+            enabled=_enabled,
+            benchmark=_benchmark,
+            benchmark_limit=_benchmark_limit,
+            deterministic=_deterministic,
+            allow_tf32=_allow_tf32,
         )
-        given = {
-            "enabled": _enabled,
-            "benchmark": _benchmark,
-            "benchmark_limit": _benchmark_limit,
-            "deterministic": _deterministic,
-            "allow_tf32": _allow_tf32,
-        }
-        values = {
-            name: as_limit(value) if name == "benchmark_limit" else as_bool(f"cudnn.{name}", value)
-            for name, value in given.items()
-            if value is not None
-        }
-        for name, value in values.items():
-            setattr(cudnn_runtime.settings, name, value)
-        return before
+        enabled, benchmark, benchmark_limit, deterministic, allow_tf32 = before.values()
+        return enabled, benchmark, benchmark_limit, deterministic, allow_tf32
 
     @contextmanager
     def flags(
@@ -241,52 +229,21 @@ class Cudnn:
         """Sets all switches within a `with`; the defaults are PyTorch's: cuDNN is off unless
         `enabled=True`.
         """
-        before = self.set_flags()
-        try:
-            self.set_flags(enabled, benchmark, benchmark_limit, deterministic, allow_tf32)
+        with self._within(
+            enabled=enabled,
+            benchmark=benchmark,
+            benchmark_limit=benchmark_limit,
+            deterministic=deterministic,
+            allow_tf32=allow_tf32,
+        ):
             yield
-        finally:
-            self.set_flags(*before)
-
-
-def as_bool(name: str, value: Any) -> bool:
-    """The value of a switch.
-
-    Raises:
-        TypeError: not a bool.
-    """
-    if not isinstance(value, bool):
-        raise TypeError(f"{name}: a bool is needed: {value!r}")
-    return value
-
-
-def as_limit(value: Any) -> int:
-    """The value of `benchmark_limit`.
-
-    Raises:
-        ValueError: not an int from 0.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ValueError(f"cudnn.benchmark_limit: an int from 0 is needed: {value!r}")
-    return value
-
-
-class Mha(Switches):
-    """Whether attention layers give the results of PyTorch's inference kernels (the fast path)."""
-
-    def get_fastpath_enabled(self) -> bool:
-        """The last value of `set_fastpath_enabled`; True by default."""
-        return bool(self.fastpath_enabled)
-
-    def set_fastpath_enabled(self, value: bool) -> None:
-        """False: a layer computes the same in evaluation, without gradients, as in training."""
-        self.fastpath_enabled = value
 
 
 cpu = Cpu(True)
-cuda = Cuda()
-cudnn = Cudnn()
-mha = Mha(True, fastpath_enabled=True)
-mkl = Switches(False)
-mps = Switches(False)
-openmp = Switches(False)
+cuda = Cuda(matmul=Matmul(), flash_sdp=True, mem_efficient_sdp=True, math_sdp=True, cudnn_sdp=True)
+cudnn = Cudnn(settings=cudnn_runtime.settings)
+# Whether a TransformerEncoder gives 0 at padded positions, as PyTorch's inference kernels do.
+mha = Switches(True, fastpath=True)
+mkl = Switches()
+mps = Switches()
+openmp = Switches()

@@ -97,10 +97,14 @@ def public(name: str) -> dict[str, Any]:
 
 
 def generated() -> set[str]:
-    """Names that tests/ops/test_rows.py reaches: rows by all names, in place too."""
+    """Names that tests/ops/test_rows.py reaches: rows by all names, in place too; and those of
+    tests/test_refused_names.py.
+    """
     from shmtensor.ops import COMPOSITES, ROWS
+    from shmtensor.refused_names import REASONS
 
-    names = {n for row in ROWS.values() if row.samples for n in (row.name, *row.aliases)}
+    names = {name.rpartition(".")[2] for name in REASONS}
+    names |= {n for row in ROWS.values() if row.samples for n in (row.name, *row.aliases)}
     names |= {alias for composite in COMPOSITES.values() for alias in composite.aliases}
     return names | {f"{n}_" for n in names}
 

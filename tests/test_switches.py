@@ -1,4 +1,4 @@
-"""accelerator, backends, overrides, hub and __config__, as scripts use them."""
+"""accelerator, backends, overrides and __config__, as scripts use them."""
 
 from __future__ import annotations
 
@@ -38,6 +38,24 @@ def test_backends_store_settings() -> None:
     st.backends.cudnn.benchmark = True
     assert st.backends.cudnn.benchmark
     st.backends.cudnn.benchmark = before
+
+
+def test_other_switches_take_any_value() -> None:
+    backends = st.backends
+    for place in (backends.mkl, backends.cudnn, backends.cuda.matmul, backends.mps):
+        with pytest.raises(AttributeError, match="has no 'fp32_precision'"):
+            place.fp32_precision  # noqa: B018
+        for value in ("ieee", 3):
+            place.fp32_precision = value
+            assert place.fp32_precision == value
+        del place.fp32_precision
+    assert not hasattr(backends.cuda, "enable_other_sdp")
+    for wrong in ((), (True, False)):
+        with pytest.raises(TypeError, match="enable_flash_sdp: one value is needed"):
+            backends.cuda.enable_flash_sdp(*wrong)
+    backends.mha.set_fastpath_enabled(value=0)
+    assert backends.mha.get_fastpath_enabled() is False
+    backends.mha.set_fastpath_enabled(True)
 
 
 def test_tf32_and_precision_are_one_switch() -> None:
@@ -123,14 +141,6 @@ def test_overrides_know_tensors() -> None:
     assert st.overrides.has_torch_function((x, tensor))
     assert not st.overrides.has_torch_function((x,))
     assert st.overrides.handle_torch_function(st.add, (tensor,), tensor, x) == "mine"
-
-
-def test_hub_names_the_alternative() -> None:
-    for name in st.hub.__all__:
-        with pytest.raises(NotImplementedError, match="download the file yourself"):
-            getattr(st.hub, name)("owner/name")
-    names = ("load", "list", "help", "get_dir", "download_url_to_file", "load_state_dict_from_url")
-    assert set(names) == set(st.hub.__all__)
 
 
 def test_config_names_versions() -> None:

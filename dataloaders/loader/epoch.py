@@ -17,6 +17,8 @@ from queue import Empty
 from time import monotonic
 from typing import Any
 
+from shmtensor.errors import PeerLostError
+
 from ..cuda.pinned_memory import Pinned, PinnedPool
 from .batch_block import BlockAllocator
 from .fetch import Fetcher, Recipe, make_fetcher
@@ -33,6 +35,7 @@ from .worker_warning import show_once
 __all__ = ["BaseEpoch", "Limits", "MultiProcessEpoch", "SingleProcessEpoch"]
 
 LIFE_CHECK = 0.1  # seconds between checks of the workers
+DEATH_SEEN = 1.0  # seconds in which a death is seen whose consequence has come
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,7 @@ class MultiProcessEpoch(BaseEpoch):
         for _ in range(limits.capacity):
             self.send_next()
         workers.launch()
-        progress.pids += [process.pid for process in workers.processes]
+        progress.pids += [child.pid for child in workers.children.all]
 
     def __next__(self) -> Any:
         if self.progress.is_over:
@@ -202,6 +205,8 @@ class MultiProcessEpoch(BaseEpoch):
         self.send_next(None if self.limits.in_order else worker)
         progress.end_wait(start)
         if kind != BATCH:
+            if payload.is_consequence and (first := self.workers.children.join(DEATH_SEEN)):
+                self.handle_death(first.index, payload.line)
             payload.reraise()
         progress.mark_consumed(number, worker, state)
         batch, has_jax = payload
@@ -323,13 +328,14 @@ class MultiProcessEpoch(BaseEpoch):
                 self.raise_timeout()
 
     # ------------------------------------------------------------------ faults
-    def handle_death(self, worker: int) -> None:
+    def handle_death(self, worker: int, consequence: str = "") -> None:
         """Replaces a dead worker, or raises the error that describes its death."""
         workers = self.workers
         numbers = self.lost_tasks(worker)
-        error = describe_loss(workers, worker, self.in_flight, numbers)
+        error = describe_loss(workers, worker, self.in_flight, numbers, consequence)
+        is_hopeless = not isinstance(error, PeerLostError)  # each worker will fail in this way
         progress = self.progress
-        if progress.restarts >= self.limits.restarts:
+        if is_hopeless or progress.restarts >= self.limits.restarts:
             workers.close()
             raise error
         positions: Any = None
@@ -344,7 +350,7 @@ class MultiProcessEpoch(BaseEpoch):
         workers.replace(worker, progress.seed, positions)
         for number in numbers:
             self.send(number, *self.in_flight[number], None)
-        progress.pids[worker] = workers.processes[worker].pid
+        progress.pids[worker] = workers.children.all[worker].pid
         progress.restarts += 1
         warnings.warn(
             f"{error}; replaced, {progress.restarts} of {self.limits.restarts} times",
@@ -381,7 +387,7 @@ class MultiProcessEpoch(BaseEpoch):
             if since and now - since > self.limits.stall and (worker, since) not in self.stalled:
                 self.stalled.add((worker, since))
                 indices = self.in_flight.get(number, (None, None))[1]
-                who = f"DataLoader: worker {worker} (pid {self.workers.processes[worker].pid})"
+                who = f"DataLoader: worker {worker} (pid {self.workers.children.all[worker].pid})"
                 at = where_at(indices, int(row[POSITION]))
                 warn_stalled(who, at, now - since, self.limits.stall)
 
@@ -391,7 +397,7 @@ class MultiProcessEpoch(BaseEpoch):
         number = min(self.in_flight)
         busy = [w for w, row in enumerate(self.rows) if int(row[TASK]) - 1 == number]
         worker = busy[0] if busy else 0
-        pid = workers.processes[worker].pid
+        pid = workers.children.all[worker].pid
         position = int(self.rows[worker][POSITION]) if busy else None
         sample = where_at(self.in_flight[number][1], position)
         workers.close()

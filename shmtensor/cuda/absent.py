@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from .. import cupy_runtime
 from ..device import Device, DeviceMissing, as_device
 
-__all__ = ["absent", "cupy_for", "current_or", "index_of", "refuse", "refused_class"]
+__all__ = ["absent", "cupy_for", "current_or", "index_of", "refuse"]
 
 
 def absent(where: str) -> DeviceMissing:
@@ -31,7 +31,7 @@ def cupy_for(where: str) -> Any:
 
 
 def refuse(where: str, reason: str) -> NoReturn:
-    """Refuses a name of PyTorch's.
+    """Refuses a value that PyTorch takes.
 
     Raises:
         DeviceMissing: there is no GPU.
@@ -39,17 +39,6 @@ def refuse(where: str, reason: str) -> NoReturn:
     """
     cupy_for(where)
     raise NotImplementedError(f"cuda.{where}: {reason}")
-
-
-def refused_class(name: str, reason: str) -> Any:
-    """A class of PyTorch's that refuses to be made, and has no instances."""
-
-    def refuse_instance(self: Any, *args: Any, **kwargs: Any) -> None:
-        refuse(name, reason)
-
-    doc = f"Not there: {reason}.\n\nRaises:\n    NotImplementedError: it is made."
-    module, _, own = f"shmtensor.cuda.{name}".rpartition(".")
-    return type(own, (), {"__init__": refuse_instance, "__doc__": doc, "__module__": module})
 
 
 def index_of(where: str, device: Any) -> int:

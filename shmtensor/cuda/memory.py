@@ -19,6 +19,8 @@ from .devices import get_device_properties, is_available
 from .management import list_gpu_processes as list_gpu_processes
 from .refused import CUDAPluggableAllocator as CUDAPluggableAllocator
 from .refused import MemPool as MemPool
+from .refused import change_current_allocator as change_current_allocator
+from .refused import use_mem_pool as use_mem_pool
 from .streams import ExternalStream
 
 __all__ = [
@@ -149,30 +151,6 @@ def caching_allocator_disabled() -> Iterator[None]:
 def get_allocator_backend() -> str:
     """ "native": cudaMalloc, not cudaMallocAsync, whose memory cannot be sent to processes."""
     return "native"
-
-
-def change_current_allocator(allocator: Any) -> None:
-    """Replaces the allocator.
-
-    Raises:
-        DeviceMissing: there is no GPU.
-        NotImplementedError: it is not supported.
-    """
-    refuse(
-        "change_current_allocator",
-        "memory comes from shmtensor's allocator, which can send it to other processes, hint: "
-        "cupy.cuda.set_allocator",
-    )
-
-
-def use_mem_pool(pool: Any, device: Any = None) -> Any:
-    """A context manager whose memory is of one pool.
-
-    Raises:
-        DeviceMissing: there is no GPU.
-        NotImplementedError: it is not supported.
-    """
-    refuse("use_mem_pool", "there is one pool for each GPU, whose blocks can be sent to processes")
 
 
 def memory_allocated(device: Any = None) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from .absent import cupy_for, refuse
+from ..refused_names import refused
+from .absent import cupy_for
 
 __all__ = [
     "all_gather",
@@ -16,9 +17,11 @@ __all__ = [
     "version",
 ]
 
-REASON = (
-    "NCCL is used between processes only, hint: shmtensor.distributed, or cuda.comm in one process"
-)
+all_gather: Any = refused("cuda.nccl.all_gather")
+all_reduce: Any = refused("cuda.nccl.all_reduce")
+broadcast: Any = refused("cuda.nccl.broadcast")
+reduce: Any = refused("cuda.nccl.reduce")
+reduce_scatter: Any = refused("cuda.nccl.reduce_scatter")
 
 
 def version() -> tuple[int, int, int]:
@@ -36,66 +39,5 @@ def version() -> tuple[int, int, int]:
 
 
 def is_available(tensors: Any) -> bool:
-    """Whether NCCL's collectives take these tensors: False, see `all_reduce`."""
+    """Whether NCCL's collectives take these tensors: False."""
     return False
-
-
-def all_reduce(
-    inputs: Any, outputs: Any = None, op: int = 0, streams: Any = None, comms: Any = None
-) -> None:
-    """Sums of tensors, one on each GPU.
-
-    Raises:
-        DeviceMissing: there is no GPU.
-        NotImplementedError: it is not supported.
-    """
-    refuse("nccl.all_reduce", REASON)
-
-
-def reduce(
-    inputs: Any,
-    output: Any = None,
-    root: int = 0,
-    op: int = 0,
-    streams: Any = None,
-    comms: Any = None,
-) -> None:
-    """The sum of tensors, on one GPU.
-
-    Raises:
-        DeviceMissing: there is no GPU.
-        NotImplementedError: it is not supported.
-    """
-    refuse("nccl.reduce", REASON)
-
-
-def broadcast(inputs: Any, root: int = 0, streams: Any = None, comms: Any = None) -> None:
-    """One tensor to all GPUs.
-
-    Raises:
-        DeviceMissing: there is no GPU.
-        NotImplementedError: it is not supported.
-    """
-    refuse("nccl.broadcast", REASON)
-
-
-def all_gather(inputs: Any, outputs: Any, streams: Any = None, comms: Any = None) -> None:
-    """All tensors on each GPU.
-
-    Raises:
-        DeviceMissing: there is no GPU.
-        NotImplementedError: it is not supported.
-    """
-    refuse("nccl.all_gather", REASON)
-
-
-def reduce_scatter(
-    inputs: Any, outputs: Any, op: int = 0, streams: Any = None, comms: Any = None
-) -> None:
-    """Parts of the sum, one on each GPU.
-
-    Raises:
-        DeviceMissing: there is no GPU.
-        NotImplementedError: it is not supported.
-    """
-    refuse("nccl.reduce_scatter", REASON)

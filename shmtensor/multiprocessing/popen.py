@@ -129,15 +129,20 @@ class SpawnPopen(_Popen):
             self.finalizer()
 
     def _message(self, process_obj: Any, domain: join_domain.Preparation) -> bytes:
-        """The child's data after sys.path: preparation, handles of blocks, and process object."""
+        """The child's data after sys.path: preparation, handles of blocks, process object, and its
+        pipe for a report."""
         preparation = spawn.get_preparation_data(process_obj._name)
+        report = process_obj._report
         spawning: Any = self
         set_spawning_popen(spawning)
         try:
+            process_obj._report = None
             data, blocks = dumps(process_obj, self._gpu)
             self._handles = [native.export(block) for block in blocks]
-            return pickle.dumps((domain, preparation, self._handles, data))
+            number = None if report is None else self.duplicate_for_child(report)
+            return pickle.dumps((domain, preparation, self._handles, data, number))
         finally:
+            process_obj._report = report
             set_spawning_popen(None)
 
     def _launch(self, process_obj: Any) -> None:

@@ -16,12 +16,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import BinaryIO
 
+from ..memory.symbolic_links import resolve
+
 __all__ = ["replacing"]
 
 NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
-
-
-MAX_LINKS = 40  # as the kernel
 
 
 @contextmanager
@@ -31,13 +30,13 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     If the block raises or the process is killed, `path` is unchanged; an interrupt at the very end
     (KeyboardInterrupt) may come when it is replaced already. A special file (`/dev/stdout`, a fifo)
     cannot be replaced and is written directly. Symbolic links are followed, as by `open`, except
-    those that another user may have laid (`resolve`).
+    those that another user may have laid (memory/symbolic_links.py).
 
     Raises:
         PermissionError: a link of another user in a folder like /tmp.
         OSError: the file cannot be written, for example on a full disk.
     """
-    target = resolve(path)
+    target = resolve(path, "save")
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -76,54 +75,6 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         raise
     finally:
         os.close(directory_fd)
-
-
-def resolve(path: str | os.PathLike[str]) -> str:
-    """The absolute path without symbolic links; those of other users in shared folders are refused.
-
-    In a folder that everybody may write and that is sticky (/tmp), a link is followed only if it is
-    ours or the folder's owner's: the rule of Linux (fs.protected_symlinks), which the kernel does
-    not apply to a path that was resolved before. Else a link /tmp/x.pt of somebody else would make
-    `save` replace a file of ours.
-    """
-    name = os.fsdecode(path)
-    if not os.path.isabs(name):
-        name = os.path.join(os.getcwd(), name)
-    done, todo = "/", name.split("/")[::-1]
-    links = 0
-    while todo:
-        name = todo.pop()
-        if name in ("", "."):
-            continue
-        if name == "..":
-            done = os.path.dirname(done)
-            continue
-        entry = os.path.join(done, name)
-        try:
-            found = os.lstat(entry)
-        except FileNotFoundError:  # a new file, or an error when its folder is opened
-            done = entry
-            continue
-        if not stat.S_ISLNK(found.st_mode):
-            done = entry
-            continue
-        folder = os.stat(done)
-        shared = stat.S_ISVTX | stat.S_IWOTH
-        if folder.st_mode & shared == shared and found.st_uid not in (os.geteuid(), folder.st_uid):
-            raise PermissionError(
-                errno.EACCES,
-                f"save: a symbolic link of another user ({found.st_uid}) in a folder that all may "
-                "write is not followed",
-                entry,
-            )
-        links += 1
-        if links > MAX_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), os.fspath(path))
-        destination = os.readlink(entry)
-        if destination.startswith("/"):
-            done = "/"
-        todo += destination.split("/")[::-1]
-    return done
 
 
 def open_unnamed(directory_fd: int, temporary: str) -> tuple[int, bool]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from ...ops import LATER, load
 from ...ops.table.op_definition import COMPOSITES, ROWS, Composite, Row
+from ...refused_names import MODULES, is_class, is_question, names_of
 from .composite import signature
 from .op_function import table
 from .plan import is_sized, numpy_names, takes_out
@@ -338,6 +339,18 @@ def array_api_text(module: Any) -> str:
     return file_text(lines)
 
 
+def refused_text(module: str) -> str:
+    """The names of a module of `refused_names`."""
+    lines = [HEAD, "from typing import Any\n"]
+    for name in names_of(module):
+        if is_class(name):
+            lines.append(f"class {name}:\n    def __init__(self, *_: Any, **__: Any) -> None: ...")
+        else:
+            result = "bool" if is_question(name) else "Any"
+            lines.append(f"def {name}(*_: Any, **__: Any) -> {result}: ...")
+    return file_text(lines + ["tqdm: Any"] * (module == "hub"))
+
+
 def texts() -> dict[str, str]:
     """The texts of the files, by their paths in the package."""
     load()
@@ -351,6 +364,7 @@ def texts() -> dict[str, str]:
         "autograd/dispatch/tensor_methods.pyi": methods_text(),
         "nn/functional/from_table.pyi": functional_text(),
         **{f"{name}.pyi": facade_text(module) for name, module in facades.items()},
+        **{f"{name.replace('.', '/')}.pyi": refused_text(name) for name in MODULES},
     }
 
 

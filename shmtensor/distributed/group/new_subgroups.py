@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from datetime import timedelta
 
-from .init_process_group import get_rank, get_world_size, new_group
+from .init_process_group import new_group
 from .process_group import ProcessGroup
 from .world import GroupMember, group_of
 
@@ -15,7 +15,6 @@ __all__ = [
     "is_torchelastic_launched",
     "new_subgroups",
     "new_subgroups_by_enumeration",
-    "split_group",
 ]
 
 
@@ -51,7 +50,14 @@ def new_subgroups_by_enumeration(
 
     Returns:
         The group that this rank is in, or None, and all groups.
+
+    Raises:
+        ValueError: a rank is in two lists; there is no list.
     """
+    if not ranks_per_subgroup_list:
+        raise ValueError(
+            f"new_subgroups_by_enumeration: there is no list of ranks: {ranks_per_subgroup_list}"
+        )
     previous: set[int] = set()
     for ranks in ranks_per_subgroup_list:
         if previous & set(ranks):
@@ -92,21 +98,3 @@ def new_subgroups(
         raise ValueError(f"new_subgroups: {len(ranks)} ranks are not groups of {size}")
     parts = [ranks[i : i + size] for i in range(0, len(ranks), size)]
     return new_subgroups_by_enumeration(parts, timeout, backend, pg_options, group_desc)
-
-
-def split_group(
-    parent_pg: ProcessGroup | None = None,
-    split_ranks: Sequence[Sequence[int]] | None = None,
-    timeout: timedelta | float | None = None,
-    pg_options: None = None,
-    group_desc: str | None = None,
-) -> ProcessGroup | None:
-    """The subgroup of this rank, or None. The parent is the default group; `split_ranks` are ranks
-    in it.
-    """
-    if split_ranks is None:
-        raise ValueError("split_group: split_ranks is missing")
-    parent = group_of("split_group", parent_pg)
-    if parent.size() != get_world_size() or parent.rank() != get_rank():
-        raise ValueError("split_group: the parent is not the default group")
-    return new_subgroups_by_enumeration(split_ranks, timeout, None, None, group_desc)[0]

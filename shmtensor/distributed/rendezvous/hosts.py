@@ -6,7 +6,7 @@ import os
 import socket
 import struct
 
-__all__ = ["address_of", "is_loopback", "is_silent", "keep_alive", "spans_hosts"]
+__all__ = ["address_of", "is_loopback", "is_silent", "keep_alive", "look_up", "spans_hosts"]
 
 SILENCE = 5000  # milliseconds
 RETRIES = 4  # the fourth is sent after 3 s
@@ -16,7 +16,18 @@ KEEPALIVE = (2, 1, 3)  # seconds idle, seconds between probes, unanswered probes
 
 def is_loopback(host: str) -> bool:
     """Whether a name can only mean this machine."""
-    return host in ("localhost", "::1") or host.startswith("127.")
+    is_number = host.replace(".", "").isdecimal()  # not 127.0.0.1.example.org
+    return host in ("localhost", "::1") or (host.startswith("127.") and is_number)
+
+
+def look_up(host: str) -> str:
+    """The IP address to which a process that listens at a host binds: "0.0.0.0" for "".
+
+    Raises: OSError: the name is unknown.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    found = socket.getaddrinfo(host or "0.0.0.0", None, family, socket.SOCK_STREAM)
+    return str(found[0][4][0])
 
 
 def spans_hosts(world: int, init_method: str | None) -> bool:

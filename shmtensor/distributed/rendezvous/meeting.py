@@ -35,8 +35,10 @@ from dataclasses import dataclass
 
 from ... import native
 from ...errors import DomainError, PeerLostError
+from ...memory import control_message
+from ...memory.control_message import AnotherUser
 from ...memory.peer_credentials import own_user
-from .meeting_messages import HOW_TO, peer_of
+from .meeting_messages import HOW_TO, address, peer_of
 from .places import Place, has_died
 from .store import PrefixStore
 from .tcp_store import TCPStore
@@ -45,7 +47,7 @@ __all__ = [
     "Meeting",
     "Network",
     "apart_error",
-    "check_holder",
+    "connect",
     "create_block",
     "describe",
     "gone_error",
@@ -141,14 +143,20 @@ def gone_error(where: str, place: Place, what: str) -> PeerLostError:
     return PeerLostError(text, f"rank {place.rank}", place.pid, host=place.host)
 
 
-def check_holder(where: str, name: str, connection: socket.socket) -> None:
-    """Raises PermissionError if the process that listens at the name is another user's."""
-    pid, uid = peer_of(connection)
-    if uid != own_user():
+def connect(where: str, name: str) -> socket.socket:
+    """A connection to rank 0 at its socket.
+
+    Raises:
+        PermissionError: another user's process listens there.
+        OSError: nobody listens, or accepts nothing (BlockingIOError).
+    """
+    try:
+        return control_message.connect(address(name), own_user())
+    except AnotherUser as holder:
         raise PermissionError(
-            f"{where}: another user holds the name {name!r}: uid {uid}, pid {pid}: "
+            f"{where}: another user holds the name {name!r}: uid {holder.uid}, pid {holder.pid}: "
             "it is not rank 0 of this group; end it, or choose another name or port"
-        )
+        ) from None
 
 
 def receive_blocks(handles: list[bytes], descriptors: list[int]) -> tuple[native.Block, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 
 from ... import native
 from ...errors import CollectiveMismatch, DomainError
+from ...memory.control_message import close_all
 from ...memory.peer_credentials import own_user
 from .handshakes import BACKLOG, LIMIT, PATIENCE, Handshake, Handshakes
 from .hosts import is_loopback
@@ -19,7 +20,7 @@ from .meeting import (
     Meeting,
     Network,
     apart_error,
-    check_holder,
+    connect,
     create_block,
     describe,
     gone_error,
@@ -29,10 +30,8 @@ from .meeting import (
     tcp_line,
 )
 from .meeting_messages import (
-    HELLO,
     HOW_TO,
     address,
-    close_all,
     decode_error,
     encode_error,
     fault_point,
@@ -57,6 +56,7 @@ RETRY_PAUSE = 0.005  # seconds between two attempts to bind
 POLL = 0.02  # seconds between two looks into the store
 MAX_DOMAINS = 64  # of which a process can be a guest: kGuests in native/memory/domain/guest.h
 ID = 16  # bytes of a handle that are its domain's
+MAX_HELLO = 1024  # bytes
 LINGER = 1.0  # seconds in which ranks that come after an error are told of it
 
 
@@ -133,17 +133,16 @@ class Host:
     def ask_holder(self) -> None:
         """Raises the error of another rank 0 that listens at the name."""
         message: dict[str, Any] = {}
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
-            other.settimeout(self.notice.pause(PATIENCE) + 1e-3)
-            try:
-                other.connect(address(self.name))
-            except OSError:  # it has closed the name, or does not listen
-                return
-            check_holder(self.where, self.name, other)
-            with suppress(OSError, RuntimeError):  # it has closed the name, or is no rank 0
-                other.sendall(hello(self.place))
-                message, descriptors = receive(other)
-                close_all(descriptors)
+        try:
+            other = connect(self.where, self.name)
+        except PermissionError:
+            raise
+        except OSError:  # it has closed the name, or does not listen
+            return
+        with other, suppress(OSError, RuntimeError):  # it has closed the name, or is no rank 0
+            send(other, hello(self.place))
+            message, descriptors = receive(other, self.notice.pause(PATIENCE) + 1e-3)
+            close_all(descriptors)
         if "error" in message:
             raise decode_error(message)
 
@@ -152,9 +151,13 @@ class Host:
         pid, uid = peer_of(connection)
         if uid != own_user():
             raise ConnectionRefusedError("another user's process")
-        data = yield HELLO
+        message = None
         try:
-            place = parse_hello(data)
+            while message is None:
+                yield 0
+                with suppress(TimeoutError):  # nothing has come
+                    message, _ = receive(connection, 0.0, MAX_HELLO, 0)
+            place = parse_hello(message)
         except CollectiveMismatch as error:
             with suppress(OSError, RuntimeError):
                 send(connection, encode_error(error))

@@ -12,14 +12,14 @@ from typing import Any
 
 from ... import native
 from ...errors import CollectiveMismatch, CollectiveTimeout, DomainError, PeerLostError
+from ...memory import control_message
+from ...memory.control_message import close_all
 from ...memory.join_domain import adopt
 from ...memory.peer_credentials import own_user
 from .hosts import is_loopback
-from .meeting import Meeting, Network, apart_error, check_holder, lost, receive_blocks
+from .meeting import Meeting, Network, apart_error, connect, lost, receive_blocks
 from .meeting_messages import (
     HOW_TO,
-    address,
-    close_all,
     decode_error,
     encode_error,
     fault_point,
@@ -98,24 +98,15 @@ class Joiner:
 
     def connect(self) -> socket.socket | None:
         """A connection to rank 0; None if it does not listen, or accepts nothing."""
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.absence = "no process of this user listens there"
         try:
-            connection.setblocking(False)  # else the kernel waits for a place in a full queue
-            connection.connect(address(self.name))
-            connection.setblocking(True)
-            check_holder(self.where, self.name, connection)
+            return connect(self.where, self.name)
+        except PermissionError:
+            raise
         except OSError as error:
-            connection.close()
-            if isinstance(error, PermissionError):
-                raise
             if isinstance(error, BlockingIOError):
                 self.absence = "a process listens there, but accepts no connection"
             return None
-        except BaseException:
-            connection.close()
-            raise
-        return connection
 
     # ---------------------------------------------------------------- elsewhere
     def look_elsewhere(self) -> bool:
@@ -139,12 +130,11 @@ class Joiner:
 
     def look_for_another_user(self) -> None:
         """Note [Other users]."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as other:
-            other.settimeout(TRIAL)
-            try:
-                other.connect(open_address(self.name))
-            except OSError:
-                return
+        try:
+            other = control_message.connect(open_address(self.name), None)
+        except OSError:
+            return
+        with other:
             pid, uid = peer_of(other)
             if uid == own_user():
                 return
@@ -227,7 +217,7 @@ class Joiner:
     def take_part(self, connection: socket.socket) -> Meeting | None:
         """The meeting by a connection to rank 0; None: it was an earlier group's."""
         try:
-            connection.sendall(hello(self.place))
+            send(connection, hello(self.place))
             fault_point("hello")
             message, descriptors = self.receive(connection, "rank 0 does not answer")
         except ConnectionError:

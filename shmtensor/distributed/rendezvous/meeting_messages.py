@@ -1,10 +1,10 @@
 """The messages between rank 0 and another rank that meet at a socket.
 
-Each message is one packet with a dictionary in JSON, and descriptors where it has some:
+Each is a control message (memory/control_message.py), with descriptors where it has some:
 
 | from | message | with |
 |---|---|---|
-| rank r | hello: PROTOCOL and its Place, padded to HELLO bytes | |
+| rank r | `protocol`: PROTOCOL; `place`: its Place | |
 | rank 0 | `welcome` | rank 0's Place |
 | rank 0 | `note` | a line for stderr: who is missing |
 | rank 0 | `plan`: "memory" | the group's block, the 3 descriptors of its domain |
@@ -18,9 +18,7 @@ Each message is one packet with a dictionary in JSON, and descriptors where it h
 
 from __future__ import annotations
 
-import array
 import errno
-import json
 import os
 import resource
 import select
@@ -30,11 +28,12 @@ from contextlib import suppress
 from typing import Any
 
 from ...errors import CollectiveMismatch, CollectiveTimeout, DomainError, PeerLostError
-from ...memory.peer_credentials import peer
+from ...memory import control_message
+from ...memory.control_message import InvalidMessage, close_all
+from ...memory.peer_credentials import own_user, peer
 from .places import Place
 
 __all__ = [
-    "HELLO",
     "PROTOCOL",
     "address",
     "decode_error",
@@ -51,11 +50,7 @@ __all__ = [
     "wait_readable",
 ]
 
-HELLO = 1024  # bytes
-MAX_MESSAGE = 1 << 16  # bytes
-MAX_DESCRIPTORS = 253  # the kernel's limit of one message
-PAUSE = 0.005  # seconds between two attempts to send descriptors
-PROTOCOL = 2  # increases when the messages change
+PROTOCOL = 3  # increases when the messages change
 HOW_TO = (
     "ranks of another user, host, pid or network namespace share no memory: with the same "
     "SHMTENSOR_SECRET, or SHMTENSOR_SECRET_FILE, all communicate over TCP, made by: "
@@ -123,68 +118,49 @@ def send(
 
     Raises:
         ConnectionError: the other side has gone.
-        RuntimeError: the descriptors cannot be sent.
+        RuntimeError: the message cannot be sent.
     """
-    rights = array.array("i", descriptors or ())
-    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)] if descriptors else []
-    while True:
-        try:
-            connection.sendmsg([json.dumps(message).encode()], ancillary, socket.MSG_NOSIGNAL)
-            return
-        except ConnectionError:
-            raise
-        except OSError as error:
-            if error.errno != errno.ETOOMANYREFS or time.monotonic() >= deadline:
-                raise RuntimeError(
-                    f"init_process_group: pid {os.getpid()} cannot send {len(rights)} descriptors "
-                    f"to pid {peer_of(connection)[0]}: {error}"
-                ) from None
-        time.sleep(PAUSE)
+    try:
+        timeout = deadline - time.monotonic()
+        control_message.send(connection, message, descriptors or (), timeout)
+    except ConnectionError:
+        raise
+    except OSError as error:
+        raise RuntimeError(
+            f"init_process_group: pid {os.getpid()} cannot send {len(descriptors or ())} "
+            f"descriptors to pid {peer_of(connection)[0]}: {error}"
+        ) from None
 
 
-def receive(connection: socket.socket, flags: int = 0) -> tuple[dict[str, Any], list[int]]:
+def receive(
+    connection: socket.socket,
+    timeout: float = 0.0,
+    max_bytes: int = control_message.MAX_BYTES,
+    max_descriptors: int = control_message.MAX_DESCRIPTORS,
+) -> tuple[dict[str, Any], list[int]]:
     """A message of a process of this user, and its descriptors, which the caller closes.
 
     Raises:
         ConnectionError: the other side has gone.
+        TimeoutError: no message has come.
         CollectiveMismatch: it has sent what no rank sends.
         DomainError: there is no free descriptor for those in the message.
     """
-    space = socket.CMSG_LEN(MAX_DESCRIPTORS * 4)
-    flags |= socket.MSG_CMSG_CLOEXEC
-    data, ancillary, flags, _ = connection.recvmsg(MAX_MESSAGE, space, flags)
-    descriptors = array.array("i")
-    for level, kind, payload in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            descriptors.frombytes(payload[: len(payload) // 4 * 4])
     try:
-        if not data:
-            raise ConnectionResetError("the other side has closed the connection")
-        if flags & socket.MSG_CTRUNC:
-            raise DomainError(
-                f"init_process_group: no free descriptors for another rank's memory: pid "
-                f"{os.getpid()} may have {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}: raise "
-                "the limit (ulimit -n)"
-            )
-        message = json.loads(data)
-        if flags & socket.MSG_TRUNC or type(message) is not dict:
-            raise ValueError
-    except (ValueError, RecursionError):
-        close_all(descriptors)
+        return control_message.receive(connection, own_user(), timeout, max_bytes, max_descriptors)
+    except InvalidMessage as error:
         pid, _ = peer_of(connection)
         raise CollectiveMismatch(
-            f"init_process_group: pid {pid} has sent what no rank sends: {data[:40]!r}"
+            f"init_process_group: pid {pid} has sent what no rank sends: {error}"
         ) from None
-    except BaseException:
-        close_all(descriptors)
-        raise
-    return message, list(descriptors)
-
-
-def close_all(descriptors: Any) -> None:
-    """Closes descriptors."""
-    for each in descriptors:
-        os.close(each)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+        raise DomainError(
+            f"init_process_group: no free descriptors for another rank's memory: pid "
+            f"{os.getpid()} may have {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}: raise "
+            "the limit (ulimit -n)"
+        ) from None
 
 
 def encode_error(error: BaseException) -> dict[str, Any]:
@@ -213,8 +189,8 @@ def last_error(connection: socket.socket) -> Exception | None:
     n_failures = 0
     while n_failures < 2:
         try:
-            message, descriptors = receive(connection, socket.MSG_DONTWAIT)
-        except BlockingIOError:
+            message, descriptors = receive(connection)
+        except TimeoutError:
             return None
         except (OSError, RuntimeError):
             n_failures += 1
@@ -244,20 +220,19 @@ def handles_of(values: Any) -> list[bytes]:
         ) from None
 
 
-def hello(place: Place) -> bytes:
+def hello(place: Place) -> dict[str, Any]:
     """What a rank sends at first."""
-    message = {"protocol": PROTOCOL, "place": place.as_dict()}
-    return json.dumps(message).encode().ljust(HELLO)
+    return {"protocol": PROTOCOL, "place": place.as_dict()}
 
 
-def parse_hello(data: bytes) -> Place:
+def parse_hello(message: dict[str, Any]) -> Place:
     """Who a hello is from. Raises: CollectiveMismatch: it is none of this protocol."""
     try:
-        message = json.loads(data)
-        if type(message) is not dict or message.get("protocol") != PROTOCOL:
+        if message.get("protocol") != PROTOCOL:
             raise ValueError
         return Place.from_dict(message.get("place"))
-    except (ValueError, RecursionError):
+    except ValueError:
         raise CollectiveMismatch(
-            f"init_process_group: what came is no rank of this version of shmtensor: {data[:40]!r}"
+            "init_process_group: what came is no rank of this version of shmtensor: "
+            f"{str(message)[:80]}"
         ) from None

@@ -7,7 +7,8 @@ The user sets it, because the machines have nothing else in common before they c
 | SHMTENSOR_SECRET | the secret itself: hexadecimal, or any text |
 | SHMTENSOR_SECRET_FILE | the name of a file with the secret, which only its owner can read |
 
-Without a secret the processes of one parent share a key that Python passes on to children.
+Without a secret the processes of one parent share a key that Python passes on to children; by it
+they meet on loopback only.
 """
 
 from __future__ import annotations
@@ -17,7 +18,9 @@ import stat
 from multiprocessing import current_process
 from pathlib import Path
 
-__all__ = ["secret_of_run", "shared_secret"]
+from .hosts import is_loopback
+
+__all__ = ["check_length", "secret_of_run", "shared_secret"]
 
 MIN_BYTES = 16
 
@@ -30,15 +33,18 @@ def decode_secret(text: str) -> bytes:
         return text.encode()
 
 
-def secret_of_run() -> bytes:
-    """The secret that the processes of this run share: the user's or the launcher's, or else the
-    key that Python passes to the children of one parent.
+def secret_of_run(address: str = "localhost") -> bytes:
+    """The secret that the processes of this run share: the user's or the launcher's, or else, on
+    loopback, the key that Python passes to the children of one parent.
 
     Raises:
-        PermissionError: the user's is shorter than 16 bytes, or others may read its file.
+        PermissionError: other machines reach the address, and the user has given no secret. Or the
+            user's is shorter than 16 bytes, or others may read its file.
     """
     is_given = os.environ.get("SHMTENSOR_SECRET") or os.environ.get("SHMTENSOR_SECRET_FILE")
-    return shared_secret("TCPStore") if is_given else bytes(current_process().authkey)
+    if is_given or not is_loopback(address):
+        return shared_secret("TCPStore" if is_loopback(address) else f"TCPStore: {address}")
+    return bytes(current_process().authkey)
 
 
 def shared_secret(where: str) -> bytes:
@@ -63,8 +69,13 @@ def shared_secret(where: str) -> bytes:
             'python -c "import secrets; print(secrets.token_hex())"'
         )
     secret = decode_secret(text)
+    check_length(where, secret)
+    return secret
+
+
+def check_length(where: str, secret: bytes) -> None:
+    """Raises PermissionError if a secret is shorter than 16 bytes."""
     if len(secret) < MIN_BYTES:
         raise PermissionError(
             f"{where}: the secret is short: {len(secret)} bytes, at least {MIN_BYTES} are needed"
         )
-    return secret

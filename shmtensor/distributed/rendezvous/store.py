@@ -8,16 +8,22 @@
 | PrefixStore | another store, under a prefix | several users of one store |
 
 ```
-FileStore record   key length u32 | value length u32 (2^32 - 1: deleted) | key | value | CRC-32 u32
+FileStore file     FIRST | record | record | ...
+record             key length u32 | value length u32 (2^32 - 1: deleted) | key | value | CRC-32 u32
 ```
 
-A process killed while it appends leaves half a record, which the next process truncates.
+FIRST is a record that deletes a key that never was: a file that has data and does not begin with it
+is no store, and is not changed. Who writes holds a lock (flock); readers need none, because records
+are only appended. A process killed while it appends leaves half a record, which readers ignore and
+the next writer cuts off.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
+import stat
 import struct
 import threading
 import time
@@ -25,10 +31,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from io import FileIO
 from typing import Any
 from zlib import crc32
 
 from ...errors import QueueEmptyError, StoreTimeout
+from ...memory.symbolic_links import resolve
 from ..group.operands import seconds
 
 __all__ = ["FileStore", "HashStore", "PrefixStore", "Store"]
@@ -248,37 +256,78 @@ class HashStore(Store):
             return [key for key in keys if key not in self._values]
 
 
+def record(key: str, value: bytes | None) -> bytes:
+    """A record of a FileStore's file; None: the key is deleted."""
+    name = key.encode()
+    body = RECORD.pack(len(name), DELETED if value is None else len(value)) + name + (value or b"")
+    return body + U32.pack(crc32(body))
+
+
+FIRST = record("FileStore", None)
+
+
 class FileStore(Store):
     """A store in a file that all processes name. The file remains; delete it when all are done.
 
     Args:
-        file_name: created if it does not exist.
+        file_name: created if it does not exist. It may be empty. A symbolic link of another user in
+            a folder like /tmp is not followed.
         world_size: accepted and ignored.
+
+    Raises (each method):
+        PermissionError: the file, or a link to it, is another user's.
+        StoreTimeout: another process holds the file's lock; who only reads does not need it.
+        ValueError: the file is no store. It is not changed.
     """
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
         self.path = os.fspath(file_name)
         self._values: dict[str, bytes] = {}
-        self._n_read = 0  # bytes of the file that are in _values
+        self._inode = (0, 0)  # device and number of the file whose values these are
+        self._n_read = 0  # bytes of that file that are in _values
+        self._last = b""  # the last record among them
         self._mutex = threading.Lock()
 
     @contextmanager
-    def _locked(self) -> Iterator[int]:
-        with self._mutex:
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)  # closing the descriptor unlocks it
-                self._read_new_records(descriptor)
-                yield descriptor
-            finally:
-                os.close(descriptor)
+    def _open(self, is_writer: bool = False) -> Iterator[FileIO]:
+        """The file, whose new records have been read; a writer has its lock."""
+        with open(self.path, "r+b", buffering=0, opener=open_own) as file:
+            if is_writer:
+                self._lock(file)
+            with self._mutex:
+                self._read_new_records(file)
+                yield file
 
-    def _read_new_records(self, descriptor: int) -> None:
-        size = os.fstat(descriptor).st_size
-        if size < self._n_read:  # another file by that name
-            self._values, self._n_read = {}, 0
-        data = os.pread(descriptor, size - self._n_read, self._n_read)
-        at = 0
+    def _lock(self, file: FileIO) -> None:  # closing the file unlocks it
+        limit, pause = self.timeout.total_seconds(), 0.0005
+        end = time.monotonic() + limit
+        while True:
+            try:
+                return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= end:
+                    raise StoreTimeout(
+                        f"FileStore: another process holds the lock of the file: {self.path!r} "
+                        f"after {limit:g} s"
+                    ) from None
+            time.sleep(pause)
+            pause = min(2 * pause, POLL_SECONDS)
+
+    def _read_new_records(self, file: FileIO) -> None:
+        status = os.fstat(file.fileno())
+        inode = (status.st_dev, status.st_ino)
+        file.seek(self._n_read - len(self._last))
+        if inode != self._inode or file.read(len(self._last)) != self._last:  # another file
+            self._values, self._inode, self._n_read, self._last = {}, inode, 0, b""
+        if self._n_read == 0:
+            file.seek(0)
+            if not FIRST.startswith(file.read(len(FIRST))):
+                raise ValueError(
+                    f"FileStore: the file is no store: {self.path!r} has {status.st_size} bytes "
+                    "and no valid first record; name another file, or delete it"
+                )
+        file.seek(self._n_read)
+        data, at, last = file.read(), 0, self._last
         while at + RECORD.size <= len(data):
             n, m = RECORD.unpack_from(data, at)
             end = at + RECORD.size + n + (0 if m == DELETED else m)
@@ -290,32 +339,55 @@ class FileStore(Store):
                 self._values.pop(key, None)
             else:
                 self._values[key] = body[RECORD.size + n :]
-            at = end + U32.size
-        self._n_read += at
-        if self._n_read < size:
-            os.ftruncate(descriptor, self._n_read)
+            at, last = end + U32.size, data[at : end + U32.size]
+        self._n_read, self._last = self._n_read + at, last
 
     def change(
         self, key: str, update: Callable[[bytes | None], bytes | None]
     ) -> tuple[bytes | None, bytes | None]:
-        with self._locked() as descriptor:
+        with self._open(is_writer=True) as file:
             old = self._values.get(key)
             new = update(old)
             if new != old:
-                name = key.encode()
-                body = RECORD.pack(len(name), DELETED if new is None else len(new))
-                body += name + (new or b"")
-                os.pwrite(descriptor, body + U32.pack(crc32(body)), self._n_read)
-                self._read_new_records(descriptor)
+                file.truncate(self._n_read)  # without half a record
+                file.seek(self._n_read)
+                data = record(key, new) if self._n_read else FIRST + record(key, new)
+                while data:  # a write is short if the disk is full; the next one raises
+                    data = data[file.write(data) :]
+                self._read_new_records(file)
         return old, new
 
     def try_get(self, key: str) -> bytes | None:
-        with self._locked():
+        with self._open():
             return self._values.get(key)
 
     def list_keys(self) -> list[str]:
-        with self._locked():
+        with self._open():
             return list(self._values)
+
+
+def open_own(path: str, flags: int) -> int:
+    """A descriptor of a regular file of this user, which is created if it does not exist.
+
+    Raises: PermissionError: the file, or a link to it, is another user's. ValueError: no file.
+    """
+    name = resolve(path, "FileStore")
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
+    try:
+        descriptor = os.open(name, flags)
+    except FileNotFoundError:
+        descriptor = os.open(name, flags | os.O_CREAT, 0o600)
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid():
+        return descriptor
+    os.close(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise ValueError(f"FileStore: no regular file: {path!r}: {stat.filemode(status.st_mode)}")
+    raise PermissionError(
+        errno.EACCES,
+        f"FileStore: the file is another user's: uid {status.st_uid}, not {os.geteuid()}",
+        path,
+    )
 
 
 class PrefixStore(Store):

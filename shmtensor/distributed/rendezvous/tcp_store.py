@@ -6,8 +6,8 @@
 | store_messages.py | requests and answers, the client's end of the connection, interrupted calls |
 | tcp_store_server.py | the master's side |
 
-The server binds to loopback unless another address is given, and serves only clients that know the
-secret of the run, see secret.py.
+The server binds to loopback unless another address is given, which needs a secret of the user's,
+and serves only clients that know the secret of the run, see secret.py.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from multiprocessing import AuthenticationError
 from ...errors import StoreTimeout
 from ..group.operands import seconds
 from .handshakes import prove_to_server
-from .hosts import keep_alive
-from .secret import secret_of_run
+from .hosts import is_loopback, keep_alive, look_up
+from .secret import check_length, secret_of_run
 from .store import TIMEOUT, Store, Value, raw
 from .store_messages import Exchange
 from .tcp_store_server import (
@@ -65,7 +65,8 @@ class TCPStore(Store):
 
     Raises:
         TimeoutError: the master, or a worker, did not connect in time.
-        PermissionError: the other side does not know the secret.
+        PermissionError: the other side does not know the secret. Or `host_name` is an address that
+            other machines reach, and there is no secret, or it is shorter than 16 bytes.
     """
 
     def __init__(
@@ -85,7 +86,14 @@ class TCPStore(Store):
         self.host = host_name
         self.port = port
         self._master_host = "127.0.0.1" if is_master and host_name in ANY else host_name
-        self._secret = secret_of_run() if secret is None else secret
+        address = host_name
+        if is_master or secret is None:
+            # Looked up once: the server binds to the address whose secret was checked.
+            with suppress(OSError):  # unknown: the server says so, and a client tries again
+                address = look_up(host_name)
+        self._secret = secret_of_run(address) if secret is None else secret
+        if is_master and not is_loopback(address):
+            check_length("TCPStore", self._secret)
         self._mutex = threading.Lock()
         self._is_closed = False
         self._server: Server | None = None
@@ -93,7 +101,7 @@ class TCPStore(Store):
         stores.add(self)
         try:
             if is_master:
-                self._server = Server(host_name, port, self._secret)
+                self._server = Server(address, port, self._secret)
                 self.port = self._server.port
             n = self.add(WORKERS, 1)
             end = time.monotonic() + self.timeout.total_seconds()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...autograd import is_grad_enabled
-from ...backends import mha
 from ...functions import empty
 from ...tensor import Tensor
 from .. import functional as F
@@ -17,17 +15,8 @@ from .module import Module
 __all__ = ["MultiheadAttention"]
 
 
-def may_need_gradient(*tensors: Tensor | None) -> bool:
-    """Whether autograd would record computations with these."""
-    return is_grad_enabled() and any(x is not None and x.requires_grad for x in tensors)
-
-
 class MultiheadAttention(Module):
     """Attention of several heads with projections before and after it (Vaswani et al. 2017).
-
-    In evaluation, where no gradient is needed, PyTorch has a faster implementation for
-    self-attention with batch_first=True and an even number of heads. There a query whose bool mask
-    hides all keys gives NaN, and is_causal has no effect. Both hold here, too.
 
     Args:
         embed_dim: size E of queries and results, a multiple of num_heads.
@@ -122,49 +111,6 @@ class MultiheadAttention(Module):
         state.setdefault("_qkv_same_embed_dim", True)  # states of PyTorch 1.1 do not have it
         super().__setstate__(state)
 
-    def _takes_fast_path(
-        self, query: Tensor, key: Tensor, value: Tensor, *masks: Tensor | None
-    ) -> bool:
-        """Whether PyTorch would call its inference kernel."""
-        if self.training or not self.batch_first or not (query is key is value):
-            return False
-        weight, bias = self.in_proj_weight, self.in_proj_bias
-        return (
-            mha.get_fastpath_enabled()
-            and query.dim() == 3
-            and weight is not None
-            and bias is not None
-            and weight.dtype == bias.dtype == query.dtype
-            and self.num_heads % 2 == 0
-            and self.bias_k is None
-            and self.bias_v is None
-            and not self.add_zero_attn
-            and all(mask is None or mask.dtype.kind == "b" for mask in masks)
-            and not may_need_gradient(query, weight, bias, self.out_proj.weight, self.out_proj.bias)
-        )
-
-    def _check_fast_path(
-        self, query: Tensor, attn_mask: Tensor | None, key_padding_mask: Tensor | None
-    ) -> None:
-        """Raises RuntimeError for sizes for which other calls raise AssertionError."""
-        n, length, size = query.shape
-        if size != self.embed_dim:
-            raise RuntimeError(
-                f"MultiheadAttention: embed_dim {self.embed_dim} is not the last size of query: "
-                f"{tuple(query.shape)}"
-            )
-        if key_padding_mask is not None and tuple(key_padding_mask.shape) != (n, length):
-            raise RuntimeError(
-                f"MultiheadAttention: expected key_padding_mask of shape {(n, length)}: "
-                f"{tuple(key_padding_mask.shape)}"
-            )
-        shapes = ((length, length), (n * self.num_heads, length, length))
-        if attn_mask is not None and tuple(attn_mask.shape) not in shapes:
-            raise RuntimeError(
-                f"MultiheadAttention: expected attn_mask of shape {shapes[0]} or {shapes[1]}: "
-                f"{tuple(attn_mask.shape)}"
-            )
-
     def forward(
         self,
         query: Tensor,
@@ -194,10 +140,6 @@ class MultiheadAttention(Module):
             AssertionError: shapes or dtypes do not go together.
             RuntimeError: attn_mask has another shape; is_causal without it.
         """
-        fast = self._takes_fast_path(query, key, value, attn_mask, key_padding_mask)
-        if fast:
-            self._check_fast_path(query, attn_mask, key_padding_mask)
-            is_causal = False
         swap = self.batch_first and query.dim() == 3
         if swap:
             if query is key is value:
@@ -231,9 +173,7 @@ class MultiheadAttention(Module):
             average_attn_weights=average_attn_weights,
             is_causal=is_causal,
         )
-        if swap:
-            out = out.transpose(0, 1)
-        return out.contiguous() if fast else out, weights
+        return out.transpose(0, 1) if swap else out, weights
 
     def merge_masks(
         self, attn_mask: Tensor | None, key_padding_mask: Tensor | None, query: Tensor

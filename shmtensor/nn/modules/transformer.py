@@ -7,21 +7,16 @@ import math
 import warnings
 from typing import Any
 
+from ...autograd import is_grad_enabled
 from ...backends import mha
 from ...functions import arange, full, ones
 from ...tensor import Tensor
 from .. import functional as F
 from .. import init
-from .attention import may_need_gradient
 from .container import ModuleList
 from .module import Module
 from .normalization import LayerNorm
-from .transformer_layer import (
-    Activation,
-    TransformerDecoderLayer,
-    TransformerEncoderLayer,
-    as_bool,
-)
+from .transformer_layer import Activation, TransformerDecoderLayer, TransformerEncoderLayer
 
 __all__ = [
     "Transformer",
@@ -124,11 +119,11 @@ class TransformerEncoder(Module):
             or first.training
             or src.dim() != 3
             or padding is None
-            or may_need_gradient(src, *first.parameters())
+            or (is_grad_enabled() and any(x.requires_grad for x in (src, *first.parameters())))
         ):
             return None
-        hidden = as_bool(padding)
-        if hidden is None or hidden.dtype.kind != "b" or hidden.shape != src.shape[:2]:
+        hidden = padding == -math.inf
+        if hidden.shape != src.shape[:2] or not bool((hidden | (padding == 0)).all()):
             return None
         lengths = (~hidden).sum(1)
         if self.mask_check:

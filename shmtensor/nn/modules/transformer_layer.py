@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
 from ...tensor import Tensor
 from .. import functional as F
 from .activation import GELU, ReLU
-from .attention import MultiheadAttention, may_need_gradient
+from .attention import MultiheadAttention
 from .dropout import Dropout
 from .linear import Linear
 from .module import Module
@@ -41,14 +40,6 @@ def _find_activation(layer: Any) -> None:
     """Sets the function that `_name_activation` has replaced by its name; relu, if none is set."""
     if not hasattr(layer, "activation") or isinstance(layer.activation, str):
         layer.activation = _get_activation_fn(layer.__dict__.get("activation", "relu"))
-
-
-def as_bool(mask: Tensor | None) -> Tensor | None:
-    """A mask of 0 and -infinity as bool, true at -infinity. Other masks: as they are."""
-    if mask is None or mask.dtype.kind != "f":
-        return mask
-    hidden = mask == -math.inf
-    return hidden if bool((hidden | (mask == 0)).all()) else mask
 
 
 def _attend(
@@ -128,17 +119,6 @@ class TransformerEncoderLayer(Module):
         super().__setstate__(state)
         _find_activation(self)
 
-    def _takes_fast_path(self, src: Tensor) -> bool:
-        """Whether PyTorch would compute the whole layer with its inference kernel."""
-        return (
-            not self.training
-            and bool(self.activation_relu_or_gelu)
-            and self.norm1.eps == self.norm2.eps
-            and self.self_attn._takes_fast_path(src, src, src)
-            and not may_need_gradient(*self.parameters())
-            and not any(m._forward_hooks or m._forward_pre_hooks for m in self.modules())
-        )
-
     def forward(
         self,
         src: Tensor,
@@ -162,8 +142,6 @@ class TransformerEncoderLayer(Module):
             src.dtype,
         )
         mask = F._canonical_mask(src_mask, "src_mask", None, "", src.dtype, check_other=False)
-        if self._takes_fast_path(src):
-            mask, padding, is_causal = as_bool(mask), as_bool(padding), False
         x = src
         if self.norm_first:
             x = x + self._sa_block(self.norm1(x), mask, padding, is_causal=is_causal)

@@ -456,36 +456,3 @@ def test_page_locked_memory_is_counted(cuda: ModuleType) -> None:
     nested = cuda.host_memory_stats_as_nested_dict()
     assert nested["segment"]["allocated"] == 0
     assert nested["segment"]["peak"] == nested["segment"]["current"]
-
-
-TUNABLE: list[tuple[str, tuple[Any, ...]]] = [
-    ("enable", ()),
-    ("get_filename", ()),
-    ("get_max_tuning_duration", ()),
-    ("get_max_tuning_iterations", ()),
-    ("get_results", ()),
-    ("get_rotating_buffer_size", ()),
-    ("get_validators", ()),
-    ("mgpu_tune_gemm_in_file", ("*.csv", 2)),
-    ("read_file", ()),
-    ("record_untuned_enable", ()),
-    ("set_filename", ("x",)),
-    ("set_max_tuning_duration", (1,)),
-    ("set_max_tuning_iterations", (1,)),
-    ("set_numerical_check_tolerances", (True,)),
-    ("set_rotating_buffer_size", (1,)),
-    ("tune_gemm_in_file", ("x",)),
-    ("tuning_enable", ()),
-    ("write_file", ()),
-]
-
-
-def test_products_are_not_tuned(cuda: ModuleType) -> None:
-    for name, arguments in TUNABLE:
-        with pytest.raises(NotImplementedError, match=rf"cuda\.tunable\.{name}: products are not"):
-            getattr(cuda.tunable, name)(*arguments)
-    assert not cuda.tunable.is_enabled()
-    assert not cuda.tunable.tuning_is_enabled()
-    assert not cuda.tunable.record_untuned_is_enabled()
-    for name in ("enable", "tuning_enable", "record_untuned_enable"):
-        assert getattr(cuda.tunable, name)(False) is None

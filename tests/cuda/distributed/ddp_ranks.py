@@ -15,24 +15,13 @@ from tests.cuda.standin.install import install
 install()
 
 import numpy as np  # noqa: E402
-import pytest  # noqa: E402
 
 import shmtensor as st  # noqa: E402
 from shmtensor import distributed as dist  # noqa: E402
 from shmtensor import multiprocessing as mp  # noqa: E402
 from shmtensor import nn, optim  # noqa: E402
-from shmtensor.distributed.algorithms.ddp_comm_hooks import (  # noqa: E402
-    default_hooks,
-    post_localSGD_hook,
-    powerSGD_hook,
-)
-from shmtensor.distributed.algorithms.model_averaging.averagers import (  # noqa: E402
-    PeriodicModelAverager,
-)
-from shmtensor.distributed.optim import (  # noqa: E402
-    PostLocalSGDOptimizer,
-    ZeroRedundancyOptimizer,
-)
+from shmtensor.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
+from shmtensor.distributed.optim import ZeroRedundancyOptimizer  # noqa: E402
 from shmtensor.nn.parallel import DistributedDataParallel  # noqa: E402
 from tests.cuda.standin.program import need_devices, run_case  # noqa: E402
 
@@ -121,22 +110,6 @@ def case_zero(rank: int, device: str) -> None:
     check(train, rank, device)
 
 
-def case_local_sgd(rank: int, device: str) -> None:
-    def train(rank: int, device: str) -> Any:
-        net = model().to(device)
-        wrapped = DistributedDataParallel(net)
-        state = post_localSGD_hook.PostLocalSGDState(None, None, 2, False)
-        wrapped.register_comm_hook(state, post_localSGD_hook.post_localSGD_hook)
-        sgd = PostLocalSGDOptimizer(
-            optim.SGD(net.parameters(), 0.1, momentum=0.9), PeriodicModelAverager(2, 2)
-        )
-        for n in range(5):
-            step(wrapped, sgd, batch(rank, n, device))
-        return net
-
-    check(train, rank, device)
-
-
 def case_hooks(rank: int, device: str) -> None:
     for hook, rtol in (
         (default_hooks.allreduce_hook, 2e-4),
@@ -154,16 +127,6 @@ def case_hooks(rank: int, device: str) -> None:
             return net
 
         check(train, rank, device, rtol)
-
-
-def case_other_hooks(rank: int, device: str) -> None:
-    """What cannot run on a GPU says so, on every rank."""
-    wrapped = DistributedDataParallel(model().to(device))
-    state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2)
-    state.iter = 2
-    wrapped.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
-    with pytest.raises(NotImplementedError, match="powerSGD_hook: gradients have to be on the CPU"):
-        wrapped(batch(rank, 0, device)).sum().backward()
 
 
 def case_no_sync(rank: int, device: str) -> None:

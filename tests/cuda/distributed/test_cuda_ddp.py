@@ -13,9 +13,7 @@ from tests.cuda.standin.program import run_module
 CASES = [
     "sync_batch_norm",
     "zero",
-    "local_sgd",
     "hooks",
-    "other_hooks",
     "no_sync",
     "join",
     "unused",

@@ -136,9 +136,11 @@ def cut_up() -> list[Any]:
     other, _ = dist.new_subgroups_by_enumeration([[0, 3], [1, 2]])
     y = st.full((2,), float(dist.get_rank()))
     dist.all_reduce(y, group=other)
-    third = dist.split_group(split_ranks=[[0, 1]])
+    third, _ = dist.new_subgroups_by_enumeration([[0, 1]])
     with pytest.raises(ValueError, match="in two subgroups"):
         dist.new_subgroups_by_enumeration([[0, 1], [1]])
+    with pytest.raises(ValueError, match=r"there is no list of ranks: \[\]"):
+        dist.new_subgroups_by_enumeration([])
     with pytest.raises(ValueError, match="4 ranks are not groups of 3"):
         dist.new_subgroups(3)
     return [len(groups), float(x[0]), float(y[0]), third is None]

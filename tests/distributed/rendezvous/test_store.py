@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import resource
+import subprocess
+import sys
+import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +17,11 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
+from shmtensor.distributed.rendezvous.store import FIRST
 from shmtensor.errors import StoreTimeout
+
+NOBODY = 65534
+AS_ROOT = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
 
 
 @pytest.fixture(params=["hash", "file", "tcp", "prefix"])
@@ -131,6 +140,16 @@ def test_a_value_that_is_no_queue_is_named(store: dist.Store) -> None:
             store.queue_len("key")
 
 
+CALLS: dict[str, Callable[[dist.Store], Any]] = {
+    "set": lambda store: store.set("a", "1"),
+    "add": lambda store: store.add("n", 1),
+    "try_get": lambda store: store.try_get("a"),
+    "wait": lambda store: store.wait(["a"], 0.01),
+    "delete_key": lambda store: store.delete_key("a"),
+    "num_keys": lambda store: store.num_keys(),
+}
+
+
 def test_half_a_record_of_a_killed_process_is_cut_off(tmp_path: Path) -> None:
     path = tmp_path / "store"
     first = dist.FileStore(str(path))
@@ -141,6 +160,174 @@ def test_half_a_record_of_a_killed_process_is_cut_off(tmp_path: Path) -> None:
     second = dist.FileStore(str(path))
     second.set("b", "2")
     assert (first.get("b"), first.get("a"), first.num_keys()) == (b"2", b"1", 2)
+
+
+def test_a_writer_may_be_killed_after_any_byte(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    store = dist.FileStore(str(path))
+    store.set("a", "1")
+    first = len(path.read_bytes())
+    store.set("b", "2")
+    content = path.read_bytes()
+    for n in range(len(content) + 1):
+        path.write_bytes(content[:n])
+        for other in (store, dist.FileStore(str(path))):
+            assert other.check(["a"]) == (n >= first)
+            assert other.check(["b"]) == (n == len(content))
+        assert path.read_bytes() == content[:n]  # readers change nothing
+        other.set("c", "3")
+        assert store.get("c") == b"3"
+        assert store.num_keys() == 1 + (n >= first) + (n == len(content))
+
+
+@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"some text " * 1400,
+        b"F",
+        bytes(8),
+        bytes(14_000),
+        FIRST[:-1] + b"?",
+        FIRST[:-5] + b"??",
+        FIRST[1:] + FIRST,
+        b"\n" + FIRST,
+    ],
+)
+def test_a_file_that_is_no_store_is_not_changed(tmp_path: Path, content: bytes, call: str) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"file' has {len(content)} bytes and no valid first rec"):
+        CALLS[call](dist.FileStore(str(path)))
+    assert path.read_bytes() == content
+
+
+def test_a_file_that_replaces_the_store_is_read_anew(tmp_path: Path) -> None:
+    path, text = tmp_path / "store", tmp_path / "text"
+    store = dist.FileStore(str(path))
+    store.set("old", "1")
+    next_run = dist.FileStore(str(tmp_path / "next"))
+    for i in range(10):  # longer than what was read of the old one
+        next_run.set(f"new {i}", "2")
+    os.replace(tmp_path / "next", path)
+    assert (store.num_keys(), store.try_get("old"), store.get("new 9")) == (10, None, b"2")
+    store.set("more", "3")
+    assert dist.FileStore(str(path)).num_keys() == 11
+    text.write_bytes(b"text" * 1000)
+    path.write_bytes(text.read_bytes())  # of the same inode
+    with pytest.raises(ValueError, match="has 4000 bytes and no valid first record"):
+        store.set("a", "1")
+    assert path.read_bytes() == text.read_bytes()
+    path.write_bytes(b"")
+    store.set("a", "1")
+    assert store.list_keys() == ["a"]
+
+
+def test_a_store_is_in_a_regular_file(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    for path in (str(tmp_path / "fifo"), "/dev/null"):
+        with pytest.raises(ValueError, match=f"no regular file: '{path}'"):
+            dist.FileStore(path).set("a", "1")
+    with pytest.raises(IsADirectoryError):
+        dist.FileStore(str(tmp_path)).set("a", "1")
+
+
+def test_a_write_that_does_not_fit_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+    store = dist.FileStore(str(path))
+    store.set("a", "1")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            store.set("b", bytes(2000))
+        assert path.stat().st_size == 1000
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert store.list_keys() == ["a"]
+    store.set("c", "3")
+    assert dist.FileStore(str(path)).list_keys() == ["a", "c"]
+
+
+# A process that locks a file until its input ends, of the user that it is told.
+HOLDER = """
+import fcntl, os, sys
+os.setgroups([]) if sys.argv[2] != "0" else None
+os.setuid(int(sys.argv[2]))
+file = open(sys.argv[1], "rb")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("uid", [os.geteuid(), pytest.param(NOBODY, marks=AS_ROOT)])
+def test_a_lock_that_another_process_holds_ends_in_a_timeout(uid: int) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o711)
+        path = os.path.join(folder, "store")
+        store = dist.FileStore(path)
+        store.set("a", "1")
+        os.chmod(path, 0o644)
+        with subprocess.Popen(
+            [sys.executable, "-c", HOLDER, path, str(uid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "locked\n"
+            store.set_timeout(0.05)
+            for name in ("set", "add", "delete_key"):
+                with pytest.raises(StoreTimeout, match=f"holds the lock of the file: '{path}'"):
+                    CALLS[name](store)
+            with pytest.raises(StoreTimeout, match=r"keys have not come: \['b'\]"):
+                store.get("b")
+            assert store.get("a") == b"1"  # readers need no lock
+            waits = threading.Thread(target=lambda: writer.set("c", "3"))
+            writer = dist.FileStore(path)
+            waits.start()
+            holder.communicate("")
+        waits.join()
+        assert (store.get("c"), store.add("n", 1)) == (b"3", 1)
+
+
+def test_threads_of_one_store_add_up(tmp_path: Path) -> None:
+    store = dist.FileStore(str(tmp_path / "store"))
+
+    def add() -> None:
+        for _ in range(50):
+            store.add("n", 1)
+
+    threads = [threading.Thread(target=add) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert store.add("n", 0) == 200
+
+
+@AS_ROOT
+@pytest.mark.parametrize("call", CALLS)
+def test_another_users_file_or_link_is_refused(tmp_path: Path, call: str) -> None:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    for content in (b"", FIRST):
+        ours, link, theirs = tmp_path / "ours", folder / "link", folder / "theirs"
+        ours.write_bytes(content)
+        theirs.write_bytes(content)
+        theirs.chmod(0o666)
+        link.symlink_to(ours)
+        assert dist.FileStore(str(link)).num_keys() == 0  # our own link
+        os.lchown(link, NOBODY, NOBODY)
+        os.chown(theirs, NOBODY, NOBODY)
+        with pytest.raises(PermissionError, match=r"FileStore: a symbolic link of another user"):
+            CALLS[call](dist.FileStore(str(link)))
+        with pytest.raises(PermissionError, match=f"another user's: uid {NOBODY}, not 0: .*their"):
+            CALLS[call](dist.FileStore(str(theirs)))
+        assert ours.read_bytes() == theirs.read_bytes() == content
+        link.unlink()
 
 
 def test_the_master_binds_to_the_address_only_and_missing_ranks_are_named() -> None:

@@ -18,11 +18,11 @@ import pytest
 
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
-from shmtensor.distributed.rendezvous import handshakes, store_messages
+from shmtensor.distributed.rendezvous import handshakes, store_messages, tcp_store
 from shmtensor.distributed.rendezvous import tcp_store_server as server
 from shmtensor.distributed.rendezvous.handshakes import prove_to_server
 from shmtensor.distributed.rendezvous.secret import secret_of_run
-from shmtensor.distributed.rendezvous.store_messages import HEAD, MAX_BYTES, PART, Exchange, pack
+from shmtensor.distributed.rendezvous.store_messages import FRAME, MAX_BYTES, PART, Exchange, pack
 from tests.interrupts import Alarm, interrupt_after
 
 SECRET = b"the secret of these tests"
@@ -183,6 +183,69 @@ def test_the_secret_may_be_in_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert secret_of_run() == b"\x5c" * 16
 
 
+@pytest.mark.parametrize("is_master", [True, False])
+@pytest.mark.parametrize(
+    "host", ["0.0.0.0", "", "::", "0", "everywhere.test", "8.8.8.8", "::ffff:1"]
+)
+def test_an_address_that_others_reach_needs_a_secret(
+    monkeypatch: pytest.MonkeyPatch, host: str, is_master: bool
+) -> None:
+    monkeypatch.delenv("SHMTENSOR_SECRET", raising=False)
+    monkeypatch.delenv("SHMTENSOR_SECRET_FILE", raising=False)
+    look_up = socket.getaddrinfo
+
+    def look_up_here(name: Any, *args: Any) -> Any:
+        return look_up({"everywhere.test": "0.0.0.0"}.get(name, name), *args)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up_here)
+    opened: list[Any] = []
+    monkeypatch.setattr(tcp_store, "Server", lambda *args: opened.append(args))
+    with pytest.raises(PermissionError, match="machines that communicate need a secret in common"):
+        dist.TCPStore(host, 0, is_master=is_master, timeout=60)
+    if is_master:
+        with pytest.raises(PermissionError, match="the secret is short: 15 bytes"):
+            dist.TCPStore(host, 0, is_master=True, timeout=60, secret=bytes(15))
+    assert not opened
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", ""])
+def test_with_a_secret_a_store_listens_everywhere(
+    monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    with dist.TCPStore(host, 0, is_master=True, timeout=60, secret=SECRET) as store:
+        assert store._server is not None
+        assert store._server.listener.getsockname()[0] == "0.0.0.0"
+    monkeypatch.setenv("SHMTENSOR_SECRET", "5c" * 16)
+    with dist.TCPStore(host, 0, is_master=True, timeout=60) as store:
+        store.set("key", "value")
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.0.0.2", "127.1", "::1"])
+def test_loopback_needs_no_secret(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    monkeypatch.delenv("SHMTENSOR_SECRET", raising=False)
+    with dist.TCPStore(host, 0, is_master=True, timeout=60) as store:
+        with dist.TCPStore(host, store.port, timeout=60) as client:
+            client.set("key", "value")
+        assert store.get("key") == b"value"
+
+
+def test_a_name_is_looked_up_once_and_may_be_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SHMTENSOR_SECRET", raising=False)
+    addresses = ["127.0.0.1", "0.0.0.0"]  # a name server that changes its mind
+    look_up = socket.getaddrinfo
+    monkeypatch.setattr(socket, "getaddrinfo", lambda name, *args: look_up(addresses.pop(0), *args))
+    monkeypatch.setattr(dist.TCPStore, "add", lambda *_: 1)
+    with dist.TCPStore("name.test", 0, is_master=True, timeout=60) as store:
+        assert store._server is not None
+        assert store._server.listener.getsockname()[0] == "127.0.0.1"
+    monkeypatch.undo()
+    for name in ("unknown.invalid", "127.0.0.1.invalid"):
+        with pytest.raises(PermissionError, match=f"TCPStore: {name}: machines that communicate"):
+            dist.TCPStore(name, 0, is_master=True, timeout=60)
+        with pytest.raises(OSError, match=f"cannot listen at {name}:0"):
+            dist.TCPStore(name, 0, is_master=True, timeout=60, secret=SECRET)
+
+
 # ---------------------------------------------------------------- requests
 def body(*parts: bytes) -> bytes:
     return b"".join(PART.pack(len(part)) + part for part in parts)
@@ -216,8 +279,8 @@ def test_a_malformed_request_is_answered_by_the_reason(
     master.set("text", "abc")
     operation, data, reason = MALFORMED[name]
     exchange = connect(master.port)
-    exchange.connection.sendall(HEAD.pack(7, operation, len(data)) + data)
-    number, success, answer = exchange._read_message()
+    exchange.connection.sendall(FRAME.pack(operation, 7, len(data)) + data)
+    success, number, answer = exchange._read_message()
     assert (number, success) == (7, 0)
     text = store_messages.unpack_parts(answer)[0].decode()
     assert reason in text
@@ -231,8 +294,8 @@ def test_a_request_that_is_too_long_is_refused_before_it_has_come(
     master: dist.TCPStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange = connect(master.port)
-    exchange.connection.sendall(HEAD.pack(7, server.SET, MAX_BYTES + 1) + bytes(100_000))
-    number, success, answer = exchange._read_message()
+    exchange.connection.sendall(FRAME.pack(server.SET, 7, MAX_BYTES + 1) + bytes(100_000))
+    success, number, answer = exchange._read_message()
     assert (number, success) == (7, 0)
     assert b"too long: 1073741825 bytes" in answer
     assert exchange.connection.recv(1) == b""
@@ -339,7 +402,7 @@ def test_half_a_message_is_completed_by_the_next_call(master: dist.TCPStore) -> 
             pieces.remaining = -1
         assert exchange.ask(server.GET, [b"a"]) == (True, [b"A"])
         at += 1
-    assert at == len(pack(1, server.GET, [b"b"])) + len(pack(1, 1, [b"BB"])) + 1
+    assert at == len(pack(server.GET, 1, [b"b"])) + len(pack(1, 1, [b"BB"])) + 1
     connection.close()
 
 
@@ -384,7 +447,7 @@ def test_signals_that_raise_never_mix_up_answers(master: dist.TCPStore) -> None:
 
 def test_an_interrupted_wait_of_long_ago_is_over(master: dist.TCPStore) -> None:
     exchange = connect(master.port)
-    message = pack(1, server.WAIT, [b"-1", b"never"])
+    message = pack(server.WAIT, 1, [b"-1", b"never"])
     exchange.connection.sendall(message)
     exchange._number = 1  # the wait was interrupted
     assert exchange.ask(server.GET, [b"a"]) == (True, [])

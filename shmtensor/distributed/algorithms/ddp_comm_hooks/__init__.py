@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from enum import Enum
+from enum import Enum, EnumMeta
 from typing import TYPE_CHECKING, Any
 
+from ....absent_names import missing as _missing
+from ....absent_names import reason_of
 from . import default_hooks as default_hooks
-from . import post_localSGD_hook as post_localSGD_hook
-from . import powerSGD_hook as powerSGD_hook
-from . import quantization_hooks as quantization_hooks
 
 if TYPE_CHECKING:
     from ...ddp.distributed_data_parallel import DistributedDataParallel
 
 __all__ = ["DDPCommHookType", "register_ddp_comm_hook"]
 
+# Words in the names of PyTorch's other hooks -> their modules.
+GONE = {"POWER_SGD": "powerSGD_hook", "QUANTIZE": "quantization_hooks"}
 
-def power_sgd(hook: Callable[..., Any], rank: int) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    return hook, lambda group: powerSGD_hook.PowerSGDState(group, matrix_approximation_rank=rank)
+
+class HookTypes(EnumMeta):
+    """Says what to use instead of PyTorch's other hooks."""
+
+    def __getitem__(cls, name: str) -> Any:
+        if name in cls.__members__:
+            return super().__getitem__(name)
+        raise KeyError(cls.why_missing(name))
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(cls, name: str) -> Any:
+            if name in cls.__members__:  # Python 3.11 looks members up here
+                return cls.__members__[name]
+            raise AttributeError(cls.why_missing(name), name=name, obj=cls)
+
+    def why_missing(cls, name: str) -> str:
+        module = next((module for word, module in GONE.items() if word in name), "")
+        reason = reason_of(f"{__name__}.{module}")
+        return f"{cls.__name__} has no {name!r}" + f": {reason}" * bool(reason)
 
 
-class DDPCommHookType(Enum):
-    """The hooks by name: (hook, function from a process group to the hook's state). Without such a
-    function the state is the group.
-    """
+class DDPCommHookType(Enum, metaclass=HookTypes):
+    """The hooks by name. Their state is a process group."""
 
-    ALLREDUCE = (default_hooks.allreduce_hook, None)
-    FP16_COMPRESS = (default_hooks.fp16_compress_hook, None)
-    BF16_COMPRESS = (default_hooks.bf16_compress_hook, None)
-    QUANTIZE_PER_TENSOR = (quantization_hooks.quantization_pertensor_hook, None)
-    QUANTIZE_PER_CHANNEL = (quantization_hooks.quantization_perchannel_hook, None)
-    POWER_SGD = power_sgd(powerSGD_hook.powerSGD_hook, 1)
-    POWER_SGD_RANK2 = power_sgd(powerSGD_hook.powerSGD_hook, 2)
-    BATCHED_POWER_SGD = power_sgd(powerSGD_hook.batched_powerSGD_hook, 1)
-    BATCHED_POWER_SGD_RANK2 = power_sgd(powerSGD_hook.batched_powerSGD_hook, 2)
-    NOOP = (default_hooks.noop_hook, None)
+    ALLREDUCE = (default_hooks.allreduce_hook,)
+    FP16_COMPRESS = (default_hooks.fp16_compress_hook,)
+    BF16_COMPRESS = (default_hooks.bf16_compress_hook,)
+    NOOP = (default_hooks.noop_hook,)
 
 
 def register_ddp_comm_hook(
@@ -46,5 +56,10 @@ def register_ddp_comm_hook(
     Args:
         state: the process group of the reductions, None: the default one.
     """
-    hook, make = comm_hook_type.value
-    model.register_comm_hook(state if make is None else make(state), hook)
+    model.register_comm_hook(state, comm_hook_type.value[0])
+
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> Any:
+        raise _missing(__name__, name)
