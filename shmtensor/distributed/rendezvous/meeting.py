@@ -232,7 +232,7 @@ def read_place(text: bytes) -> tuple[Place, str]:
         values = json.loads(text)
         meeting_id = values.pop("id", "")
         return Place.from_dict(values), str(meeting_id)
-    except (ValueError, RecursionError, AttributeError):
+    except (ValueError, RecursionError, AttributeError, TypeError):
         raise CollectiveMismatch(
             f"init_process_group: what is in the store is no rank: {text[:80]!r}"
         ) from None

@@ -20,7 +20,7 @@ from shmtensor import distributed as dist
 from shmtensor.distributed.rendezvous.find_group import find_group
 from shmtensor.distributed.rendezvous.meeting import address
 from shmtensor.distributed.rendezvous.secret import shared_secret
-from shmtensor.errors import CollectiveTimeout
+from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
 
 from ..ddp.sharded_step import training
 from ..run_ranks import SECRET, free_port, run
@@ -589,6 +589,30 @@ def test_a_rank_in_another_pid_namespace_shares_no_memory(has_secret: bool) -> N
         check_over_tcp(end_all(ranks), "in another pid namespace")
     else:
         check_apart(end_all(ranks), "in another pid namespace", "rank 0", "rank 1")
+
+
+@AS_ROOT
+@pytest.mark.skipif(not can_unshare(*PID), reason="may not make a pid namespace")
+def test_ranks_that_share_a_store_and_no_memory_communicate_over_tcp(tmp_path: Path) -> None:
+    """Rank 1 shares memory with rank 0, rank 2 comes to the store; each reads where rank 0 is."""
+    store = f"store={tmp_path / 'store'}"
+    ranks = [
+        Stranger(0, 3, 1, "meet", store, **HAS_SECRET),
+        Stranger(1, 3, 1, "meet", store, "before=1", **HAS_SECRET),
+        Stranger(2, 3, 1, "meet", store, prefix=["unshare", *PID], **HAS_SECRET),
+    ]
+    check_over_tcp(end_all(ranks), "in another pid namespace")
+    keys = dist.FileStore(str(tmp_path / "store")).list_keys()
+    assert not [key for key in keys if key.endswith("/host")]
+
+
+@pytest.mark.parametrize("left", [b"", b"{}", b"[]", b'{"id": 3, "rank": "0"}', b"\xff"])
+def test_what_is_in_a_store_and_no_place_is_an_error(left: bytes) -> None:
+    store = dist.HashStore()
+    store.set("absurd/host", left or b"no JSON")
+    for rank in (0, 1):
+        with pytest.raises(CollectiveMismatch, match="what is in the store is no rank: b"):
+            find_group("absurd", rank, 2, 60.0, store=store)
 
 
 @AS_ROOT
