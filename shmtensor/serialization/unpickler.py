@@ -10,6 +10,10 @@ APPEND, SETITEM and ADDITEMS change it. So these four take only objects that thi
 `made` has each container by its id, and each object of a trusted class to which nothing else
 referred when it was constructed. The state of NumPy's dtypes is checked and dropped; that of its
 arrays is checked and given to them once (`fill_array`).
+
+Note [Protocols]. NumPy looks up `__array_interface__` in an instance and reads memory at the
+address that it has; other libraries have protocols like it. No attribute from a file has such a
+name, also where a trusted class sets its own state.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import pickle
 import struct
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -325,6 +329,7 @@ class RestrictedUnpickler:
         if is_new:
             if not isinstance(function, type):
                 raise TypeError(f"NEWOBJ of what is not a class: {describe(function)}")
+            check_names(function, kwargs)
             function, args = function.__new__, (function, *args)
         self.limits.visit((args, kwargs))
         result, references = call(function, args, kwargs)
@@ -341,15 +346,24 @@ class RestrictedUnpickler:
         elif kind is np.ndarray and self.unfilled.pop(id(target), None) is not None:
             fill_array(self.limits, target, state)
         elif kind is OrderedDict and id(target) in self.made:
-            # Code that uses the dict would call what hides a method.
-            if type(state) is dict and any(hasattr(kind, str(name)) for name in state):
-                raise pickle.UnpicklingError("load: the file hides a method of an OrderedDict")
+            if type(state) is not dict:
+                raise TypeError(f"the state of an OrderedDict is {brief(state)}")
+            self.limits.hash(list(state))
+            for name in state:
+                # Code that uses the dict would call what hides a method; see Note [Protocols].
+                is_plain = type(name) is str and name.isidentifier() and name[0] != "_"
+                if name != "_metadata" and (not is_plain or hasattr(kind, name)):
+                    raise pickle.UnpicklingError(
+                        "load: the file hides a method of an OrderedDict, or sets what is no plain "
+                        f"attribute: {brief(name)}"
+                    )
             set_attributes(target, state)
         elif id(kind) in self.trusted and id(target) in self.made:
             self.limits.visit(state)
             # Looked up in the class: an instance's attributes are the file's.
             set_state = getattr(kind, "__setstate__", set_attributes)
             set_state(target, state)
+            check_names(target, getattr(target, "__dict__", ()))
         else:
             raise pickle.UnpicklingError(
                 "load: the file sets attributes of something that is not trusted, or that it has "
@@ -400,14 +414,23 @@ def set_attributes(target: Any, state: Any) -> None:
             continue
         if type(part) is not dict or not all(type(name) is str for name in part):
             raise TypeError(f"the state of {describe(target)} is {brief(part)}")
+        check_names(target, part)
     if state:
         attributes = target.__dict__
         for name, value in state.items():
             attributes[sys.intern(name)] = value
     for name, value in (slots or {}).items():
-        if name.startswith("__"):
-            raise TypeError(f"the state of {describe(target)} sets {brief(name)}")
         setattr(target, name, value)
+
+
+def check_names(target: Any, names: Iterable[Any]) -> None:
+    """Checks names of attributes from a file. See Note [Protocols]."""
+    for name in names:
+        if type(name) is str and name[:2] == "__" == name[-2:]:
+            raise pickle.UnpicklingError(
+                f"load: the file sets what Python and NumPy look up: {brief(name)} of "
+                f"{describe(target)}"
+            )
 
 
 def describe(obj: Any) -> str:
