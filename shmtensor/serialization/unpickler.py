@@ -35,13 +35,14 @@ from .constructors import (
     fill_array,
     rebuild_array,
 )
-from .limits import Limits, brief
+from .limits import ATTRIBUTE, Limits, brief
 
 __all__ = ["RestrictedUnpickler"]
 
 CONTAINERS = (list, dict, set, OrderedDict, defaultdict, Counter, deque)
 MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
 MAX_DIGITS = 4300  # of an int in decimal
+ABSENT = object()  # of the memo
 
 
 def call(function: Any, args: Any, kwargs: Any) -> tuple[Any, int]:
@@ -61,7 +62,7 @@ class RestrictedUnpickler:
         names: (module, name) -> further objects that the pickle may name.
         constructors: id of such an object -> function (limits, *args) that is called in its place.
         trusted: (module, name) -> classes and functions of the user, which are called themselves.
-        find_storage: the object of a persistent id.
+        find_storage: function (limits, persistent id) -> its object.
         encoding: of strings that Python 2 has pickled.
         hint: the end of the error for a name that is not trusted.
 
@@ -77,7 +78,7 @@ class RestrictedUnpickler:
         names: Mapping[tuple[str, str], Any] | None = None,
         constructors: Mapping[int, Callable[..., Any]] | None = None,
         trusted: Mapping[tuple[str, str], Any] | None = None,
-        find_storage: Callable[[Any], Any] | None = None,
+        find_storage: Callable[[Limits, Any], Any] | None = None,
         encoding: str = "utf-8",
         hint: str = "",
     ) -> None:
@@ -93,7 +94,7 @@ class RestrictedUnpickler:
         self.pos = 0
         self.stack: list[Any] = []
         self.outer_stacks: list[list[Any]] = []  # those below each MARK
-        self.memo: dict[int, Any] = {}
+        self.memo: list[Any] = []  # a list: a file could choose numbers of equal hash
         self.made: dict[int, Any] = {}
         self.unfilled: dict[int, Any] = {}  # arrays that wait for their BUILD
         self.limits = Limits(len(data))
@@ -169,9 +170,7 @@ class RestrictedUnpickler:
         self.push(int(text))
 
     def load_bytes_of_int(self, n: int) -> None:
-        value = int.from_bytes(self.read(n), "little", signed=True)
-        self.limits.integer(value, n)
-        self.push(value)
+        self.push(int.from_bytes(self.read(n), "little", signed=True))
 
     def load_string(self) -> None:
         text = self.line()
@@ -200,9 +199,9 @@ class RestrictedUnpickler:
 
     def load_frozenset(self) -> None:
         items = self.pop_mark()
-        self.limits.hash(items)
+        work = self.limits.hash(items, frozenset(), is_new=True)
         value = frozenset(items)
-        self.limits.nest(value, value)
+        self.limits.nest(value, items, work)
         self.push(value)
 
     def load_list(self) -> None:
@@ -242,7 +241,7 @@ class RestrictedUnpickler:
         keys, values = items[::2], items[1::2]
         if len(keys) != len(values):
             raise IndexError(f"{len(keys)} keys and {len(values)} values")
-        self.limits.hash(keys)
+        self.limits.hash(keys, target)
         self.limits.fill(target, values)
         if type(target) not in MAPPINGS:
             self.check_class(target, "sets items of")
@@ -252,7 +251,7 @@ class RestrictedUnpickler:
     def load_additems(self) -> None:
         items = self.pop_mark()
         target = self.target("adds to")
-        self.limits.hash(items)
+        self.limits.hash(items, target)
         if type(target) is set:
             target.update(items)
             return
@@ -348,7 +347,7 @@ class RestrictedUnpickler:
         elif kind is OrderedDict and id(target) in self.made:
             if type(state) is not dict:
                 raise TypeError(f"the state of an OrderedDict is {brief(state)}")
-            self.limits.hash(list(state))
+            self.limits.visited(ATTRIBUTE * len(state))
             for name in state:
                 # Code that uses the dict would call what hides a method; see Note [Protocols].
                 is_plain = type(name) is str and name.isidentifier() and name[0] != "_"
@@ -373,7 +372,7 @@ class RestrictedUnpickler:
     def load_persistent(self) -> None:
         if self.find_storage is None:
             raise pickle.UnpicklingError("load: the file refers to a storage, and there is none")
-        self.push(self.find_storage(self.stack.pop()))
+        self.push(self.find_storage(self.limits, self.stack.pop()))
 
     # ------------------------------------------------------------------ stack and memo
     def load_mark(self) -> None:
@@ -390,10 +389,20 @@ class RestrictedUnpickler:
         self.push(self.stack[-1])
 
     def get(self, index: int) -> None:
-        self.push(self.memo[index])
+        if not 0 <= index < len(self.memo) or (item := self.memo[index]) is ABSENT:
+            raise KeyError(index)
+        self.push(item)
 
     def put(self, index: int) -> None:
-        self.memo[index] = self.stack[-1]
+        memo, item = self.memo, self.stack[-1]
+        if index == len(memo):
+            memo.append(item)
+            return
+        if not 0 <= index < len(self.data):  # each PUT has a byte, and picklers count from 0 or 1
+            raise IndexError(f"an object has the number {index}")
+        if index > len(memo):
+            memo += [ABSENT] * (index - len(memo) + 1)
+        memo[index] = item
 
     def load_proto(self) -> None:
         if (protocol := self.unsigned(1)) > pickle.HIGHEST_PROTOCOL:

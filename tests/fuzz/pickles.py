@@ -179,6 +179,38 @@ class Grammar:
         step, n = self.rng.choice([(b"\x85", 3000), (b"2\x86", 40), (b"2\x86", 400), (b"\x85", 3)])
         self.out += step * n
 
+    def again(self) -> None:
+        """The same object, or a call with the same arguments, many times: as keys or elements."""
+        rng = self.rng
+        kind = rng.randrange(3)
+        if kind == 0:
+            self.name()
+            self.out += b"q\xfe0"
+            self.tuple()
+            expression, item = b"h\xfeh\xffR", b"h\xfeh\xffR"
+        else:
+            rng.choice([self.any, self.deep_tuple, self.colliding, self.large])()
+            expression, item = b"h\xff", b"h\xffN"
+        self.out += b"q\xff0"
+        n = rng.choice([1, 10, 1000])
+        self.out += rng.choice([
+            b"](" + expression * n + b"e", b"}(" + item * n * (kind > 0) + b"u",
+            b"}" + b"h\xffNs" * n * (kind > 0), b"\x8f(" + expression * n + b"\x90",
+            b"(" + expression * n + b"\x91",
+        ])  # fmt: skip
+
+    def large(self) -> None:
+        n = self.rng.choice([300, 5000])
+        self.out += b"(" + b"\x8b" + struct.pack("<i", n) + b"\x01" * n + b"K\x01t"
+
+    def colliding(self) -> None:
+        """A frozenset of numbers of one hash, or that begin at one slot."""
+        step = self.rng.choice([(1 << 61) - 1, 1 << 40, 3])
+        self.out += b"("
+        for i in range(self.rng.choice([3, 300, 2000])):
+            self.number(i * step)
+        self.out += b"\x91"
+
     def list(self) -> None:
         self.container(b"]", b"e", 1)
 
@@ -340,9 +372,9 @@ def rng_module(rng: random.Random) -> str:
 EXPRESSIONS = [
     Grammar.atom, Grammar.name, Grammar.get, Grammar.tuple, Grammar.deep_tuple, Grammar.list,
     Grammar.dict, Grammar.set, Grammar.frozenset, Grammar.call, Grammar.change, Grammar.dtype,
-    Grammar.array, Grammar.tensor, Grammar.attributes,
+    Grammar.array, Grammar.tensor, Grammar.attributes, Grammar.again,
 ]  # fmt: skip
-WEIGHTS = [4, 2, 3, 3, 0.2, 3, 3, 1, 1, 6, 6, 2, 3, 3, 1]
+WEIGHTS = [4, 2, 3, 3, 0.2, 3, 3, 1, 1, 6, 6, 2, 3, 3, 1, 0.2]
 
 
 def real_pickles() -> list[bytes]:
