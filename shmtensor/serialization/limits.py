@@ -107,10 +107,9 @@ class Limits:
         known = self.slots.get(id(outer))
         contents = contents_of(outer) if known is None else ()
         n = len(contents)
-        if known is None and n + len(keys) <= FEWEST:
-            work = FEWEST * sum([self.size(key)[1] for key in keys])
-            self.visited(work)
-            return work
+        if known is None and n + len(keys) <= FEWEST and not is_new:
+            self.visited(FEWEST * sum([self.size(key)[1] for key in keys]))
+            return 0
         if known is None:
             kinds = set(map(type, keys))
             if kinds <= TEXT:

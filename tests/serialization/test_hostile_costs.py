@@ -246,6 +246,13 @@ def test_any_order_of_the_memo_is_read() -> None:
 
 
 # ------------------------------------------------------------------ what is legal
+def nested_frozensets(depth: int) -> frozenset[Any]:
+    value = frozenset[Any]()
+    for i in range(depth):
+        value = frozenset([value, i])
+    return value
+
+
 @pytest.mark.parametrize("protocol", [0, 1, 2, 4, 5])
 def test_legal_keys_of_any_number_are_loaded(protocol: int) -> None:
     rng = random.Random(0)
@@ -264,6 +271,7 @@ def test_legal_keys_of_any_number_are_loaded(protocol: int) -> None:
         OrderedDict((key, 0) for key in numbers[:3000]),
         Counter(numbers[:3000]),
         defaultdict(list, {key: [1] for key in numbers[:3000]}),
+        nested_frozensets(300),
         {"x" * 100_000: 1, "y" * 100_000: 2},
     ]
     for value in values:
