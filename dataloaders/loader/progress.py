@@ -44,6 +44,8 @@ PACKAGE = "shmtensor.dataloaders."
 
 State = dict[str, Any]
 VERSION = 2
+TWISTER_WORDS = 624  # of NumPy's MT19937
+PHILOX_WORDS = 4
 
 COLUMNS = 16  # of the board
 TASK = 0  # the number of its current batch, plus 1; 0: none
@@ -261,6 +263,7 @@ class Progress:
             if state is not None:
                 write(sampler.generator, state)
         if "python" in origin:
+            check_position(origin["numpy"])
             random.setstate(origin["python"])
             np.random.set_state(origin["numpy"])
         if of_torch is not None and origin.get("torch") is not None:
@@ -367,6 +370,7 @@ def write(generator: GeneratorLike, state: Any) -> None:
             f"this one has {type(generator).__name__}"
         )
     if isinstance(generator, np.random.Generator):
+        check_position(state)
         generator.bit_generator.state = state
     elif kind == "torch":
         torch: Any = sys.modules["torch"]
@@ -376,6 +380,26 @@ def write(generator: GeneratorLike, state: Any) -> None:
     else:
         target: Any = default_generator if generator is None else generator
         target.write(np.frombuffer(state, np.uint8))
+
+
+def check_position(state: Any) -> None:
+    """Checks the positions in a state of NumPy's, which reads its words there without a look.
+
+    Raises:
+        ValueError: one is outside.
+    """
+    if isinstance(state, dict):
+        words = state.get("state")
+        position = words.get("pos", 0) if isinstance(words, dict) else 0
+        positions = [(position, TWISTER_WORDS), (state.get("buffer_pos", 0), PHILOX_WORDS)]
+    else:
+        positions = [(state[2], TWISTER_WORDS)]
+    for position, size in positions:
+        if not isinstance(position, (int, np.integer)) or not 0 <= position <= size:
+            raise ValueError(
+                "DataLoader.load_state_dict: a generator's position is outside of its words: "
+                f"{position!r:.80} of {size}"
+            )
 
 
 def library_of_generator(generator: GeneratorLike) -> str:
