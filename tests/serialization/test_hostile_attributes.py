@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import TensorDataset
+from shmtensor.dataloaders import TensorDataset
 from shmtensor.serialization import safe_globals
 from tests.attacks import survives
 from tests.pickle_programs import attempt, number, word
