@@ -69,7 +69,7 @@ class Child:
             self.pid = self.process.pid
             # The pid of a fork server's child may be another's by now: the server reaps it.
             if self.is_command or not isinstance(self.process._popen, ForkserverPopen):
-                with suppress(OSError):  # a kernel without pidfds
+                with suppress(OSError, AttributeError):  # no pidfds: Linux, or Python's build
                     self._pidfd = os.pidfd_open(self.pid)
                     self._fds.append(self._pidfd)
         except BaseException:

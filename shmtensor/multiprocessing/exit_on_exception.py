@@ -13,7 +13,7 @@ from types import TracebackType
 
 __all__ = ["add_exit_listener", "notify_exit_listeners"]
 
-Listener = Callable[[BaseException], None]
+Listener = Callable[[BaseException], object]
 listeners: list[Listener] = []
 
 
