@@ -6,22 +6,29 @@ import signal
 from collections.abc import Sequence
 from typing import Any
 
-from shmtensor.errors import PeerLostError
+from shmtensor.errors import PeerLostError, ShmTensorError
 
 from .fetch import shorten
+from .progress import PEAK, POSITION, TASK
 from .statistics import shared_bytes
 from .worker_pool import WorkerPool
-from .worker_progress import PEAK, POSITION, TASK
 
 __all__ = ["describe_loss", "how_it_ended", "where_at"]
 
 
 def describe_loss(
-    workers: WorkerPool, worker: int, in_flight: dict[int, tuple[Any, Any]], lost_tasks: list[int]
-) -> PeerLostError:
-    """The error for a dead worker and its `lost_tasks`."""
-    process, row = workers.processes[worker], workers.rows[worker]
-    pid, code = process.pid, process.exitcode
+    workers: WorkerPool,
+    worker: int,
+    in_flight: dict[int, tuple[Any, Any]],
+    lost_tasks: list[int],
+    consequence: str = "",
+) -> ShmTensorError:
+    """The error for a dead worker and its `lost_tasks`; PeerLostError, unless it could not even
+    begin."""
+    child, row = workers.children.all[worker], workers.rows[worker]
+    report, pid, code = child.report, child.pid, child.exitcode or 0
+    if child.is_unguarded:
+        return workers.children.error("DataLoader", child)
     number, position = int(row[TASK]) - 1, int(row[POSITION])
     if number in in_flight:
         work = f"it was at {where_at(in_flight[number][1], position)}"
@@ -34,13 +41,16 @@ def describe_loss(
     shared = shared_bytes() >> 20
     resident = int(row[PEAK]) >> 10
     size = f", its largest resident size was {resident} MiB" if resident else ""
-    return PeerLostError(
-        f"DataLoader: worker {worker} (pid {pid}) {how_it_ended(code)}: {work}; shared memory in "
-        f"use: {shared} MiB{size}; {likely_causes(code)}",
-        f"loader worker {worker}",
-        pid,
-        code,
+    how = how_it_ended(code) if child.raised is None else f"raised {child.raised.line()}"
+    text = (
+        f"DataLoader: worker {worker} (pid {pid}) {how}: {work}; shared memory in use: "
+        f"{shared} MiB{size}; {likely_causes(code)}"
     )
+    if report is not None:
+        text += f"\n\n{report.traceback.rstrip()}"
+    if consequence:
+        text += f"\n{consequence}\nDataLoader: worker {worker} (pid {pid}) {how}"
+    return PeerLostError(text, f"loader worker {worker}", pid, code)
 
 
 def where_at(indices: Any, position: int | None) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import traceback
 
+from shmtensor.errors import PeerLostError
+
 __all__ = ["Failure"]
 
 
@@ -14,11 +16,13 @@ class Failure:
     types cannot be pickled.
     """
 
-    __slots__ = ("kind", "message")
+    __slots__ = ("is_consequence", "kind", "line", "message")
 
     def __init__(self, error: BaseException, where: str) -> None:
         lines = traceback.format_exception(type(error), error, error.__traceback__)
         self.kind = type(error)
+        self.is_consequence = isinstance(error, PeerLostError)
+        self.line = f"{where}: {type(error).__name__}: {error}".partition("\n")[0]
         self.message = (
             f"Caught {type(error).__name__} in {where}.\nOriginal {''.join(lines)}".rstrip()
         )

@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import io
 import os
-import time
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,16 +20,17 @@ from typing import Any
 
 from shmtensor import multiprocessing, native
 from shmtensor.multiprocessing import reduction
+from shmtensor.multiprocessing.children import Child, Children
 
 from .fetch import Recipe
 from .file_positions import positions
+from .progress import make_board, row_of, set_epoch
 from .seeding import SampleSeeds
 from .worker import WorkerConfig, run_worker
-from .worker_progress import make_progress_board, row_of, set_epoch
 
 __all__ = ["WorkerPool", "get"]
 
-GRACE = 2.0  # seconds a worker has to finish its sample before it is terminated
+PATIENCE = 2.0  # seconds a worker has to finish its sample before it is terminated
 MAX_RECIPE_BYTES = 4 << 20  # bytes of a recipe beyond which a fork is cheaper than sending it
 
 
@@ -51,17 +51,17 @@ class WorkerPool:
         self.epoch = 0
         self.owner = os.getpid()
         self.user: weakref.ref[Any] | None = None  # the latest epoch
-        self.board = make_progress_board(n)
+        self.board = make_board(n)
         self.rows = [row_of(self.board, worker) for worker in range(n)]
         self.results = self.context.Queue()
         self.orders = [self.context.Queue() for _ in range(n)]
         tasks = [self.context.Queue() for _ in range(n if recipe.is_stream else 1)]
         self.tasks = tasks if recipe.is_stream else tasks * n
-        self.processes: list[Any] = []
+        self.children = Children()
         self.seeds = inherited_seeds() if self.is_forked else None
         queues = [*tasks, *self.orders, self.results]
         self._finalizer = weakref.finalize(
-            self, shut_down, self.owner, self.processes, self.tasks, self.results, queues,
+            self, shut_down, self.owner, self.children, self.tasks, self.results, queues,
             self.board,
         )  # fmt: skip
         if self.context._name == "forkserver":
@@ -72,13 +72,17 @@ class WorkerPool:
     def launch(self) -> None:
         """Starts the workers that are not started yet."""
         try:
-            for worker in range(len(self.processes), self.n):
-                self.processes.append(self.start(worker))
+            for worker in range(len(self.children.all), self.n):
+                self.start(worker)
         except BaseException:
             self.close()
             raise
 
-    def start(self, worker: int) -> Any:
+    @property
+    def processes(self) -> list[Any]:
+        return [child.process for child in self.children.all]
+
+    def start(self, worker: int, replaced: Child | None = None) -> None:
         """Starts a process for this worker."""
         config = WorkerConfig(
             id=worker,
@@ -96,8 +100,7 @@ class WorkerPool:
             target=run_worker, args=(config,), name=f"loader worker {worker}", daemon=True
         )
         with children_of_daemons():
-            process.start()
-        return process
+            self.children.start(process, replaced)
 
     @property
     def is_usable(self) -> bool:
@@ -143,9 +146,9 @@ class WorkerPool:
         row = self.rows[worker]
         for column in range(3):  # task, position, since
             row[column] = 0
-        self.processes[worker].join()
-        self.processes[worker].close()
-        self.processes[worker] = self.start(worker)
+        dead = self.children.all[worker]
+        dead.process.close()
+        self.start(worker, dead)
         recipe = None if self.is_forked else self.recipe
         message = as_message((self.epoch, seed, recipe, positions))
         self.orders[worker]._channel.put(*message, None)
@@ -162,8 +165,11 @@ class WorkerPool:
         self._finalizer()
 
     def dead(self) -> list[int]:
-        """The workers that have ended."""
-        return [w for w, process in enumerate(self.processes) if process.exitcode is not None]
+        """The workers that have ended; the first cause comes first."""
+        self.children.wait(0.0)
+        ended = [child for child in self.children.all if child.exitcode is not None]
+        ended.sort(key=lambda child: (child.is_consequence, child.failed_at))
+        return [child.index for child in ended]
 
 
 @contextmanager
@@ -227,31 +233,22 @@ def preload() -> None:
 
 
 def shut_down(
-    owner: int, processes: list[Any], tasks: list[Any], results: Any, queues: list[Any], board: Any
+    owner: int, children: Children, tasks: list[Any], results: Any, queues: list[Any], board: Any
 ) -> None:
     """Asks the workers to end; terminates, and finally kills, those that do not."""
     if os.getpid() != owner:
         return  # a forked child's copy: the workers belong to the parent
     set_epoch(board, 0)
-    for queue, process in zip(tasks, processes, strict=False):
-        if process.exitcode is None:
-            queue.put(None)
-    for orders in queues[-len(tasks) - 1 : -1]:  # a worker that has not begun waits for orders
-        orders.put(None)
-    for method, seconds in (("", GRACE), ("terminate", 1.0), ("kill", 5.0)):
-        alive = [process for process in processes if process.exitcode is None]
-        for process in alive if method else ():
-            getattr(process, method)()
-        deadline = time.monotonic() + seconds
-        for process in alive:
-            while process.exitcode is None and time.monotonic() < deadline:
-                while get(results, 0) is not None:  # frees the blocks of its results
-                    continue
-                process.join(0.02)
-    for process in processes:
-        process.join()
-        process.close()
-    processes.clear()
+
+    def ask() -> None:
+        for child in children.running:
+            tasks[child.index].put(None)
+        for orders in queues[-len(tasks) - 1 : -1]:  # one that has not begun waits for orders
+            orders.put(None)
+
+    children.end(ask, patience=PATIENCE)
+    children.close()
+    children.all.clear()
     for queue in queues:
         queue.close()
 

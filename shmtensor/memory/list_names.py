@@ -11,6 +11,7 @@ user in turn, for a second in total.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import select
@@ -22,7 +23,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 from . import name_protocol
-from .name_protocol import InvalidMessage, Layout, address, close_all, receive, send
+from .control_message import InvalidMessage, close_all, connect, receive, send
+from .name_protocol import MAX_ANSWER, MAX_DESCRIPTORS, Layout, address
 from .peer_credentials import peer
 
 __all__ = ["NAME", "Name", "names"]
@@ -37,6 +39,7 @@ LINE = re.compile(
     + rb")"
 )
 TOTAL = 1.0  # seconds for all names
+NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 AT_ONCE, PATIENCE = 128, 0.05  # connections at a time; seconds after which one gives way
 
 
@@ -136,21 +139,14 @@ class Survey:
 
     def ask(self, uid: int, name: str) -> None:
         try:
-            connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        except OSError:  # no descriptor is free: fewer at a time
-            if not self.asked:
-                raise
-            self.at_once = len(self.asked)
-            self.queue.appendleft((uid, name))
-            return
-        connection.setblocking(False)
-        try:
-            connection.connect(address(uid, name))
-            if peer(connection)[1] != uid:
-                raise PermissionError("another user holds it")
-        except OSError:  # no such name, forged, or its queue is full
-            connection.close()
-            return
+            connection = connect(address(uid, name), uid)
+        except OSError as error:
+            if error.errno in NO_DESCRIPTOR:  # fewer at a time
+                if not self.asked:
+                    raise
+                self.at_once = len(self.asked)
+                self.queue.appendleft((uid, name))
+            return  # no such name, forged, or its queue is full
         self.found[uid, name] = Name(name, uid)
         with contextlib.suppress(OSError):  # refused already: the answer is there
             send(connection, {"ask": "describe"})
@@ -159,7 +155,7 @@ class Survey:
     def hear(self, asked: Asked) -> None:
         """Reads an answer; one that says nothing leaves the name without details."""
         with asked.socket, contextlib.suppress(OSError, InvalidMessage):
-            answer, fds = receive(asked.socket)
+            answer, fds = receive(asked.socket, asked.uid, 0.0, MAX_ANSWER, MAX_DESCRIPTORS)
             close_all(fds)
             layout = Layout.of(answer)
             pid = peer(asked.socket)[0]

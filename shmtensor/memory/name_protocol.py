@@ -1,15 +1,12 @@
 """What the processes of a named tensor send each other: address, requests, answers, their checks.
 
-Everything here treats the other end as hostile: messages are bounded, an answer is compared with
-its bounds before it is used, and no descriptor of a message that is refused stays open.
+Each is a control message (`control_message.py`). An answer is compared with its bounds before it is
+used.
 """
 
 from __future__ import annotations
 
-import array
 import contextlib
-import json
-import os
 import socket
 import time
 from dataclasses import dataclass
@@ -18,25 +15,24 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import bfloat16
+from .control_message import AnotherUser, InvalidMessage, connect, receive, send
 from .peer_credentials import peer
 
 __all__ = [
     "ANSWER_TIMEOUT",
-    "InvalidMessage",
+    "MAX_ANSWER",
+    "MAX_DESCRIPTORS",
+    "MAX_REQUEST",
     "Layout",
     "address",
     "ask",
-    "close_all",
     "fault_point",
-    "parse",
-    "receive",
-    "send",
 ]
 
-PREFIX = "shmtensor:2:"
+PREFIX = "shmtensor:3:"  # the number increases when the messages change
 ANSWER_TIMEOUT = 5.0  # seconds; a holder that is stopped does not answer
 MAX_REQUEST, MAX_ANSWER = 256, 8192  # bytes
-MAX_DESCRIPTORS = 4  # the kernel closes what exceeds these
+MAX_DESCRIPTORS = 3  # in an answer
 MAX_DIMENSIONS = 64  # NumPy's
 LIMIT = 1 << 62  # of sizes, strides and offsets; sums of 65 of them are computed without a bound
 
@@ -45,71 +41,12 @@ DTYPES = {np.dtype(char).str: np.dtype(np.dtype(char).str) for char in "?bhilqBH
 DTYPES["bfloat16"] = bfloat16
 
 
-class InvalidMessage(ValueError):
-    """A message that no honest process sends."""
-
-
 def fault_point(step: str) -> None:
     """Marks a step of the protocol. Tests replace this function with one that kills the process."""
 
 
 def address(uid: int, name: str) -> str:
     return f"\0{PREFIX}{uid}:{name}"
-
-
-def close_all(fds: list[int]) -> None:
-    for fd in fds:
-        os.close(fd)
-
-
-# ---- messages
-
-
-def send(connection: socket.socket, message: dict[str, Any], fds: tuple[int, ...] = ()) -> None:
-    socket.send_fds(connection, [json.dumps(message).encode()], fds)
-
-
-def parse(data: bytes) -> dict[str, Any]:
-    """The dictionary that a message is. Raises: InvalidMessage."""
-    try:
-        message = json.loads(data)
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise InvalidMessage(f"it is no JSON: {type(error).__name__}: {data[:40]!r}") from None
-    if not isinstance(message, dict):
-        raise InvalidMessage(f"it is no dictionary: {data[:40]!r}")
-    return message
-
-
-def receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """An answer and its descriptors. Raises: ConnectionError, InvalidMessage."""
-    space = socket.CMSG_LEN(MAX_DESCRIPTORS * 4)
-    data, ancillary, flags, _ = connection.recvmsg(MAX_ANSWER, space, socket.MSG_CMSG_CLOEXEC)
-    fds = array.array("i")
-    for level, kind, payload in ancillary:
-        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
-            fds.frombytes(payload[: len(payload) // 4 * 4])
-    try:
-        if not data:
-            raise ConnectionError("the other end has closed the connection")
-        if flags & socket.MSG_TRUNC:
-            raise InvalidMessage(f"it has more than {MAX_ANSWER} bytes")
-        return parse(data), list(fds)
-    except BaseException:
-        close_all(list(fds))
-        raise
-
-
-def connect(connection: socket.socket, uid: int, name: str, deadline: float) -> None:
-    """Connects, or waits for a place in the holder's queue: the kernel refuses to wait for one on
-    a socket with a timeout.
-    """
-    while True:
-        try:
-            return connection.connect(address(uid, name))
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                raise TimeoutError("its queue is full") from None
-            time.sleep(0.002)
 
 
 def ask(
@@ -127,38 +64,55 @@ def ask(
         InvalidMessage: it answers what no honest process answers.
     """
     deadline = time.monotonic() + timeout
-    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    connection: socket.socket | None = None
     try:
-        connection.settimeout(max(timeout, 0.01))
-        connect(connection, uid, name, deadline)
+        connection = connect_until(uid, name, deadline)
         fault_point("open.connected")
-        pid, holder, _ = peer(connection)
-        if holder != uid:
-            raise PermissionError(
-                f"open: the name {name!r} of user {uid} is held by another user: {holder} "
-                f"(pid {pid})"
-            )
         # Who may not ask is refused before a byte is read: the kernel then reports a broken
         # connection first, and the refusal behind it.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             send(connection, message)
         fault_point("open.asked")
         try:
-            return connection, *receive(connection)
+            return connection, *answer(connection, uid, deadline)
         except ConnectionResetError:
-            return connection, *receive(connection)
+            return connection, *answer(connection, uid, deadline)
     except TimeoutError:
-        pid = 0
-        with contextlib.suppress(OSError):
-            pid = peer(connection)[0]
-        connection.close()
+        pid = 0 if connection is None else peer(connection)[0]
+        if connection is not None:
+            connection.close()
         raise TimeoutError(
             f"open: the holder of {name!r} does not answer: pid {pid}, {timeout:g} s (is it "
             "stopped?)"
         ) from None
     except BaseException:
-        connection.close()
+        if connection is not None:
+            connection.close()
         raise
+
+
+def connect_until(uid: int, name: str, deadline: float) -> socket.socket:
+    """Connects, or waits for a place in the holder's queue."""
+    while True:
+        try:
+            return connect(address(uid, name), uid)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                raise TimeoutError("its queue is full") from None
+            time.sleep(0.002)
+        except AnotherUser as holder:
+            raise PermissionError(
+                f"open: the name {name!r} of user {uid} is held by another user: {holder.uid} "
+                f"(pid {holder.pid})"
+            ) from None
+
+
+def answer(
+    connection: socket.socket, uid: int, deadline: float
+) -> tuple[dict[str, Any], list[int]]:
+    """The holder's answer, and its descriptors."""
+    timeout = deadline - time.monotonic()
+    return receive(connection, uid, timeout, MAX_ANSWER, MAX_DESCRIPTORS)
 
 
 # ---- layouts

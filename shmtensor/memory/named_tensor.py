@@ -21,8 +21,9 @@ import numpy as np
 from .. import native
 from ..errors import DomainError, StaleHandle
 from . import name_protocol
+from .control_message import InvalidMessage, close_all
 from .list_names import NAME
-from .name_protocol import InvalidMessage, Layout, ask, close_all
+from .name_protocol import Layout, ask
 from .named_tensor_server import NameServer, server_thread
 from .peer_credentials import peer
 from .published_file import PublishedFile, file_of, move_to_file

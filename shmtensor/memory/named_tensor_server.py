@@ -1,7 +1,7 @@
 """The server of a published tensor: a Unix socket that sends descriptors of its memory.
 
     publisher                                            opener (no common ancestor)
-      bind  "\\0shmtensor:2:<uid>:<name>"  <--- connect ---
+      bind  "\\0shmtensor:3:<uid>:<name>"  <--- connect ---
       uid and gid of the caller may not?  ---- {"refused": true, "mode"} ---> closed, unread
                                           <--- {"ask": "open", "readonly": ...}
       mode 0600:  control, volume 0, volume 1 ---- SCM_RIGHTS, {"handle", "shape", ...} --->
@@ -37,7 +37,6 @@ publishes or opens.
 from __future__ import annotations
 
 import contextlib
-import errno
 import os
 import select
 import socket
@@ -50,7 +49,9 @@ from typing import Any
 
 from .. import native
 from . import name_protocol
-from .name_protocol import InvalidMessage, address, ask, close_all, parse, send
+from .control_message import AnotherUser, InvalidMessage, close_all, connect, receive, send
+from .list_names import NO_DESCRIPTOR
+from .name_protocol import MAX_ANSWER, MAX_DESCRIPTORS, MAX_REQUEST, address
 from .peer_credentials import groups, peer
 from .published_file import PublishedFile, file_of
 
@@ -59,8 +60,8 @@ __all__ = ["NameServer", "ServerThread", "server_thread"]
 BACKLOG = 512
 STRANGERS_PER_USER, STRANGERS = 16, 64  # connections of other users, over all names
 ACCEPTED_AT_ONCE = 64
-NO_DESCRIPTOR = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-TAKE_OVER_TIMEOUT = 1.0  # seconds; other names wait meanwhile
+TAKE_OVER_TIMEOUT = 1.0  # seconds after which a name with an unknown holder is given up
+RETRY = 0.01  # seconds between two steps of a take-over
 PAUSE = 0.05  # seconds without accepting, when no descriptor is free
 
 
@@ -85,6 +86,7 @@ class NameServer:
         array: the publisher's array; None in a follower.
         listener: accepts clients; None in a follower.
         link: a follower's connection to the process that serves the name.
+        take_over_end: a follower whose holder has died gives up then; 0: it has a holder.
         opened: in a follower, the Blocks or PublishedFiles that it opened, by id.
     """
 
@@ -96,6 +98,7 @@ class NameServer:
     array: Any = None
     listener: socket.socket | None = None
     link: socket.socket | None = None
+    take_over_end: float = 0.0  # of time.monotonic()
     clients: dict[socket.socket, Client] = field(default_factory=dict)
     opened: dict[int, weakref.ref[Any]] = field(default_factory=dict)
     closing: bool = False
@@ -161,14 +164,9 @@ class NameServer:
     # ---- serving
     def handle_request(self, client: Client) -> None:
         """Answers one request. Any exception means that the client cannot be served."""
-        # Without space for them, the kernel closes the descriptors of the message.
-        data = client.socket.recv(name_protocol.MAX_REQUEST + 1)
-        if not data:
-            raise ConnectionError("the client has closed the connection")
-        if len(data) > name_protocol.MAX_REQUEST:
-            raise InvalidMessage("the request is too long")
+        # Of any user: `admits` has asked the kernel.
+        message, _ = receive(client.socket, None, max_bytes=MAX_REQUEST)
         client.is_silent = False
-        message = parse(data)
         name_protocol.fault_point("serve.asked")
         if message.get("ask") == "describe":
             is_reader = self.bits(client.socket) & 4
@@ -281,6 +279,8 @@ class ServerThread:
     def add(self, server: NameServer) -> None:
         """Serves a name. If no thread can be started, the server is closed."""
         with self.lock:
+            if former := self.servers.get((server.uid, server.name)):  # it followed a dead holder
+                self.remove(former)
             self.servers[server.uid, server.name] = server
             self.run_for(server)
         self.wake()
@@ -307,7 +307,13 @@ class ServerThread:
         name already, its present server counts the memory too."""
         with self.lock:
             current = self.servers.get((server.uid, server.name))
-            if current is not None and current.closing:  # the thread has not closed it yet
+            if current is not None and current.take_over_end:  # `server` leads to the new holder
+                if current.about["id"] == server.about["id"]:
+                    current.link, server.link = server.link, current.link
+                    current.take_over_end = 0.0
+                else:
+                    current.closing = True
+            if current is not None and current.closing:
                 self.remove(current)
                 current = None
             if current is None:
@@ -340,6 +346,8 @@ class ServerThread:
             with self.lock:
                 for fd, _ in ready:
                     self.handle_event(*sockets[fd])
+                for server in [s for s in self.servers.values() if s.take_over_end]:
+                    self.take_over(server)
 
     def watched(self) -> tuple[Any, dict[int, tuple[NameServer | None, socket.socket]], Any]:
         """What to wait for: a poll object, (server, socket) by descriptor, milliseconds or None.
@@ -348,6 +356,7 @@ class ServerThread:
         """
         assert self.wake_pipe is not None
         remaining = self.accepts_after - time.monotonic()
+        is_taking_over = any(server.take_over_end for server in self.servers.values())
         sockets: dict[int, tuple[NameServer | None, socket.socket]] = {}
         sockets[self.wake_pipe[0].fileno()] = None, self.wake_pipe[0]
         for server in self.servers.values():
@@ -360,7 +369,8 @@ class ServerThread:
         poll = select.poll()
         for fd in sockets:
             poll.register(fd, select.POLLIN)
-        return poll, sockets, remaining * 1000 if remaining > 0 else None
+        pauses = [remaining] * (remaining > 0) + [RETRY] * is_taking_over
+        return poll, sockets, min(pauses) * 1000 if pauses else None
 
     def handle_event(self, server: NameServer | None, sock: socket.socket) -> None:
         """Handles a readable socket. Note [Hostile clients]: an error ends that socket alone."""
@@ -371,7 +381,7 @@ class ServerThread:
             if sock is server.listener:
                 self.accept(server, sock)
             elif sock is server.link:
-                self.handle_broken_link(server)
+                self.handle_link(server, sock)
             elif client := server.clients.get(sock):
                 server.handle_request(client)
                 if client.uid != os.geteuid():
@@ -429,46 +439,47 @@ class ServerThread:
         server.drop(client.socket)
 
     # ---- followers
-    def handle_broken_link(self, server: NameServer) -> None:
-        """The holder has died or notified: takes the name over, or ends with it."""
-        link = server.link
-        assert link is not None
+    def handle_link(self, server: NameServer, link: socket.socket) -> None:
+        """The holder notifies of its end, has died, or is a new one that has answered."""
         try:
-            message, fds = name_protocol.receive(link)
-            close_all(fds)
-            is_unpublished = bool(message.get("gone"))
-        except (OSError, InvalidMessage):
-            is_unpublished = False
-        link.close()
-        server.link = None
-        if is_unpublished:
+            message, fds = receive(link, server.uid, 0.0, MAX_ANSWER, MAX_DESCRIPTORS)
+        except (OSError, InvalidMessage):  # it has died
+            link.close()
+            server.link = None
+            server.take_over_end = server.take_over_end or time.monotonic() + TAKE_OVER_TIMEOUT
+            return
+        close_all(fds)
+        is_another = server.take_over_end and message.get("id") != server.about["id"]
+        if message.get("gone") or is_another:  # the name belongs to another tensor now
             self.remove(server)
-        else:
-            self.take_over(server)
+        server.take_over_end = 0.0
 
     def take_over(self, server: NameServer) -> None:
-        """After the death of the name's holder: binds the name, or follows its new holder."""
-        if server.uid != os.geteuid():
+        """After the death of the name's holder: binds the name, or asks its new holder. A step that
+        does not wait: whoever holds the name, other names are served meanwhile.
+        """
+        if server.uid != os.geteuid() or time.monotonic() >= server.take_over_end:
             return self.remove(server)
-        deadline = time.monotonic() + TAKE_OVER_TIMEOUT
-        while time.monotonic() < deadline:
-            try:
-                name_protocol.fault_point("follow.broken")
-                return server.bind()
-            except OSError:  # another process has it
-                try:
-                    link, answer, fds = ask(server.uid, server.name, {"ask": "describe"}, 0.1)
-                except PermissionError:  # another user
-                    break
-                except (OSError, InvalidMessage):
-                    continue
-                close_all(fds)
-                if answer.get("id") == server.about["id"]:
-                    server.link = link
-                    return None
-                link.close()  # the name belongs to another tensor now
-                break
-        return self.remove(server)
+        if server.link is not None:  # the answer has not come
+            return None
+        with contextlib.suppress(OSError):
+            name_protocol.fault_point("follow.broken")
+            server.bind()
+            server.take_over_end = 0.0
+            return None
+        try:
+            link = connect(address(server.uid, server.name), server.uid)
+        except AnotherUser:
+            return self.remove(server)
+        except OSError:  # who has it does not listen yet, or its queue is full: again
+            return None
+        try:
+            send(link, {"ask": "describe"})
+        except OSError:
+            link.close()
+        else:
+            server.link = link
+        return None
 
 
 def _discard(reference: weakref.ref[NameServer], memory: int) -> None:

@@ -30,7 +30,7 @@ import numpy as np
 from .. import native
 from ..errors import OutOfSharedMemory
 from . import name_protocol
-from .name_protocol import InvalidMessage
+from .control_message import InvalidMessage
 
 if TYPE_CHECKING:
     from typing_extensions import Self

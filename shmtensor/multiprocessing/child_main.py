@@ -8,8 +8,9 @@ import pickle
 import select
 import signal
 import sys
+from contextlib import suppress
 from multiprocessing import process, spawn
-from typing import IO, Any
+from typing import IO, Any, NoReturn
 
 from shmtensor import memory, native
 from shmtensor.memory.join_domain import Preparation
@@ -22,6 +23,7 @@ _F_SETSIG = 10  # of <fcntl.h>; Python's fcntl module lacks it
 def main(stream: IO[bytes]) -> None:
     """Entry of a spawned interpreter (popen.SpawnPopen). sys.path has been read from `stream`.
     Exits."""
+    close_inherited_on_exec()
     sentinel = os.dup(stream.fileno())
     with stream:
         message = pickle.load(stream)
@@ -30,6 +32,15 @@ def main(stream: IO[bytes]) -> None:
         for fd in domain["descriptors"]:
             os.close(fd)
         run_message(message, sentinel, exit=sys.exit)
+
+
+def close_inherited_on_exec() -> None:
+    """From now on no program that this process starts gets a descriptor that this process has
+    inherited: pipes of its parent, connections in its arguments, the domain."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):  # the descriptor of this listing
+            if int(name) > 2:
+                os.set_inheritable(int(name), False)
 
 
 def join(domain: Preparation) -> None:
@@ -44,7 +55,7 @@ def run_message(message: tuple[Any, ...], sentinel: int, exit: Any) -> None:
     Until it runs, Ctrl-C ends the process silently: the parent gets the signal, too, and a
     traceback through imports is useless.
     """
-    _, preparation, handles, data = message
+    _, preparation, handles, data, report = message
     current: Any = process.current_process()
     current._inheriting = True
     try:
@@ -52,11 +63,30 @@ def run_message(message: tuple[Any, ...], sentinel: int, exit: Any) -> None:
         blocks = [native.receive(handle, True) for handle in handles]
         process_obj = loads(data, blocks)
         del blocks
+        process_obj._report = report
+    except BaseException as error:
+        end_before_run(error, preparation, report)
     finally:
         del current._inheriting
     if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     exit(process_obj._bootstrap(sentinel))
+
+
+def end_before_run(
+    error: BaseException, preparation: dict[str, Any], report: int | None
+) -> NoReturn:
+    """Ends this child, which cannot even run: its supervisor shows why, or else this process."""
+    from . import child_report
+
+    main = preparation.get("init_main_from_path") or preparation.get("init_main_from_name", "")
+    record = child_report.report_of_import(error, main)
+    child_report.listen(report)
+    if not child_report.fail(error, record):
+        if not record.is_unguarded:
+            raise error
+        print(f"{process.current_process().name}: {record.message}", file=sys.stderr, flush=True)
+    raise SystemExit(1) from None
 
 
 def end_with_parent(number: int | None = None) -> None:

@@ -10,9 +10,10 @@ that list again.
 from __future__ import annotations
 
 import os
-import struct
 import sys
 from multiprocessing import process
+
+from shmtensor.memory.control_message import LENGTH, take
 
 __all__ = ["read_number", "sys_path", "write"]
 
@@ -34,16 +35,20 @@ def write(fd: int, data: bytes) -> None:
 
 
 def read_number(fd: int, chunks: list[bytes]) -> int | None:
-    """A signed number that the server wrote, or None at the end of the file.
+    """The number in a control message of the fork server, or None at the end of the file.
 
     Args:
-        chunks: the bytes of this number that were read; an interrupted call is repeated with the
+        chunks: the bytes of this message that were read; an interrupted call is repeated with the
             same list. Note [Bytes under interruption].
     """
-    while (missing := 8 - sum(map(len, chunks))) > 0:
-        chunks.extend(map(os.read, (fd,), (missing,)))
+    while True:
+        data = b"".join(chunks)
+        end = LENGTH.size
+        if len(data) >= end:
+            end += LENGTH.unpack_from(data)[0]
+        if len(data) == end:
+            message = take(bytearray(data))
+            return None if message is None else int(message["number"])
+        chunks.extend(map(os.read, (fd,), (end - len(data),)))
         if not chunks[-1]:
-            break
-    data = b"".join(chunks)
-    number: int | None = struct.unpack("<q", data)[0] if len(data) == 8 else None
-    return number
+            return None

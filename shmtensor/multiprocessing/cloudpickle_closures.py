@@ -18,15 +18,21 @@ if TYPE_CHECKING:
 
 
 class ClosurePickler(CloudPickler):  # type: ignore[misc]
-    """cloudpickle's pickler: importable functions and classes are sent by name, others by value."""
+    """cloudpickle's pickler: importable functions and classes are sent by name, others by value.
+
+    Args:
+        reached: takes the objects in the order in which they are pickled, but for basic types.
+    """
 
     dispatch_table: ClassVar[Any] = ChainMap(extra_reductions, CloudPickler.dispatch_table)
 
-    def __init__(self, buffer: io.BytesIO, blocks: _Blocks) -> None:
+    def __init__(self, reached: list[Any], buffer: io.BytesIO, blocks: _Blocks) -> None:
         super().__init__(buffer, pickle.HIGHEST_PROTOCOL)
+        self.reached = reached
         self.blocks = blocks
 
     def reducer_override(self, obj: Any) -> Any:
+        self.reached.append(obj)
         cls = type(obj)
         if (cls is FunctionType or issubclass(cls, type)) and obj.__module__ == "__main__":
             if is_main_importable() and find(obj.__qualname__) is obj:

@@ -9,7 +9,6 @@ from multiprocessing import process
 from typing import TYPE_CHECKING, Any
 
 from shmtensor import native
-from shmtensor.multiprocessing.exit_on_exception import notify_exit_listeners
 
 from . import current_context, sharedctypes
 from .barrier import Barrier
@@ -40,6 +39,8 @@ stdlib: Any = _context  # untyped: its default start method is a private attribu
 class _Process(process.BaseProcess):
     """A process that enters its name into the process table, and its exit code at a regular end."""
 
+    _report: int | None = None  # of a supervised child: the pipe for its report
+
     def start(self) -> None:
         """Starts the child. The child stops waiting for messages when this process dies."""
         self._parent_row = native.row()
@@ -49,16 +50,25 @@ class _Process(process.BaseProcess):
         native.set_role(self.name)
         watch_parent(self._parent_row)
         run = self.run
+        if self._report is not None:
+            from . import child_report
 
-        def run_and_notify() -> None:
+            child_report.listen(self._report)
+
+        def run_and_report() -> None:
             try:
                 run()
             except BaseException as error:
-                if not isinstance(error, SystemExit) or error.code not in (None, 0):
-                    notify_exit_listeners(error)  # before waiting for children and queues
-                raise
+                if isinstance(error, SystemExit) and error.code in (None, 0):
+                    raise
+                from .child_report import fail
 
-        self.run = run_and_notify  # type: ignore[method-assign]
+                is_shown = fail(error)  # before waiting for children and queues
+                if isinstance(error, SystemExit) or not is_shown:
+                    raise
+                raise SystemExit(1) from None
+
+        self.run = run_and_report  # type: ignore[method-assign]
         bootstrap: Any = vars(process.BaseProcess)["_bootstrap"]
         code: int = bootstrap(self, parent_sentinel)
         native.record_exit(*native.row(), code)

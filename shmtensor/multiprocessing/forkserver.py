@@ -3,7 +3,9 @@
     parent ── request socket: descriptors (data pipe, status pipe, inherited ones) ──> server
     server ── fork ──> child
     parent ── data pipe: preparation and process object ──> child
-    parent <─ status pipe: pid, then the exit code ── server
+    parent <─ status pipe: {"number": pid}, then {"number": exit code} ── server
+
+Request and status are control messages (memory/control_message.py).
 
 It replaces the standard library's, which starts the resource tracker and cannot join a domain
 before it imports the modules to preload. It ends with its parent: when the request socket closes.
@@ -11,7 +13,6 @@ before it imports the modules to preload. It ends with its parent: when the requ
 
 from __future__ import annotations
 
-import array
 import os
 import pickle
 import selectors
@@ -20,12 +21,12 @@ import socket
 import struct
 import sys
 import threading
-from multiprocessing import spawn
+from multiprocessing import process, spawn
 from multiprocessing import util as _util
 from typing import Any
 
 from shmtensor import native
-from shmtensor.memory import join_domain
+from shmtensor.memory import control_message, join_domain
 
 from .child_pipe import sys_path, write
 
@@ -34,6 +35,7 @@ __all__ = ["ForkServer", "server"]
 
 _CHUNK = 1 << 20  # bytes of one read
 _MAX_FDS = 200  # per request; the kernel's own limit is 253
+REQUEST_TIMEOUT = 60.0  # seconds; a server that is stopped reads nothing
 
 inherited: list[int] = []
 """In a child: the descriptors of `Popen.duplicate_for_child`, in the order of its calls."""
@@ -78,7 +80,7 @@ class ForkServer:
                 f"Process.start: too many descriptors for a child: {len(fds)}, {_MAX_FDS} at most"
             )
         with self._lock:
-            send_fds(self._connect(), [data_r, status_w, *fds])
+            send_request(self._connect(), [data_r, status_w, *fds])
 
     def _connect(self) -> socket.socket:
         if self._pid is not None and os.waitpid(self._pid, os.WNOHANG)[0]:
@@ -89,7 +91,7 @@ class ForkServer:
         return self._socket
 
     def _start(self) -> None:
-        ours, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             self._spawn(theirs)
         except BaseException:  # it ends when our end of its socket is closed
@@ -156,26 +158,22 @@ server = ForkServer()
 os.register_at_fork(after_in_child=server._after_fork)
 
 
-def send_fds(connection: socket.socket, fds: list[int]) -> None:
-    """Sends one request: the number of descriptors, and the descriptors."""
-    data = array.array("i", fds)
-    connection.sendmsg(
-        [struct.pack("<I", len(fds))], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, data)]
-    )
+def send_request(connection: socket.socket, fds: list[int]) -> None:
+    """Asks for a child with these descriptors. Waits while too many are under way."""
+    control_message.send(connection, {"descriptors": len(fds)}, fds, REQUEST_TIMEOUT)
 
 
-def receive_fds(connection: socket.socket) -> list[int] | None:
-    """The descriptors of one request, two at least; None when the parent has ended."""
-    data, ancillary, _, _ = connection.recvmsg(4, socket.CMSG_SPACE(4 * (_MAX_FDS + 2)))
-    fds = array.array("i")
-    for level, kind, rights in ancillary:
-        if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
-            fds.frombytes(rights[: len(rights) - len(rights) % 4])
-    if len(data) < 4 or len(fds) < 2 or len(fds) != struct.unpack("<I", data)[0]:
-        for fd in fds:
-            os.close(fd)
+def receive_request(connection: socket.socket) -> list[int] | None:
+    """The descriptors of a request, two at least; None when the parent has ended."""
+    try:
+        # Nobody else has the other end: the parent made both.
+        message, fds = control_message.receive(connection, None, max_descriptors=_MAX_FDS + 2)
+    except (OSError, control_message.InvalidMessage):
         return None
-    return list(fds)
+    if len(fds) < 2 or message.get("descriptors") != len(fds):
+        control_message.close_all(fds)
+        return None
+    return fds
 
 
 # ---- in the server
@@ -184,8 +182,10 @@ def receive_fds(connection: socket.socket) -> list[int] | None:
 def serve(stream: Any) -> None:
     """Entry of the server process. Ends when the parent's socket is closed and all children are
     reaped."""
-    from .child_main import join
+    from . import child_report  # noqa: F401  for the children, so that none imports it
+    from .child_main import close_inherited_on_exec, join
 
+    close_inherited_on_exec()
     with stream:
         domain, request_fd, preparation, preload = pickle.load(stream)
     join(domain)
@@ -209,7 +209,7 @@ def serve(stream: Any) -> None:
                 if key.fd == wake_r:
                     os.read(wake_r, 4096)
                     _reap(children)
-                elif (fds := receive_fds(requests)) is None:
+                elif (fds := receive_request(requests)) is None:
                     selector.unregister(requests)
                     listening = False
                 else:
@@ -227,6 +227,8 @@ def _import(preparation: dict[str, Any], preload: list[str]) -> None:
         if key in preparation
     }
     spawn.prepare(preparation)
+    current: Any = process.current_process()
+    current._inheriting = True  # so that a main module without a guard starts no process here
     for name in preload:
         try:
             if name == "__main__":
@@ -236,6 +238,7 @@ def _import(preparation: dict[str, Any], preload: list[str]) -> None:
                 __import__(name)
         except Exception as error:
             util.debug(f"fork server: cannot preload {name}: {error!r}")
+    del current._inheriting
 
 
 def _reap(children: dict[int, int]) -> None:
@@ -256,7 +259,7 @@ def _reap(children: dict[int, int]) -> None:
 
 def _send_number(fd: int, number: int) -> None:
     try:
-        os.write(fd, struct.pack("<q", number))
+        os.write(fd, control_message.encode({"number": number}))
     except BrokenPipeError:
         return  # the parent has ended
 
@@ -303,9 +306,10 @@ def _run(data_r: int) -> int:
         not data or len(data) < length
     ):  # the parent has died, or its `start` was interrupted: nothing to run
         return 1
-    message = pickle.loads(data)
+    *message, report = pickle.loads(data)
     result: list[int] = []
-    run_message(message, data_r, exit=result.append)
+    report = None if report is None else inherited[report]
+    run_message((*message, report), data_r, exit=result.append)
     return result[0]
 
 

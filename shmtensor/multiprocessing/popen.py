@@ -24,7 +24,7 @@ from shmtensor.memory import join_domain
 from . import reduce_cuda
 from .child_pipe import read_number, sys_path, write
 from .picklable import is_main_importable
-from .reduction import dumps
+from .reduction import dumps, explain
 
 util: Any = _util  # untyped: private functions are used
 __all__ = ["ForkPopen", "ForkserverPopen", "SpawnPopen"]
@@ -103,7 +103,11 @@ class SpawnPopen(_Popen):
         self._handles: list[bytes] = []
         self._gpu = reduce_cuda.Handles()
         self._exit_code: list[bytes] = []  # what was read of it from the fork server
-        super().__init__(process_obj)
+        try:
+            super().__init__(process_obj)
+        except MemoryError as error:  # the message is copied once more
+            explain(error, process_obj)
+            raise
 
     def duplicate_for_child(self, fd: int) -> int:
         self._fds.append(fd)
@@ -129,15 +133,20 @@ class SpawnPopen(_Popen):
             self.finalizer()
 
     def _message(self, process_obj: Any, domain: join_domain.Preparation) -> bytes:
-        """The child's data after sys.path: preparation, handles of blocks, and process object."""
+        """The child's data after sys.path: preparation, handles of blocks, process object, and its
+        pipe for a report."""
         preparation = spawn.get_preparation_data(process_obj._name)
+        report = process_obj._report
         spawning: Any = self
         set_spawning_popen(spawning)
         try:
+            process_obj._report = None
             data, blocks = dumps(process_obj, self._gpu)
             self._handles = [native.export(block) for block in blocks]
-            return pickle.dumps((domain, preparation, self._handles, data))
+            number = None if report is None else self.duplicate_for_child(report)
+            return pickle.dumps((domain, preparation, self._handles, data, number))
         finally:
+            process_obj._report = report
             set_spawning_popen(None)
 
     def _launch(self, process_obj: Any) -> None:

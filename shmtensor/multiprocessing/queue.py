@@ -100,17 +100,21 @@ def peer_lost_error(where: str, process: Any) -> PeerLostError:
 
 def describe_exit(code: int | None) -> str:
     """`was killed by SIGKILL (-9)`, `exited with code 3`."""
-    import signal
-
     if code is None:
         return "has ended, exit code unknown"
     if code >= 0:
         return f"exited with code {code}"
+    return f"was killed by {signal_name(code)} ({code})"
+
+
+def signal_name(code: int) -> str:
+    """The name of the signal of a negative exit code."""
+    import signal
+
     try:
-        name = signal.Signals(-code).name
+        return signal.Signals(-code).name
     except ValueError:
-        name = f"signal {-code}"
-    return f"was killed by {name} ({code})"
+        return f"signal {-code}"
 
 
 def send(channel: native.Channel, obj: Any, via: Any, timeout: float | None) -> bool:

@@ -14,11 +14,13 @@ from __future__ import annotations
 
 import copyreg
 import ctypes
+import functools
 import io
 import pickle
 import threading
 import warnings
 from collections import ChainMap
+from collections.abc import Sequence
 from multiprocessing.reduction import ForkingPickler as ForkingPickler  # its name is public there
 from types import FunctionType
 from typing import Any
@@ -238,7 +240,22 @@ def pickle_dumps(obj: Any, gpu: reduce_cuda.Handles | None = None) -> tuple[byte
         # cloudpickle takes 40 ms to import, and few messages need it.
         from .cloudpickle_closures import ClosurePickler
 
-        return _dump(ClosurePickler, obj, gpu)
+        reached: list[Any] = []
+        try:
+            return _dump(functools.partial(ClosurePickler, reached), obj, gpu)
+        except Exception as error:
+            explain(error, obj, reached)
+            raise
+    except Exception as error:
+        explain(error, obj)
+        raise
+
+
+def explain(error: Exception, obj: Any, reached: Sequence[Any] = ()) -> None:
+    """Raises an error of the same kind that names what cannot be sent, if that is found."""
+    from . import unsendable
+
+    unsendable.explain(error, obj, reached)
 
 
 def _dump(cls: Any, obj: Any, gpu: reduce_cuda.Handles | None) -> tuple[bytes, list[Any]]:

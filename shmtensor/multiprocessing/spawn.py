@@ -4,20 +4,19 @@ the caller.
 
 from __future__ import annotations
 
-import os
-import signal
-import time
-import traceback
 import warnings
 from collections.abc import Callable
-from multiprocessing import connection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmtensor import native
 from shmtensor.errors import ProcessException, ProcessExitedException, ProcessRaisedException
 
 from .child_main import end_with_parent
 from .context import default_context
+from .queue import signal_name
+
+if TYPE_CHECKING:
+    from .children import Children
 
 __all__ = [
     "ProcessContext",
@@ -30,16 +29,13 @@ __all__ = [
 ]
 
 
-def _run(fn: Callable[..., Any], i: int, n: int, args: tuple[Any, ...], errors: Any) -> None:
+def _run(fn: Callable[..., Any], i: int, n: int, args: tuple[Any, ...]) -> None:
     try:
         end_with_parent()
         native.share_threads(n)
         fn(i, *args)
     except KeyboardInterrupt:
         return  # the parent has ended, or the terminal sent SIGINT to all: not an error
-    except Exception:
-        errors.put(traceback.format_exc())
-        raise SystemExit(1) from None
 
 
 class ProcessContext:
@@ -47,13 +43,17 @@ class ProcessContext:
 
     Attributes:
         processes: the Process objects, by index.
-        sentinels: descriptors that become readable when the process ends, by index.
     """
 
-    def __init__(self, processes: list[Any], errors: list[Any]) -> None:
-        self.processes = processes
-        self.error_queues = errors
-        self.sentinels = {process.sentinel: index for index, process in enumerate(processes)}
+    def __init__(self, children: Children) -> None:
+        self._children = children
+        self.processes = [child.process for child in children.all]
+
+    @property
+    def sentinels(self) -> dict[int, int]:
+        """The indices of the processes that run, by a descriptor that becomes readable when the
+        process ends."""
+        return {child.process.sentinel: child.index for child in self._children.running}
 
     def pids(self) -> list[int]:
         """Process ids, by index."""
@@ -70,75 +70,24 @@ class ProcessContext:
             ProcessRaisedException: one ended with an exception; the message holds its traceback.
             ProcessExitedException: one ended by a signal or with an exit code other than 0.
         """
-        if not self.sentinels:
+        children = self._children
+        if not children.running:
             return True
-        ready: list[Any] = connection.wait(self.sentinels.keys(), timeout=timeout)
-        failed_index = None
-        for sentinel in ready:
-            index = self.sentinels.pop(sentinel)
-            process = self.processes[index]
-            process.join()
-            if process.exitcode != 0 and failed_index is None:
-                failed_index = index
-        if failed_index is None:
-            if not self.sentinels:
-                self._close()
-            return not self.sentinels
-        self._end_others(grace_period)
-        self._raise(failed_index)
-        return False
-
-    def _end_others(self, grace_period: float | None) -> None:
-        if grace_period is not None:
-            self._join_within(grace_period)
-        for process in self.processes:
-            if process.is_alive():
-                process.terminate()
-        self._join_within(30.0 if grace_period is None else grace_period)
-        for process in self.processes:
-            if process.is_alive():
-                process.kill()
-            process.join()
-        self.sentinels.clear()
-
-    def _join_within(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        for process in self.processes:
-            process.join(max(end - time.monotonic(), 0.0))
-
-    def _raise(self, index: int) -> None:
-        process, errors = self.processes[index], self.error_queues[index]
-        code, pid = process.exitcode, process.pid
-        text = None if errors.empty() else errors.get()
-        self._close()
-        if text is not None:
-            raise ProcessRaisedException(
-                f"\n\n-- Process {index} terminated with the following error:\n{text}",
-                error_index=index,
-                error_pid=pid,
-            )
-        if code < 0:
-            try:
-                name = signal.Signals(-code).name
-            except ValueError:
-                name = f"<Unknown signal {-code}>"
-            raise ProcessExitedException(
-                f"process {index} (pid {pid}) terminated with signal {name}",
-                error_index=index,
-                error_pid=pid,
-                exit_code=code,
-                signal_name=name,
-            )
-        raise ProcessExitedException(
-            f"process {index} (pid {pid}) terminated with exit code {code}",
-            error_index=index,
-            error_pid=pid,
-            exit_code=code,
+        if not children.is_failing:
+            children.wait(timeout)
+        first = children.join(timeout) if children.is_failing else None
+        if first is None:
+            return not children.running
+        patience, grace = (0.0, 30.0) if grace_period is None else (grace_period, grace_period)
+        children.end(patience=patience, grace=grace)
+        index, pid, code = first.index, first.pid, first.exitcode or 0
+        end = f"signal {signal_name(code)}" if code < 0 else f"exit code {code}"
+        raise children.error(
+            "spawn",
+            first,
+            raised=f"\n\n-- Process {index} terminated with the following error:",
+            exited=f"process {index} (pid {pid}) terminated with {end}",
         )
-
-    def _close(self) -> None:
-        for errors in self.error_queues:
-            errors.close()
 
 
 class SpawnContext(ProcessContext):
@@ -162,30 +111,24 @@ def start_processes(
     Raises: ProcessRaisedException, ProcessExitedException, as `ProcessContext.join`.
     Copies: none; tensors in args are sent as handles.
     """
+    from .children import Children  # loads what only the parent needs
+
     context = default_context.get_context(start_method)
-    processes: list[Any] = []
-    errors: list[Any] = []
-    for i in range(nprocs):
-        queue = context.SimpleQueue()
-        process = context.Process(
-            target=_run, args=(fn, i, nprocs, args, queue), daemon=daemon, name=f"process {i}"
-        )
-        process.start()
-        processes.append(process)
-        errors.append(queue)
-    spawn_context = SpawnContext(processes, errors)
-    if not join:
-        return spawn_context
+    children = Children()
     try:
-        while not spawn_context.join():
+        for i in range(nprocs):
+            children.start(
+                context.Process(
+                    target=_run, args=(fn, i, nprocs, args), daemon=daemon, name=f"process {i}"
+                )
+            )
+        spawn_context = SpawnContext(children)
+        while join and not spawn_context.join():
             continue
     except BaseException:
-        for process in processes:
-            if process.pid != os.getpid() and process.is_alive():
-                process.kill()
-                process.join()
+        children.end(grace=0.0)
         raise
-    return None
+    return None if join else spawn_context
 
 
 def spawn(

@@ -7,7 +7,7 @@ parent   iterates the loader, puts each batch (handles) into every rank's queue,
   +--> queue 0 --> rank 0
   +--> queue 1 --> rank 1       each takes its part of every batch; a group connects the ranks
   ^                  |
-  +---- replies -----+          (rank, "done", ...) at the end of a pass, (rank, "failed", report)
+  +---- replies -----+          (rank, "done", ...) at the end of a pass
 ```
 
 The parent is not a rank. So when a rank dies, the process with the user's model lives, knows the
@@ -19,14 +19,14 @@ from __future__ import annotations
 import os
 import queue
 import time
-import traceback
 from collections.abc import Callable
 from typing import Any
 
 from .. import distributed, multiprocessing, native
 from ..device import CPU
-from ..errors import ProcessRaisedException
-from ..multiprocessing.queue import peer_lost_error
+from ..errors import PeerLostError
+from ..multiprocessing import child_report
+from ..multiprocessing.children import Children
 from .progress_board import ProgressBoard
 from .rank_step import Replica, set_threads
 from .sharded_optimizer import Shards
@@ -69,7 +69,7 @@ class WorkerPool:
         self.block: native.Block | None = block
         self.replies = context.Queue()
         self.queues = [context.Queue(PREFETCH) for _ in range(ranks)]
-        self.processes: list[Any] = []
+        self.children = Children()
         self.has_failed = False
         try:
             for rank in range(ranks):
@@ -79,8 +79,7 @@ class WorkerPool:
                     args=(rank, ranks, self.handle, setup, self.queues[rank], self.replies),
                     daemon=True,
                 )
-                process.start()
-                self.processes.append(process)
+                self.children.start(process)
             self.collect("ready", lambda: None)
         except BaseException:
             self.close(graceful=False)
@@ -95,25 +94,19 @@ class WorkerPool:
     def send(self, *command: Any) -> None:
         """Sends a command to every rank; waits while a queue has PREFETCH batches."""
         for each in self.queues:
-            while True:
-                try:
-                    each.put(command, True, POLL_INTERVAL)
-                    break
-                except queue.Full:
-                    self.check()
+            while not put(each, command):
+                self.check()
 
     def collect(self, expected: str, progress: Callable[[], None]) -> list[Any]:
         """Waits for a reply of the expected kind from every rank; returns them in rank order."""
         values: dict[int, Any] = {}
         while len(values) < self.ranks:
-            try:
-                rank, kind, value = self.replies.get(True, POLL_INTERVAL)
-            except queue.Empty:
+            reply = next_message(self.replies, POLL_INTERVAL)
+            if reply is None:
                 progress()
                 self.check()
                 continue
-            if kind == "failed":
-                self.raise_failure(rank, value)
+            rank, kind, value = reply
             assert kind == expected, f"trainer: rank {rank} replied {kind}, not {expected}"
             values[rank] = value
         progress()
@@ -121,49 +114,32 @@ class WorkerPool:
 
     # ---------------------------------------------------------------- failures
     def check(self) -> None:
-        """Raises if a rank has died or failed."""
-        if any(p.exitcode is not None for p in self.processes):
-            self.raise_failure(None, None)
-
-    def raise_failure(self, rank: int | None, report: dict[str, Any] | None) -> None:
-        """Waits for the ranks to end, and raises the error of the first that failed."""
-        self.has_failed = True
-        reports = {} if rank is None or report is None else {rank: report}
-        self.stop_remaining(reports)
-        failed = next((r for r, each in reports.items() if each["type"] != "PeerLostError"), None)
-        # One that noticed a death has reported it: the dead one is silent.
-        silent = (p for r, p in enumerate(self.processes) if r not in reports and p.exitcode)
-        first = next(silent, self.processes[rank or 0])
-        error = peer_lost_error("Trainer", first)
-        pids = [p.pid or 0 for p in self.processes]
-        self.close(graceful=False)
-        if failed is not None:
-            text = f"Trainer: rank {failed} (pid {pids[failed]}) failed:\n\n"
-            raise ProcessRaisedException(text + reports[failed]["traceback"], failed, pids[failed])
-        raise error
-
-    def stop_remaining(self, reports: dict[int, dict[str, Any]]) -> None:
-        """Waits until the remaining ranks end by themselves: killing them might leave a shard torn.
-
-        A rank that waits for the dead one notices within a second; one that waits for a command
-        gets "stop".
+        """Raises the error of the first rank that failed, once one has ended. The others end by
+        themselves: killing them might leave a shard torn. One that waits for the dead one notices
+        within a second, one that waits for a command gets "stop".
         """
-        without_stop = list(self.queues)
-        deadline = time.monotonic() + GRACE
-        while any(p.exitcode is None for p in self.processes) and time.monotonic() < deadline:
-            without_stop = [each for each in without_stop if not send_stop(each)]
-            self.drain(reports)
-            time.sleep(0.01)
-        self.drain(reports)
+        children = self.children
+        children.wait(0.0)
+        ended = [child for child in children.all if child.exitcode is not None]
+        if not ended:
+            return
+        self.has_failed = True
+        children.end(self.stop, patience=GRACE)
+        first = children.failure() or ended[0]
+        self.close(graceful=False)
+        if first.raised is not None:
+            raise children.error("Trainer", first, raised=f"Trainer: {first.line()}:\n")
+        text = children.explain(f"Trainer: {first.line()}", first.line(), first)
+        raise PeerLostError(text, first.name, first.pid, first.exitcode)
 
-    def drain(self, reports: dict[int, dict[str, Any]]) -> None:
-        while True:
-            try:
-                rank, kind, value = self.replies.get(False)
-            except queue.Empty:
-                return
-            if kind == "failed":
-                reports[rank] = value
+    def stop(self) -> None:
+        """Sends "stop" to the ranks that run; waits for room in their queues, at most GRACE."""
+        deadline = time.monotonic() + GRACE
+        for child in self.children.running:
+            while child.exitcode is None and time.monotonic() < deadline:
+                if put(self.queues[child.index], ("stop",)):
+                    break
+                self.children.wait(0.0)
 
     def close(self, graceful: bool = True) -> None:
         """Ends the processes: by a command, or else by SIGTERM and SIGKILL."""
@@ -171,43 +147,38 @@ class WorkerPool:
             return
         if graceful:
             self.send("stop")
-            for process in self.processes:
-                process.join(GRACE)
-        else:
-            self.stop_remaining({})
-        for process in self.processes:
-            if process.exitcode is None:
-                process.terminate()
-        for process in self.processes:
-            process.join(1.0)
-            if process.exitcode is None:
-                process.kill()
-                process.join()
-            process.close()
+        self.children.end(None if graceful else self.stop, patience=GRACE)
+        self.children.close()
         native.acknowledge(self.handle)
         self.block = None
         for each in (*self.queues, self.replies):
             each.close()
 
 
-def send_stop(commands: Any) -> bool:
-    """Sends "stop" if the queue is not full; returns whether it did."""
+def put(commands: Any, command: Any) -> bool:
+    """Puts a command into a rank's queue; False: there was no room for a while."""
     try:
-        commands.put(("stop",), False)
+        commands.put(command, True, POLL_INTERVAL)
     except queue.Full:
         return False
     return True
 
 
+def next_message(messages: Any, seconds: float) -> Any:
+    """The next message; None: none came in time."""
+    try:
+        return messages.get(True, seconds)
+    except queue.Empty:
+        return None
+
+
 def next_command(commands: Any) -> Any:
     """The next command; None if the parent has died."""
-    while True:
-        try:
-            return commands.get(True, 0.5)
-        except queue.Empty:
-            parent = multiprocessing.parent_process()
-            if parent is not None and not parent.is_alive():
-                return None
+    while (command := next_message(commands, 0.5)) is None:
+        parent = multiprocessing.parent_process()
+        if parent is not None and not parent.is_alive():
+            return None
+    return command
 
 
 def run_rank(
@@ -238,18 +209,9 @@ def run_rank(
             distributed.destroy_process_group()
         group.leave()
     except BaseException as error:
-        text = "".join(traceback.format_exception(type(error), error, error.__traceback__))
-        replies.put(
-            (
-                rank,
-                "failed",
-                {"type": type(error).__name__, "message": str(error), "traceback": text},
-            )
-        )
-        # No code of the user's model may run any more; the parent has the traceback.
-        replies.close()
-        replies.join_thread()
-        os._exit(1)
+        child_report.fail(error)
+        code = error.code if isinstance(error, SystemExit) else 1
+        os._exit(code if isinstance(code, int) else 1)  # the user's model may run no more
 
 
 def make_replica(

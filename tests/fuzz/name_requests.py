@@ -13,8 +13,16 @@ import numpy as np
 import shmtensor as st
 from shmtensor import memory
 from shmtensor.errors import DomainError
-from shmtensor.memory import list_names, name_protocol
-from shmtensor.memory.name_protocol import InvalidMessage, Layout
+from shmtensor.memory import list_names
+from shmtensor.memory.control_message import (
+    LENGTH,
+    MAX_DESCRIPTORS,
+    InvalidMessage,
+    close_all,
+    receive,
+    take,
+)
+from shmtensor.memory.name_protocol import Layout
 
 from ..memory import hostile
 
@@ -56,6 +64,16 @@ def damaged(rng: random.Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
+def packet(rng: random.Random, data: bytes) -> bytes:
+    """A message with these bytes in place of JSON, mostly; its length may be forged."""
+    kind = rng.randrange(8)
+    if kind == 0:
+        return data or b" "
+    if kind == 1:
+        return LENGTH.pack(rng.choice((0, 1, len(data) + 1, 2**32 - 1, rng.getrandbits(32)))) + data
+    return damaged(rng, hostile.framed(data)) if kind == 2 else hostile.framed(data)
+
+
 def request(rng: random.Random) -> bytes:
     kind = rng.randrange(4)
     if kind == 0:
@@ -71,12 +89,12 @@ def request(rng: random.Random) -> bytes:
 def send_request(rng: random.Random) -> None:
     with hostile.connected(os.geteuid(), NAME) as connection:
         connection.settimeout(20)
-        connection.send(request(rng) or b" ")
+        connection.send(packet(rng, request(rng)) or b" ")
         try:
-            answer, fds = name_protocol.receive(connection)
+            answer, fds = receive(connection, os.geteuid(), 20, max_descriptors=MAX_DESCRIPTORS)
         except ConnectionError:
             return
-        name_protocol.close_all(fds)
+        close_all(fds)
         assert "shape" in answer
         assert len(fds) in (0, 3)
 
@@ -98,13 +116,15 @@ def answer(rng: random.Random) -> dict[str, Any]:
 
 
 def check_answer(rng: random.Random) -> None:
-    data = json.dumps(answer(rng)).encode()
-    if rng.randrange(4) == 0:
-        data = damaged(rng, data)
+    text = json.dumps(answer(rng)).encode()
+    data = packet(rng, damaged(rng, text) if rng.randrange(4) == 0 else text)
     memory_of_it = np.zeros(rng.choice((0, 48, 4096)), np.uint8)
     try:
-        layout = Layout.of(name_protocol.parse(data))
-        array = layout.array(memory_of_it)
+        buffer = bytearray(data)
+        while (message := take(buffer)) is None or buffer:
+            if message is None:
+                return
+        array = Layout.of(message).array(memory_of_it)
     except InvalidMessage:
         return
     if array.size < 1 << 16:
@@ -120,7 +140,7 @@ def check_answer(rng: random.Random) -> None:
                 pass
 
 
-LINE = b"0000000000000000: 00000002 00000000 00010000 0005 01 12345 @shmtensor:2:7:a/b"
+LINE = b"0000000000000000: 00000002 00000000 00010000 0005 01 12345 @shmtensor:3:7:a/b"
 
 
 def check_line(rng: random.Random) -> None:

@@ -32,17 +32,18 @@ from typing import Any
 import numpy as np
 
 from shmtensor.distributed.backends.tcp.connect_ranks import accept, connect
-from shmtensor.distributed.backends.tcp.connection import FRAME, TAKEN, Broken, Link, Request
+from shmtensor.distributed.backends.tcp.connection import TAKEN, Broken, Link, Request
 from shmtensor.distributed.rendezvous import handshakes
 from shmtensor.distributed.rendezvous.find_group import find_group
 from shmtensor.distributed.rendezvous.handshakes import prove_to_server
-from shmtensor.distributed.rendezvous.meeting_messages import HELLO, PROTOCOL, address
+from shmtensor.distributed.rendezvous.meeting import PROTOCOL, address
 from shmtensor.distributed.rendezvous.places import own_place
-from shmtensor.distributed.rendezvous.store_messages import HEAD, PART, Exchange, unpack_parts
+from shmtensor.distributed.rendezvous.store_messages import FRAME, PART, Exchange, unpack_parts
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
 from shmtensor.distributed.rendezvous.tcp_store_server import GET, POP, SET, WAIT
 from shmtensor.errors import ShmTensorError
-from shmtensor.multiprocessing.forkserver import receive_fds
+from shmtensor.memory.control_message import LENGTH, MAX_BYTES, encode
+from shmtensor.multiprocessing.forkserver import receive_request
 
 SECRET = b"the secret of the fuzzer"
 LONG = 60.0  # seconds until an answer is missed
@@ -132,11 +133,11 @@ def requests(rng: random.Random, count: int, store: TCPStore) -> None:
     exchange = Exchange(connection)
     for i in range(count):
         body = mutant(rng, request(rng)) if rng.random() < 0.8 else noise(rng)
-        operation = rng.choice([*range(POP + 1), rng.randrange(256)])
+        operation = rng.choice([*range(POP + 1), number(rng, 32)])
         if operation == WAIT and len(body) >= 4:  # nobody may wait for long here
             body = PART.pack(1) + b"0" + body
-        connection.sendall(HEAD.pack(i, operation, len(body)) + body)
-        answered, success, data = exchange._read_message()
+        connection.sendall(FRAME.pack(operation, i, len(body)) + body)
+        success, answered, data = exchange._read_message()
         assert (answered, success in (0, 1)) == (i, True)
         parts = unpack_parts(data)
         assert success or parts
@@ -153,8 +154,8 @@ def answers(rng: random.Random, count: int) -> None:
     exchange = Exchange(ours)
     for _ in range(count):
         body = mutant(rng, request(rng))
-        nbytes = len(body) if rng.random() < 0.7 else number(rng, 32)
-        theirs.sendall(HEAD.pack(exchange._number + 1, rng.randrange(3), nbytes) + body)
+        nbytes = len(body) if rng.random() < 0.7 else number(rng, 64)
+        theirs.sendall(FRAME.pack(rng.randrange(3), exchange._number + 1, nbytes) + body)
         theirs.shutdown(socket.SHUT_WR)
         with suppress(ConnectionError, ValueError):
             exchange.ask(GET, [b"a"])
@@ -174,7 +175,7 @@ def hellos(rng: random.Random, count: int) -> None:
             strangers = []
             for _ in range(min(BATCH, count - first)):
                 stranger = socket.create_connection(listener.getsockname(), LONG)
-                right = struct.pack("<II", 1, 0) + rng.randbytes(16)
+                right = rng.randbytes(64) + struct.pack("<II", 1, 0)
                 send(stranger, mutant(rng, right) if rng.random() < 0.7 else noise(rng))
                 strangers.append(stranger)
             end = time.monotonic() + LONG
@@ -227,6 +228,20 @@ def tcp_link(connection: socket.socket) -> Link:
 
 
 # ---------------------------------------------------------------- the rendezvous by name
+def packet(rng: random.Random, data: bytes) -> bytes:
+    """A control message with this in place of JSON, mostly; its length may be forged."""
+    kind = rng.randrange(10)
+    if kind == 0:
+        return data or b"\0"
+    if kind == 1:
+        return LENGTH.pack(number(rng, 32)) + data
+    return mutant(rng, framed(data)) if kind == 2 else framed(data)
+
+
+def framed(data: bytes) -> bytes:
+    return LENGTH.pack(len(data)) + data
+
+
 def forged_hello(rng: random.Random) -> bytes:
     """A hello of a rank that does not fit, or with a field that no rank sends."""
     values = own_place(2 + number(rng, 32), rng.choice([2, number(rng, 62)])).as_dict()
@@ -234,8 +249,7 @@ def forged_hello(rng: random.Random) -> bytes:
         name = rng.choice(list(values))
         values[name] = rng.choice([None, -1, "", [], {}, 1 << 70, "x" * 70])
         values.pop(name if rng.random() < 0.3 else "", None)
-    message = {"protocol": PROTOCOL, "place": values}
-    return json.dumps(message).encode().ljust(HELLO)[:HELLO]
+    return encode({"protocol": rng.choice([PROTOCOL, number(rng, 8)]), "place": values})
 
 
 def names(rng: random.Random, count: int) -> None:
@@ -259,8 +273,8 @@ def names(rng: random.Random, count: int) -> None:
             if stranger.connect_ex(address(name)):
                 strangers.pop().close()
                 continue
-            short = rng.randbytes(rng.randrange(HELLO))
-            send(stranger, forged_hello(rng) if rng.random() < 0.02 else short)
+            other = packet(rng, rng.choice([noise(rng), b"[" * rng.randrange(1, 3000), b"{}"]))
+            send(stranger, forged_hello(rng) if rng.random() < 0.02 else other)
         while thread.is_alive():  # unless a stranger did not fit
             with suppress(ShmTensorError):
                 find_group(name, 1, 2, 1.0)
@@ -276,7 +290,8 @@ def message_of_rank_0(rng: random.Random) -> bytes:
     message = {rng.choice(keys): rng.choice(anything) for _ in range(rng.randrange(4))}
     if rng.random() < 0.3:
         message["welcome"] = own_place(0, 2).as_dict()
-    return json.dumps(message).encode() if rng.random() < 0.8 else noise(rng) or b"{"
+    text = json.dumps(message).encode()
+    return packet(rng, text if rng.random() < 0.8 else noise(rng) or b"{")
 
 
 def handles(rng: random.Random, count: int) -> None:
@@ -290,7 +305,7 @@ def handles(rng: random.Random, count: int) -> None:
             for _ in range(count):
                 connection, _ = listener.accept()
                 with connection, suppress(OSError):
-                    connection.recv(HELLO)
+                    connection.recv(MAX_BYTES)
                     for _ in range(rng.randrange(1, 5)):
                         connection.send(message_of_rank_0(rng))
                     connection.shutdown(socket.SHUT_WR)
@@ -308,14 +323,17 @@ def handles(rng: random.Random, count: int) -> None:
 def fork_requests(rng: random.Random, count: int) -> None:
     """A list of descriptors, or None; descriptors that do not fit are closed."""
     for _ in range(count):
-        ours, theirs = socket.socketpair()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with ours, theirs:
-            fds = [ours.fileno()] * rng.choice([0, 1, 2, 3, 200])
-            data = struct.pack("<I", len(fds)) if rng.random() < 0.4 else noise(rng, 8)
+            fds = [ours.fileno()] * rng.choice([0, 1, 2, 3, 200, 253])
+            data = encode({"descriptors": rng.choice([len(fds), number(rng, 62), None, [], "2"])})
+            if rng.random() < 0.4:
+                data = mutant(rng, data) if rng.random() < 0.7 else noise(rng, 8)
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))]
             ours.sendmsg([data or b"\0"], rights if fds else [])
             before = len(os.listdir("/proc/self/fd"))
-            received = receive_fds(theirs)
+            received = receive_request(theirs)
+            assert received is None or len(received) == len(fds) >= 2
             for fd in received or ():
                 os.close(fd)
             assert len(os.listdir("/proc/self/fd")) <= before

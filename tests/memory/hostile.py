@@ -19,6 +19,7 @@ from typing import Any
 
 from shmtensor import native
 from shmtensor.memory import name_protocol
+from shmtensor.memory.control_message import LENGTH, encode
 from shmtensor.memory.published_file import PublishedFile, file_of
 
 BECOME = "os.setgroups([]); os.setgid(65534); os.setuid(65534)"
@@ -67,27 +68,37 @@ def read_only() -> int:
         os.close(fd)
 
 
+def framed(data: bytes) -> bytes:
+    """A message with this in place of JSON."""
+    return LENGTH.pack(len(data)) + data
+
+
 # ---- answers: a message, and what makes its descriptors
 Answer = tuple[bytes, tuple[Callable[[], int], ...]]
 
 
 def answer(*files: Callable[[], int], **changes: Any) -> Answer:
-    return json.dumps({**LAYOUT, **changes}).encode(), files
+    return framed(json.dumps({**LAYOUT, **changes}).encode()), files
 
 
 def without(key: str) -> Answer:
-    return json.dumps({k: v for k, v in LAYOUT.items() if k != key}).encode(), (sealed,)
+    message = {k: v for k, v in LAYOUT.items() if k != key}
+    return framed(json.dumps(message).encode()), (sealed,)
 
 
 ANSWERS: dict[str, Answer] = {
-    "bytes": (b"\xff\xfe\x00garbage", ()),
-    "a number": (b"1", ()),
-    "a list": (b"[]", ()),
-    "an empty dictionary": (b"{}", ()),
-    "8000 brackets": (b"[" * 8000, ()),
-    "brackets in a dictionary": (b'{"shape":' + b"[" * 4000, ()),
-    "a deep shape": (b'{"shape":' + b"[" * 900 + b"]" * 900 + b"}", ()),
-    "too long": (b" " * 9000 + b"{}", ()),
+    "bytes": (framed(b"\xff\xfe\x00garbage"), ()),
+    "a number": (framed(b"1"), ()),
+    "a list": (framed(b"[]"), ()),
+    "an empty dictionary": (framed(b"{}"), ()),
+    "8000 brackets": (framed(b"[" * 8000), ()),
+    "brackets in a dictionary": (framed(b'{"shape":' + b"[" * 4000), ()),
+    "a deep shape": (framed(b'{"shape":' + b"[" * 900 + b"]" * 900 + b"}"), ()),
+    "too long": (framed(b" " * 9000 + b"{}"), ()),
+    "no length": (json.dumps(LAYOUT).encode(), (sealed,)),
+    "a length beyond the packet": (framed(json.dumps(LAYOUT).encode())[:-1], (sealed,)),
+    "two messages": (framed(b"{}") * 2, ()),
+    "half a length": (b"\0\0", ()),
     "huge digits": answer(sealed, shape=[10**4200, 1]),
     "no shape": without("shape"),
     "no mode": without("mode"),
@@ -185,17 +196,22 @@ kept: list[Any] = []
 
 # ---- requests
 REQUESTS: dict[str, bytes] = {
-    "8000 brackets": b"[" * 8000,
-    "200 brackets": b"[" * 200,
-    "objects": b'{"a":' * 50,
-    "bytes": bytes(range(256)),
-    "half a request": b'{"ask": "op',
-    "a list": b"[]",
-    "a number": b"7",
-    "nothing asked": b"{}",
-    "an unknown question": b'{"ask": "exec"}',
-    "a question that is a list": b'{"ask": ["open"]}',
-    "too long": b'{"ask": "describe"' + b" " * 300 + b"}",
+    "8000 brackets": framed(b"[" * 8000),
+    "200 brackets": framed(b"[" * 200),
+    "objects": framed(b'{"a":' * 50),
+    "bytes": framed(bytes(range(256))),
+    "half a request": framed(b'{"ask": "op'),
+    "a list": framed(b"[]"),
+    "a number": framed(b"7"),
+    "nothing asked": framed(b"{}"),
+    "an unknown question": framed(b'{"ask": "exec"}'),
+    "a question that is a list": framed(b'{"ask": ["open"]}'),
+    "too long": framed(b'{"ask": "describe"' + b" " * 300 + b"}"),
+    "no length": b'{"ask": "describe"}',
+    "an absurd length": b"\xff\xff\xff\xff" + b'{"ask": "describe"}',
+    "a length beyond the packet": framed(b'{"ask": "describe"}')[:-1],
+    "two requests": framed(b'{"ask": "describe"}') * 2,
+    "half a length": b"\0\0",
 }
 
 
@@ -216,7 +232,7 @@ def request_with_descriptors(uid: int, name: str, n: int) -> None:
         try:
             fds = array.array("i", [null] * n)
             rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)]
-            connection.sendmsg([b'{"ask": "describe"}'], rights)
+            connection.sendmsg([encode({"ask": "describe"})], rights)
         finally:
             os.close(null)
         connection.recv(1000)
@@ -226,7 +242,7 @@ def ask_and_never_read(uid: int, name: str) -> None:
     """Asks until the other end closes the connection."""
     with connected(uid, name) as connection, contextlib.suppress(OSError):
         while True:
-            connection.send(b'{"ask": "describe"}')
+            connection.send(encode({"ask": "describe"}))
 
 
 # ---- attacks on a file that was let in

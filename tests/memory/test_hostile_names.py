@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -18,6 +19,7 @@ import pytest
 from shmtensor import memory
 from shmtensor.errors import DomainError
 from shmtensor.memory import list_names, name_protocol, named_tensor_server
+from shmtensor.memory.control_message import encode
 from shmtensor.memory.name_protocol import Layout
 
 from . import hostile
@@ -183,7 +185,7 @@ def test_clients_that_never_read_hold_nobody_up() -> None:
         for client in clients:
             client.join()
         with hostile.connected(os.geteuid(), NAME) as connection:
-            connection.send(b'{"ask": "describe"}')
+            connection.send(encode({"ask": "describe"}))
             connection.recv(1000)
             timeouts = "{c.gettimeout() for s in thread.servers.values() for c in s.clients}"
             line = f"thread = named_tensor_server.server_thread; out = {timeouts}"
@@ -225,7 +227,8 @@ def test_whom_the_mode_excludes_is_refused_unread(mode: int) -> None:
         stranger.do(f"from memory import hostile; {BECOME}")
         stranger.do(
             f"c = hostile.connected(0, {NAME!r})\n"
-            "answer, fds = name_protocol.receive(c)\n"  # without a request
+            "from shmtensor.memory import control_message\n"
+            "answer, fds = control_message.receive(c, 0, 20)\n"  # without a request
             "out = answer, fds, c.recv(100)"
         )
         assert stranger.do("out = answer, fds, c.recv(100)") == repr(
@@ -255,8 +258,106 @@ def test_root_does_not_get_another_users_domain() -> None:
         assert len(memory.domains()) == 1
 
 
+# ---- who takes the names of a dead publisher
+HOLD = """
+import socket
+held = []
+def hold(name, backlog):
+    s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    held.append(s)
+    s.bind(name_protocol.address(0, name))
+    if backlog is None:
+        return
+    s.listen(backlog)
+    for _ in range(not backlog):
+        held.append(hostile.connected(0, name))
+"""
+FOLLOWED = "out = sorted(n for u, n in named_tensor_server.server_thread.servers)"
+
+
+def until(true: Callable[[], object], what: str) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def stop(actor: Actor) -> None:
+    os.kill(actor.process.pid, signal.SIGSTOP)
+    os.waitpid(actor.process.pid, os.WUNTRACED)
+
+
+def holders(name: str = NAME) -> list[int | None]:
+    return [n.pid for n in memory.names() if n.name == name]
+
+
+@needs_root
+@pytest.mark.parametrize("backlog", [None, 0, 512], ids=["bound", "full", "silent"])
+def test_who_takes_the_names_of_a_dead_publisher_stalls_nobody(backlog: int | None) -> None:
+    """Another user binds them first: bound alone, with a full queue, or silent."""
+    names = [f"{NAME}/{i}" for i in range(8)]
+    unrelated = f"{NAME}/unrelated"
+    with actors(4) as (publisher, follower, other, stranger):
+        publisher.do(f"xs = [st.ones(3) for _ in range(8)]; names = {names!r}")
+        publisher.do("for n, x in zip(names, xs): memory.publish(n, x)")
+        other.do(f"y = st.ones(3); memory.publish({unrelated!r}, y)")
+        follower.do(f"ts = [memory.open(n) for n in {names!r}]")
+        follower.do(f"z = st.ones(3); memory.publish({NAME!r}, z)")
+        follower.do("named_tensor_server.TAKE_OVER_TIMEOUT = 3600.0")  # whoever waits is noticed
+        stranger.do(f"from memory import hostile; {BECOME}\n{HOLD}")
+        stop(follower)
+        publisher.kill()
+        stranger.do(f"for n in {names!r}: hold(n, {backlog})")
+        os.kill(follower.process.pid, signal.SIGCONT)
+        assert follower.do(f"out = memory.open({unrelated!r}).sum().item()") == "3.0"
+        fork = "pid = os.fork()\nif not pid: os._exit(0)\nout = os.waitpid(pid, 0)[1]"
+        assert follower.do(fork) == "0"
+        assert other.do(f"out = memory.open({NAME!r}).sum().item()") == "3.0"
+        assert follower.do("out = sum(t.sum().item() for t in ts)") == "24.0"
+        if backlog:  # the kernel has said who holds them
+            until(lambda: follower.do(FOLLOWED) == repr([NAME]), "names of another user")
+            return
+        stranger.kill()  # it is not known who held them
+        until(lambda: holders(names[-1]) == [follower.process.pid], "nobody took the names over")
+        assert other.do(f"out = memory.open({names[0]!r}).sum().item()") == "3.0"
+
+
+@needs_root
+def test_a_name_whose_holder_stays_unknown_is_given_up() -> None:
+    with actors(3) as (publisher, follower, stranger):
+        publisher.do(SERVE)
+        follower.do(f"t = memory.open({NAME!r}); named_tensor_server.TAKE_OVER_TIMEOUT = 0.1")
+        stranger.do(f"from memory import hostile; {BECOME}\n{HOLD}")
+        stop(follower)
+        publisher.kill()
+        stranger.do(f"hold({NAME!r}, 0)")
+        os.kill(follower.process.pid, signal.SIGCONT)
+        until(lambda: follower.do(FOLLOWED) == "[]", "the name is followed for ever")
+        assert follower.do("out = t.sum().item()") == "66.0"
+
+
+@pytest.mark.parametrize("is_same", [True, False], ids=["the same tensor", "another"])
+def test_who_opens_a_name_that_is_being_taken_over_follows_its_new_holder(is_same: bool) -> None:
+    late = "named_tensor_server.ServerThread.take_over = lambda self, server: None"
+    server = "(s,) = named_tensor_server.server_thread.servers.values()"
+    with actors(3) as (publisher, follower, heir):
+        publisher.do(SERVE)
+        follower.do(f"t = memory.open({NAME!r}); {late}")
+        if is_same:
+            heir.do(f"t = memory.open({NAME!r})")
+        publisher.kill()
+        if not is_same:
+            heir.do(SERVE)
+        until(lambda: holders() == [heir.process.pid], "nobody took over")
+        follower.do(f"u = memory.open({NAME!r}); u[0, 0] = 1")
+        about = "s.take_over_end, len(s.opened), s.link is None"
+        assert follower.do(f"{server}; out = {about}") == f"(0.0, {1 + is_same}, False)"
+        assert follower.do("out = t[0, 0].item()") == f"{float(is_same)}"
+        assert heir.do("out = t[0, 0].item()") == "1.0"
+
+
 # ---- forged entries
-GOOD = b"0000000000000000: 00000002 00000000 00010000 0005 01 12345 @shmtensor:2:7:a/b"
+GOOD = b"0000000000000000: 00000002 00000000 00010000 0005 01 12345 @shmtensor:3:7:a/b"
 FORGED = {
     "another protocol": GOOD.replace(b"0005", b"0001"),
     "not listening": GOOD.replace(b"00010000", b"00000000"),
@@ -266,7 +367,7 @@ FORGED = {
     "no UTF-8": GOOD + b"\xff",
     "too long a name": GOOD + b"x" * 80,
     "another prefix": GOOD.replace(b"@shmtensor", b"@xshmtensor"),
-    "an older version": GOOD.replace(b":2:", b":1:"),
+    "an older version": GOOD.replace(b":3:", b":2:"),
     "a user that is no number": GOOD.replace(b":7:", b":x:"),
     "a user in other digits": GOOD.replace(b":7:", ":\u0667:".encode()),
     "a user with zeros before it": GOOD.replace(b":7:", b":07:"),
@@ -290,13 +391,13 @@ def test_each_user_has_its_turn() -> None:
 
 TOKEN = b"forged%d" % os.getpid()
 ADDRESSES = [
-    b"\0shmtensor:2:0:\xff" + TOKEN,
-    b"\0shmtensor:2:x:" + TOKEN,
-    b"\0shmtensor:2:0:a\n" + TOKEN,
-    b"\0shmtensor:2:0:" + TOKEN + b"\nb",
-    b"\0shmtensor:2:0:" + TOKEN + b"\0b",
+    b"\0shmtensor:3:0:\xff" + TOKEN,
+    b"\0shmtensor:3:x:" + TOKEN,
+    b"\0shmtensor:3:0:a\n" + TOKEN,
+    b"\0shmtensor:3:0:" + TOKEN + b"\nb",
+    b"\0shmtensor:3:0:" + TOKEN + b"\0b",
     b"\0x\n" + GOOD.replace(b":7:a/b", b":%d:" % os.geteuid() + TOKEN),
-    b"\0shmtensor:2:0:" + TOKEN * 3 + b"y" * 60,
+    b"\0shmtensor:3:0:" + TOKEN * 3 + b"y" * 60,
 ]
 
 

@@ -93,16 +93,22 @@ class ProcessGroup(GroupMethods):
 
     # ---------------------------------------------------------------- now or on a lane
     def issue(
-        self, call: Callable[[], object], async_op: bool, result: object, operands: Any = None
+        self,
+        call: Callable[[], object],
+        async_op: bool,
+        result: object,
+        operands: Any = None,
+        defers: bool = True,
     ) -> Work | None:
         """Runs a collective: at once, or after those that are under way.
 
         Args:
             result: what its Work gives.
             operands: tensors on the GPUs that it uses; None: `result`.
+            defers: within a `_coalescing_manager` it runs at the end of that.
         """
         call = after_queued_work(call, result if operands is None else operands)
-        if self.deferred is not None:
+        if self.deferred is not None and defers:
             self.deferred.append((call, result))
             return None
         lane = self._lanes.get(("collectives", -1)) if not async_op else self.lane("collectives")

@@ -17,21 +17,18 @@ one fails -> its exit code goes into the domain, where peers that raise PeerLost
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import Any
 
 from ... import native
+from ...multiprocessing.children import Child, Children
 from ...multiprocessing.queue import describe_exit
 from ..rendezvous.find_group import create_block
 from .agents import Agents, NodePlacement, spans_nodes
@@ -41,51 +38,13 @@ from .rank_output import Output
 
 __all__ = ["Failure", "launch", "main"]
 
-POLL_INTERVAL = 0.02  # seconds between two polls of the ranks
-SECONDARY = ("PeerLostError",)  # errors that ranks raise because another one failed
-# A rank leads a process group. Python 3.10's Popen has no argument for it.
-OWN_GROUP: dict[str, Any] = (
-    {"process_group": 0} if sys.version_info >= (3, 11) else {"preexec_fn": os.setpgrp}
-)
-WIND_DOWN = 5.0  # seconds that a rank has from its report until it exits
-
-
-@dataclass
-class Rank:
-    """One started process."""
-
-    rank: int
-    process: subprocess.Popen[bytes]
-    errors: int  # read end of its pipe for the report
-    output: Output | None = None
-    exitcode: int | None = None
-    record: dict[str, Any] = field(default_factory=dict)
-
-    def read_record(self) -> dict[str, Any]:
-        """The rank's report of its failure; the rank may not have exited yet."""
-        if self.record:
-            return self.record
-        data = b""
-        with suppress(BlockingIOError):
-            while part := os.read(self.errors, 65536):
-                data += part
-        with suppress(ValueError):  # killed before or while it wrote
-            self.record, _ = json.JSONDecoder().raw_decode(data.decode(errors="replace"))
-        return self.record
-
-    def is_secondary(self) -> bool:
-        return self.read_record().get("type") in SECONDARY
-
-    def signal(self, number: int) -> None:
-        with suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
-
 
 @dataclass
 class Failure:
     """The first failure of a run, or why all ranks are restarted.
 
     Attributes:
+        child: the rank, if it is one of this node: only its own node shows its traceback.
         node: the node in words, or "".
         reason: failed; or lost, signal, joins: of a node.
     """
@@ -93,29 +52,31 @@ class Failure:
     rank: int
     pid: int
     exitcode: int
-    record: dict[str, Any]
+    child: Child | None = None
     node: str = ""
     reason: str = "failed"
 
     @classmethod
     def from_agent(cls, record: dict[str, Any]) -> Failure:
-        """The failure of an agent's record, which has no traceback: only its own node shows it."""
+        """The failure of an agent's record."""
         node = record.get("node", -1)
         who = "the node of the store" if node == -1 else f"node {node}"
         where = f" on {who} ({record['host']})"
         numbers = (record.get("rank", -1), record.get("pid", 0), record.get("exitcode", 1))
-        return cls(*numbers, {}, where, record["reason"])
+        return cls(*numbers, None, where, record["reason"])
 
-    def text(self) -> str:
+    def text(self, children: Children) -> str:
+        """What the user reads, after all ranks have ended."""
         if self.reason != "failed":
             texts = {"lost": "has died", "joins": "joins: all ranks are restarted"}
             where = "another node" if self.reason == "joins" else self.node.removeprefix(" on ")
             return f"shmtensor.run: {where} {texts.get(self.reason, 'was told to end')}"
         who = f"rank {self.rank}{self.node} (pid {self.pid})"
-        lines = [f"shmtensor.run: {who} {describe_exit(self.exitcode)}"]
-        if "traceback" in self.record and self.record.get("type") != "SystemExit":
-            lines += ["", self.record["traceback"].rstrip()]
-        return "\n".join(lines)
+        first = last = f"shmtensor.run: {who} {describe_exit(self.exitcode)}"
+        if self.child is not None and (report := self.child.raised) is not None:
+            last = f"{first}: {report.line()}"
+            first = f"{last}\n\n{report.traceback.rstrip()}"
+        return children.explain(first, last, self.child)
 
 
 class Interrupted(BaseException):
@@ -133,7 +94,6 @@ def on_signal(number: int, _: FrameType | None) -> None:
 def rank_environment(
     rank: int,
     handle: bytes,
-    error_fd: int,
     options: argparse.Namespace,
     placement: NodePlacement,
     secret: str,
@@ -155,7 +115,6 @@ def rank_environment(
         MASTER_PORT=str(options.master_port),
         SHMTENSOR_DOMAIN=native.domain_environment(),
         SHMTENSOR_GROUP=handle.hex() if placement.nodes == 1 else "",
-        SHMTENSOR_ERROR_FD=str(error_fd),
         SHMTENSOR_LAUNCHER=str(os.getpid()),
         TORCHELASTIC_RESTART_COUNT=str(placement.restarts),
         TORCHELASTIC_MAX_RESTARTS=str(options.max_restarts),
@@ -183,69 +142,51 @@ def rank_command(options: argparse.Namespace) -> list[str]:
 
 
 def start_ranks(
-    options: argparse.Namespace, handle: bytes, placement: NodePlacement, agents: Agents | None
-) -> list[Rank]:
-    ranks: list[Rank] = []
+    children: Children,
+    outputs: list[Output],
+    options: argparse.Namespace,
+    handle: bytes,
+    placement: NodePlacement,
+    agents: Agents | None,
+) -> None:
     secret = secrets.token_hex(16)
-    try:
-        for rank in range(options.nproc_per_node):
-            errors, write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-            output = Output.of(rank, options, placement.restarts)
-            env = rank_environment(rank, handle, write, options, placement, secret)
-            if agents is not None:
-                env.update(agents.environment(placement))
-            if output.folder is not None:
-                env["TORCHELASTIC_ERROR_FILE"] = str(output.folder / "error.json")
-            try:
-                process = subprocess.Popen(
-                    rank_command(options),
-                    env=env,
-                    stdout=output.stdout,
-                    stderr=output.stderr,
-                    pass_fds=(write, *native.domain_fds()),
-                    **OWN_GROUP,
-                )
-            except BaseException:
-                os.close(errors)
-                output.close()
-                raise
-            finally:
-                os.close(write)
-                output.close_descriptors()
-            ranks.append(Rank(placement.first + rank, process, errors, output))
-    except BaseException:
-        end_ranks(ranks, 0.0)
-        raise
-    return ranks
+    for rank in range(options.nproc_per_node):
+        output = Output.of(rank, options, placement.restarts)
+        outputs.append(output)
+        env = rank_environment(rank, handle, options, placement, secret)
+        if agents is not None:
+            env.update(agents.environment(placement))
+        if output.folder is not None:
+            env["TORCHELASTIC_ERROR_FILE"] = str(output.folder / "error.json")
+        children.run(
+            f"rank {placement.first + rank}",
+            rank_command(options),
+            env,
+            stdout=output.stdout,
+            stderr=output.stderr,
+            pass_fds=native.domain_fds(),
+        )
+        output.close_descriptors()
 
 
 def watch_ranks(
-    ranks: list[Rank], placement: NodePlacement, agents: Agents | None
+    children: Children, placement: NodePlacement, agents: Agents | None, interval: float | None
 ) -> Failure | None:
-    """Waits until all ranks have ended without error, or one has failed, on any node."""
-    deadline = 0.0
+    """Waits until all ranks have ended without error, or one has failed, on any node. Asks the
+    other agents every `interval` seconds."""
     while True:
-        poll_ranks(ranks)
         if agents is not None and (record := agents.poll()):
             return Failure.from_agent(record)
-        if any(r.exitcode for r in ranks):
-            # A rank reports its error before its interpreter exits, and ranks that wait for it may
-            # exit earlier. So errors that are not a consequence of another's come first.
-            failed = [r for r in ranks if r.exitcode or (r.exitcode is None and r.read_record())]
-            first = min(failed, key=lambda r: (r.is_secondary(), r.exitcode is None))
-            deadline = deadline or time.monotonic() + WIND_DOWN
-            is_late = time.monotonic() >= deadline
-            # a failure on another node may be the cause
-            is_consequence = agents is not None and first.is_secondary()
-            if is_late or (first.exitcode is not None and not is_consequence):
-                failure = Failure(
-                    first.rank, first.process.pid, first.exitcode or 1, first.read_record()
-                )
-                return failure if agents is None else report_to_agents(failure, placement, agents)
-        if all(r.exitcode is not None for r in ranks):
+        first = children.failure()
+        # The cause may be on another node.
+        if first is not None and (agents is None or not first.is_consequence or children.is_late):
+            number = placement.first + first.index
+            failure = Failure(number, first.pid, first.exitcode or 1, first)
+            return failure if agents is None else report_to_agents(failure, placement, agents)
+        if first is None and not children.running:
             record = None if agents is None else agents.finish()
             return None if record is None else Failure.from_agent(record)
-        time.sleep(POLL_INTERVAL)
+        children.wait(interval)
 
 
 def report_to_agents(failure: Failure, placement: NodePlacement, agents: Agents) -> Failure:
@@ -261,33 +202,8 @@ def report_to_agents(failure: Failure, placement: NodePlacement, agents: Agents)
     first_record = agents.set_end(record)
     first = Failure.from_agent(first_record)
     if first_record == record:
-        first.record = failure.record
+        first.child = failure.child
     return first
-
-
-def poll_ranks(ranks: list[Rank]) -> None:
-    """Updates the ranks' exit codes, and records them in the domain."""
-    for r in ranks:
-        if r.exitcode is None and (code := r.process.poll()) is not None:
-            r.exitcode = code
-            native.record_exit_pid(r.process.pid, code)
-
-
-def end_ranks(ranks: list[Rank], grace: float) -> None:
-    """Ends the ranks that still run, with all their children, and closes the pipes."""
-    for r in ranks:
-        if r.exitcode is None:
-            r.signal(signal.SIGTERM)
-    deadline = time.monotonic() + grace
-    while any(r.exitcode is None for r in ranks) and time.monotonic() < deadline:
-        poll_ranks(ranks)
-        time.sleep(POLL_INTERVAL)
-    for r in ranks:
-        r.signal(signal.SIGKILL)  # also ends children that outlive their rank
-        r.process.wait()
-        os.close(r.errors)
-        if r.output is not None:
-            r.output.close()
 
 
 def launch(options: argparse.Namespace, agents: Agents | None = None) -> int:
@@ -298,15 +214,13 @@ def launch(options: argparse.Namespace, agents: Agents | None = None) -> int:
     native.set_role("launcher")
     handlers = {number: signal.signal(number, on_signal) for number in options.signals_to_handle}
     placement = NodePlacement(world=options.nproc_per_node)
-    ranks: list[Rank] = []
     try:
         while True:
             if agents is not None:
                 placement = agents.join()
-            failure = run_once(options, placement, agents, ranks)
+            failure = run_once(options, placement, agents)
             if failure is None:
                 return 0
-            print(failure.text(), file=sys.stderr, flush=True)
             if failure.reason == "joins":
                 continue
             cannot_restart = agents is not None and not agents.can_go_on(failure.reason)
@@ -321,33 +235,50 @@ def launch(options: argparse.Namespace, agents: Agents | None = None) -> int:
             placement = replace(placement, restarts=restarts)
         return failure.exitcode if failure.exitcode > 0 else 128 - failure.exitcode
     except Interrupted as interrupt:
-        for number in handlers:
-            signal.signal(number, signal.SIG_IGN)  # so that the shutdown is not interrupted
-        for r in ranks:
-            if r.exitcode is None:
-                r.signal(interrupt.number)
-        if agents is not None:
-            node, host = placement.node, socket.gethostname()
-            agents.set_end({"reason": "signal", "node": node, "host": host})
-        end_ranks(ranks, options.shutdown_timeout)
+        tell_agents(placement, agents)
         return 128 + interrupt.number
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
 
 
+def tell_agents(placement: NodePlacement, agents: Agents | None) -> None:
+    """Tells the other nodes that a signal ends this one."""
+    if agents is not None:
+        node, host = placement.node, socket.gethostname()
+        agents.set_end({"reason": "signal", "node": node, "host": host})
+
+
 def run_once(
-    options: argparse.Namespace, placement: NodePlacement, agents: Agents | None, ranks: list[Rank]
+    options: argparse.Namespace, placement: NodePlacement, agents: Agents | None
 ) -> Failure | None:
-    """Runs the ranks once; `ranks` lists those that run."""
+    """Runs the ranks once, and shows why they have ended, if one has failed."""
     block, handle = create_block(options.nproc_per_node)
+    children, outputs = Children(), list[Output]()
+    interval = None if agents is None else float(options.monitor_interval)
     try:
-        ranks[:] = start_ranks(options, handle, placement, agents)
-        failure = watch_ranks(ranks, placement, agents)
-        end_ranks(ranks, options.shutdown_timeout if failure else 0.0)
-        ranks.clear()
+        start_ranks(children, outputs, options, handle, placement, agents)
+        failure = watch_ranks(children, placement, agents, interval)
+        children.end(grace=options.shutdown_timeout)  # also what outlives its rank
+        if failure is not None:
+            print(failure.text(children), file=sys.stderr, flush=True)
         return failure
+    except Interrupted as interrupt:
+        number = interrupt.number
+        for each in options.signals_to_handle:
+            signal.signal(each, signal.SIG_IGN)  # so that the shutdown is not interrupted
+
+        def ask() -> None:
+            for child in children.running:
+                child.signal(number)
+            tell_agents(placement, agents)
+
+        children.end(ask, grace=options.shutdown_timeout)
+        raise
     finally:
+        children.end(grace=0.0)
+        for output in outputs:
+            output.close()
         native.acknowledge(handle)
         del block
 

@@ -7,19 +7,15 @@ python -m shmtensor.distributed.launcher.rank_main [-m] script [args ...]
 from __future__ import annotations
 
 import ctypes
-import json
 import os
 import runpy
 import signal
 import sys
-import traceback
-from contextlib import suppress
 
-from ...multiprocessing.exit_on_exception import notify_exit_listeners
+from ...multiprocessing import child_report
 from .cpu_affinity import bind
 
 PR_SET_PDEATHSIG = 1
-LIMIT = 60_000  # bytes; a pipe has 64 KiB, so that writing never waits for the launcher
 
 
 def die_with_launcher() -> None:
@@ -30,34 +26,12 @@ def die_with_launcher() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def report_failure(error: BaseException, descriptor: int) -> None:
-    """Writes type, message and traceback, without this file's frames, into the launcher's pipe, and
-    then tells the other ranks. In this order the launcher learns which rank failed first.
-    """
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename in (
-        __file__,
-        runpy.__file__,
-        "<frozen runpy>",
-    ):
-        frames = frames.tb_next
-    text = "".join(traceback.format_exception(type(error), error, frames))
-    record = {
-        "type": type(error).__name__,
-        "message": str(error)[:2000],
-        "traceback": text[-LIMIT // 4 :],
-    }
-    with suppress(OSError):  # the launcher has died
-        os.write(descriptor, json.dumps(record).encode()[:LIMIT])
-    notify_exit_listeners(error)
-
-
 def main() -> None:
     arguments = sys.argv[1:]
     is_module = arguments[0] == "-m"
     arguments = arguments[is_module:]
-    descriptor = int(os.environ.pop("SHMTENSOR_ERROR_FD"))  # children must not use it
-    os.set_inheritable(descriptor, False)
+    child_report.listen(child_report.from_environment())
+    del os.environ["SHMTENSOR_ERROR_FD"]  # children must not use it
     die_with_launcher()
     bind()
     sys.argv = arguments
@@ -70,12 +44,12 @@ def main() -> None:
             runpy.run_path(arguments[0], run_name="__main__")
     except SystemExit as end:
         if end.code not in (None, 0):
-            report_failure(end, descriptor)
+            child_report.fail(end)
         raise
     except KeyboardInterrupt:
         sys.exit(130)
     except BaseException as error:
-        report_failure(error, descriptor)
+        child_report.fail(error)
         sys.exit(1)
 
 

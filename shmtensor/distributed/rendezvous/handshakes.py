@@ -6,7 +6,7 @@ One thread goes on with all handshakes at once, so that a silent client delays n
 |---|---|
 | handshakes at once | `limit`; a further client takes the place of the oldest |
 | time of a handshake | `patience` |
-| bytes read | fixed numbers; never a length that the other side has sent |
+| bytes read | fixed numbers, or one control message |
 | no free descriptor | a new client takes the oldest's; without one, the listener rests for PAUSE |
 
 A client whose place was taken connects again. Both proofs of a secret, each an HMAC-SHA256 of both
@@ -36,8 +36,8 @@ from typing import Any
 __all__ = ["BACKLOG", "Handshake", "Handshakes", "prove_to_client", "prove_to_server"]
 
 Handshake = Generator[int, bytes, Any]
-"""Yields how many bytes it waits for, gets them, and returns who the other side is. Raises: OSError
-for one that is not served.
+"""Yields how many bytes it waits for, gets them, and returns who the other side is; of 0 bytes: it
+reads itself, once there may be something. Raises: OSError for one that is not served.
 """
 
 LIMIT = 64  # handshakes at once, beside those of the expected clients
@@ -46,7 +46,7 @@ LONGEST_WAIT = 3600.0  # seconds; the kernel's limit is 24 days
 PAUSE = 0.05  # seconds that a listener rests when there is no descriptor for a new connection
 BACKLOG = 4096  # connections that wait for `accept`; the kernel may lower it
 NO_RESOURCES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-MAGIC = b"shmtstor"
+MAGIC = b"shmtsto2"  # the number increases when the messages change
 NONCE = DIGEST = 32  # bytes
 REFUSAL = bytes(1 + DIGEST)
 
@@ -162,7 +162,8 @@ class Handshakes:
     def _advance(self, connection: Any) -> None:
         pending = self._pending[connection]
         try:
-            part = connection.recv(pending.needed - len(pending.data))
+            missing = pending.needed - len(pending.data)
+            part = connection.recv(missing) if missing else b""
             pending.data += part
             if len(pending.data) == pending.needed:
                 pending.needed, pending.data = pending.handshake.send(pending.data), b""

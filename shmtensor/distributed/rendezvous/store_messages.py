@@ -1,8 +1,9 @@
-"""The messages of a TCPStore, and the client's end of the connection.
+"""The frame of what goes over TCP, the messages of a TCPStore, and the client's end of them.
 
 ```
-request   number u64 | operation u8 | nbytes u32 | parts, each: length u32, bytes
-answer    number u64 | success u8   | nbytes u32 | parts; without success: why
+frame     code u32  | number u32 | nbytes u64 | bytes        also between ranks: backends/tcp
+request   operation | number     | nbytes     | parts, each: length u32, bytes
+answer    success   | number     | nbytes     | parts; without success: why
 ```
 
 Requests are numbered, and each has one answer with its number, except a WAIT whose client sends
@@ -32,20 +33,20 @@ import socket
 import struct
 from collections.abc import Sequence
 
-__all__ = ["HEAD", "MAX_BYTES", "Exchange", "pack", "unpack_parts"]
+__all__ = ["FRAME", "MAX_BYTES", "Exchange", "pack", "unpack_parts"]
 
-HEAD = struct.Struct("<QBI")
+FRAME = struct.Struct("<IIQ")
 PART = struct.Struct("<I")
 MAX_BYTES = 1 << 30  # of the parts of a message
 CHUNK = 1 << 20  # bytes of one read
 
 
-def pack(number: int, code: int, parts: Sequence[bytes]) -> bytes:
+def pack(code: int, number: int, parts: Sequence[bytes]) -> bytes:
     """A message. Raises: ValueError: it is longer than MAX_BYTES."""
     nbytes = sum(PART.size + len(part) for part in parts)
     if nbytes > MAX_BYTES:
         raise ValueError(f"TCPStore: a message is too long: {nbytes} bytes, at most {MAX_BYTES}")
-    pieces = [HEAD.pack(number, code, nbytes)]
+    pieces = [FRAME.pack(code, number, nbytes)]
     for part in parts:
         pieces += (PART.pack(len(part)), part)
     return b"".join(pieces)
@@ -89,13 +90,12 @@ class Exchange:
             OSError: the connection has ended; with an errno.
         """
         self._send_rest()
-        self._number += 1
-        number = self._number
-        self._outgoing = pack(number, code, parts), []
+        number = self._number = (self._number + 1) % (1 << 32)
+        self._outgoing = pack(code, number, parts), []
         self._send_rest()
         self._outgoing = (b"", [])
         while True:
-            answered, success, data = self._read_message()
+            success, answered, data = self._read_message()
             if answered == number:
                 return bool(success), unpack_parts(data)
 
@@ -106,16 +106,16 @@ class Exchange:
             counts.extend(map(self.connection.send, (memoryview(message)[sent:],)))
 
     def _read_message(self) -> tuple[int, int, bytes]:
-        self._read(HEAD.size)
-        number, code, nbytes = HEAD.unpack_from(b"".join(self._incoming))
+        self._read(FRAME.size)
+        code, number, nbytes = FRAME.unpack_from(b"".join(self._incoming))
         if nbytes > MAX_BYTES:
             text = f"an answer is too long: {nbytes} bytes, at most {MAX_BYTES}"
             raise ConnectionError(errno.EMSGSIZE, text)
-        end = HEAD.size + nbytes
+        end = FRAME.size + nbytes
         self._read(end)
-        data = b"".join(self._incoming)[HEAD.size :]
+        data = b"".join(self._incoming)[FRAME.size :]
         self._incoming = []
-        return number, code, data
+        return code, number, data
 
     def _read(self, n: int) -> None:
         """Reads until n bytes have come. Note [Bytes under interruption]."""

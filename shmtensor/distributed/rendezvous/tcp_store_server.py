@@ -29,7 +29,7 @@ from contextlib import suppress
 from .handshakes import BACKLOG, Handshakes, prove_to_client
 from .hosts import is_silent, keep_alive
 from .store import HashStore
-from .store_messages import HEAD, MAX_BYTES, pack, unpack_parts
+from .store_messages import FRAME, MAX_BYTES, pack, unpack_parts
 
 __all__ = ["Server"]
 
@@ -195,10 +195,10 @@ class Server:
     # ---------------------------------------------------------------- requests
     def _handle_next(self, client: Client) -> bool:
         """Handles the next request; returns False if it has not come entirely."""
-        if client.is_refused or len(client.incoming) < HEAD.size:
+        if client.is_refused or len(client.incoming) < FRAME.size:
             return False
-        number, operation, nbytes = HEAD.unpack_from(client.incoming)
-        end = HEAD.size + nbytes
+        operation, number, nbytes = FRAME.unpack_from(client.incoming)
+        end = FRAME.size + nbytes
         if nbytes > MAX_BYTES:
             client.is_refused = True
             client.incoming.clear()
@@ -207,7 +207,7 @@ class Server:
             return False
         if len(client.incoming) < end:
             return False
-        data = bytes(memoryview(client.incoming)[HEAD.size : end])
+        data = bytes(memoryview(client.incoming)[FRAME.size : end])
         del client.incoming[:end]
         self._forget_wait(client)  # whoever sends the next request no longer waits
         try:
@@ -225,9 +225,9 @@ class Server:
 
     def _answer(self, client: Client, number: int, success: bool, parts: list[bytes]) -> None:
         try:
-            message = pack(number, success, parts)
+            message = pack(success, number, parts)
         except ValueError:
-            message = pack(number, False, [b"the answer is too long"])
+            message = pack(False, number, [b"the answer is too long"])
         client.outgoing = memoryview(message)
         self._write(client)
 

@@ -368,6 +368,7 @@ static PyMethodDef functions[] = {
     {nullptr, nullptr, 0, nullptr}};
 
 int add_memory(PyObject* module) {
+  close_inherited_on_exec();
   arm_fault_from_environment();
   register_cache_exit();
   install_fork_handlers();

@@ -23,6 +23,7 @@ from shmtensor import distributed as dist
 from shmtensor.distributed.backends.mpi.messages import NEWS, PIECE, Wire
 from shmtensor.distributed.backends.tcp import connection, connections
 from shmtensor.distributed.backends.tcp.connect_ranks import (
+    RANKS,
     accept,
     addresses,
     connect,
@@ -32,6 +33,7 @@ from shmtensor.distributed.backends.tcp.connect_ranks import (
 from shmtensor.distributed.backends.tcp.connection import FRAME, TAKEN, Broken
 from shmtensor.distributed.backends.tcp.connections import Connections
 from shmtensor.distributed.rendezvous import handshakes
+from shmtensor.distributed.rendezvous.handshakes import prove_to_server
 from shmtensor.distributed.rendezvous.hosts import address_of, keep_alive, spans_hosts
 from shmtensor.distributed.rendezvous.secret import shared_secret
 from shmtensor.distributed.rendezvous.store import HashStore, PrefixStore
@@ -460,7 +462,8 @@ def test_three_hundred_silent_strangers_delay_no_rank(
     strangers = [talking] + [socket.create_connection(address) for _ in range(300)]
     connected, accepted = connect_and_accept(place(listener), listener, KEY, patience=60.0)
     assert (list(connected), list(accepted)) == ([0], [1])
-    assert strangers[-1].recv(1) == b""
+    with strangers[-1].makefile("rb") as file:  # a challenge, and the end
+        assert len(file.read()) == len(handshakes.MAGIC) + handshakes.NONCE
     for each in strangers:
         each.close()
     close(connected, accepted)
@@ -506,3 +509,26 @@ def test_ranks_that_do_not_fit_are_named(twice: bool) -> None:
     mine = {"world": 2, "pid": 4, "host": "here"}
     with pytest.raises(CollectiveMismatch, match="pid 5 on there" if twice else "of 3"):
         exchange_infos(store, 0, 2, mine, 5.0)
+
+
+def test_who_proves_the_secret_and_is_no_rank_of_the_group_is_not_taken_for_one() -> None:
+    links: list[dict[int, Any]] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        infos = [{"addresses": ["127.0.0.1"], "port": listener.getsockname()[1]}]
+        end = time.monotonic() + 60
+        server = threading.Thread(
+            target=lambda: links.append(accept(0, {1}, listener, b"key", end))
+        )
+        server.start()
+        for ranks in (RANKS.pack(2, 0), RANKS.pack(1, 1), b"\1"):
+            with socket.create_connection(listener.getsockname()) as stranger:
+                prove_to_server(stranger, b"key", end)
+                stranger.sendall(ranks)
+                stranger.shutdown(socket.SHUT_WR)
+                assert stranger.recv(1) == b""
+        links.append(connect(1, [0], infos, b"key", end))
+        server.join()
+    assert sorted(map(sorted, links)) == [[0], [1]]
+    for each in links:
+        for link in each.values():
+            link.close()

@@ -16,8 +16,8 @@ import pytest
 from shmtensor.distributed.rendezvous import find_group as find_group_module
 from shmtensor.distributed.rendezvous import handshakes
 from shmtensor.distributed.rendezvous.find_group import find_group
-from shmtensor.distributed.rendezvous.meeting_messages import (
-    HELLO,
+from shmtensor.distributed.rendezvous.meeting import (
+    PROTOCOL,
     address,
     decode_error,
     encode_error,
@@ -31,6 +31,7 @@ from shmtensor.distributed.rendezvous.meeting_messages import (
 )
 from shmtensor.distributed.rendezvous.places import Place, has_died, is_own_address, own_place
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
+from shmtensor.memory.control_message import LENGTH, encode
 from shmtensor.memory.peer_credentials import UNKNOWN
 
 NOBODY = 65534
@@ -54,6 +55,11 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
         pass
     print("heard", stranger.recv(1000), flush=True)
 """
+
+
+def framed(data: bytes) -> bytes:
+    """A control message with this in place of JSON."""
+    return LENGTH.pack(len(data)) + data
 
 
 def start(program: str, place: bytes, own_session: bool = False) -> subprocess.Popen[str]:
@@ -171,20 +177,32 @@ def test_what_no_rank_sends_is_an_error_at_once() -> None:
     name = f"wrong/{os.getpid()}"
     rank = Rank(name, 0, 3)
     with connect(name) as client:
-        client.sendall(hello(own_place(1, 3)))
-        assert "welcome" in receive(client)[0]
-        client.sendall(b"nothing")
+        send(client, hello(own_place(1, 3)))
+        assert "welcome" in receive(client, 60.0)[0]
+        client.sendall(framed(b"nothing"))
         rank.join()
     assert isinstance(rank.error, CollectiveMismatch)
-    assert f"pid {os.getpid()} has sent what no rank sends: b'nothing'" in str(rank.error)
+    assert f"pid {os.getpid()} has sent what no rank sends: it is no JSON" in str(rank.error)
 
 
-def test_a_rank_of_another_version_is_told() -> None:
+OTHER_VERSIONS: list[bytes] = [
+    encode(own_place(1, 2).as_dict()),
+    encode({**hello(own_place(1, 2)), "protocol": PROTOCOL - 1}),
+    json.dumps(hello(own_place(1, 2))).encode(),
+    framed(b"[" * 1000),
+    framed(b" " * 2000),
+    b"\0",
+]
+
+
+@pytest.mark.parametrize("data", OTHER_VERSIONS, ids=range(len(OTHER_VERSIONS)))
+def test_a_rank_of_another_version_is_told(data: bytes) -> None:
     name = f"version/{os.getpid()}"
     rank = Rank(name, 0, 2)
     with connect(name) as client:
-        client.sendall(json.dumps(own_place(1, 2).as_dict()).encode().ljust(HELLO))
-        assert "no rank of this version of shmtensor" in receive(client)[0]["text"]
+        client.sendall(data)
+        said = receive(client, 60.0)[0]["text"]
+        assert "no rank of this version of shmtensor" in said or "what no rank sends" in said
     find_group(name, 1, 2, 60.0)
     rank.join()
     assert rank.error is None
@@ -231,8 +249,8 @@ def test_what_is_no_rank_0_is_not_believed(message: Any) -> None:
         def answer() -> None:
             connection, _ = listener.accept()
             with connection:
-                assert parse_hello(connection.recv(HELLO)).rank == 1
-                send(connection, message)
+                assert parse_hello(receive(connection, 60.0)[0]).rank == 1
+                connection.sendall(framed(json.dumps(message).encode()))
                 with suppress(OSError):
                     connection.recv(1)
 
@@ -269,7 +287,7 @@ def test_a_forged_place_is_refused(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="not a rank's place"):
         Place.from_dict({**own_place(0, 2).as_dict(), **change})
     with pytest.raises(CollectiveMismatch, match="no rank of this version"):
-        parse_hello(b"[" * HELLO)
+        parse_hello({"protocol": PROTOCOL, "place": [[]]})
 
 
 def test_errors_are_the_same_on_all_ranks() -> None:
@@ -284,7 +302,8 @@ def test_descriptors_of_a_bad_message_are_closed() -> None:
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with one, other:
         before = len(os.listdir("/proc/self/fd"))
-        send(one, [1, 2], [one.fileno(), other.fileno()])  # type: ignore[arg-type]
+        fds = [one.fileno(), other.fileno()]
+        socket.send_fds(one, [framed(b"[1, 2]")], fds)
         with pytest.raises(CollectiveMismatch, match="what no rank sends"):
             receive(other)
         assert len(os.listdir("/proc/self/fd")) == before

@@ -22,7 +22,7 @@ from shmtensor.distributed.rendezvous import handshakes, store_messages, tcp_sto
 from shmtensor.distributed.rendezvous import tcp_store_server as server
 from shmtensor.distributed.rendezvous.handshakes import prove_to_server
 from shmtensor.distributed.rendezvous.secret import secret_of_run
-from shmtensor.distributed.rendezvous.store_messages import HEAD, MAX_BYTES, PART, Exchange, pack
+from shmtensor.distributed.rendezvous.store_messages import FRAME, MAX_BYTES, PART, Exchange, pack
 from tests.interrupts import Alarm, interrupt_after
 
 SECRET = b"the secret of these tests"
@@ -279,8 +279,8 @@ def test_a_malformed_request_is_answered_by_the_reason(
     master.set("text", "abc")
     operation, data, reason = MALFORMED[name]
     exchange = connect(master.port)
-    exchange.connection.sendall(HEAD.pack(7, operation, len(data)) + data)
-    number, success, answer = exchange._read_message()
+    exchange.connection.sendall(FRAME.pack(operation, 7, len(data)) + data)
+    success, number, answer = exchange._read_message()
     assert (number, success) == (7, 0)
     text = store_messages.unpack_parts(answer)[0].decode()
     assert reason in text
@@ -294,8 +294,8 @@ def test_a_request_that_is_too_long_is_refused_before_it_has_come(
     master: dist.TCPStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exchange = connect(master.port)
-    exchange.connection.sendall(HEAD.pack(7, server.SET, MAX_BYTES + 1) + bytes(100_000))
-    number, success, answer = exchange._read_message()
+    exchange.connection.sendall(FRAME.pack(server.SET, 7, MAX_BYTES + 1) + bytes(100_000))
+    success, number, answer = exchange._read_message()
     assert (number, success) == (7, 0)
     assert b"too long: 1073741825 bytes" in answer
     assert exchange.connection.recv(1) == b""
@@ -402,7 +402,7 @@ def test_half_a_message_is_completed_by_the_next_call(master: dist.TCPStore) -> 
             pieces.remaining = -1
         assert exchange.ask(server.GET, [b"a"]) == (True, [b"A"])
         at += 1
-    assert at == len(pack(1, server.GET, [b"b"])) + len(pack(1, 1, [b"BB"])) + 1
+    assert at == len(pack(server.GET, 1, [b"b"])) + len(pack(1, 1, [b"BB"])) + 1
     connection.close()
 
 
@@ -447,7 +447,7 @@ def test_signals_that_raise_never_mix_up_answers(master: dist.TCPStore) -> None:
 
 def test_an_interrupted_wait_of_long_ago_is_over(master: dist.TCPStore) -> None:
     exchange = connect(master.port)
-    message = pack(1, server.WAIT, [b"-1", b"never"])
+    message = pack(server.WAIT, 1, [b"-1", b"never"])
     exchange.connection.sendall(message)
     exchange._number = 1  # the wait was interrupted
     assert exchange.ask(server.GET, [b"a"]) == (True, [])

@@ -3,15 +3,15 @@
 ```
 store     MASTER_ADDR:MASTER_PORT: of the first node's launcher, without one of rank 0
 rank r    writes  its address, machine, host, pid                   waits for those of all others
-          connects to every lower rank        ranks u32 u32, proof 16 B ->
-          accepts from every higher rank                             <- proof 16 B
+          connects to every lower rank, accepts from every higher one: both prove the secret, then
+          its own rank u32, the other's u32 ->
           creates its node's group in shared memory (../mpi/nodes.py); ends with a barrier of all
 ```
 
 If a rank dies meanwhile, the others notice it at the timeout while they wait for the store, later
-by its connections. Ranks connect from the address by which their host reaches the store. A proof is
-a keyed hash by the secret and a key of this group. Strangers that connect and stay silent delay no
-rank (../../rendezvous/handshakes.py).
+by its connections. Ranks connect from the address by which their host reaches the store. What they
+prove is a hash of the secret and a key of this group. Strangers that connect and stay silent delay
+no rank (../../rendezvous/handshakes.py).
 """
 
 from __future__ import annotations
@@ -25,12 +25,19 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from hashlib import blake2b
-from hmac import compare_digest
+from multiprocessing import AuthenticationError
 from typing import Any
 
 from .... import native
 from ....errors import CollectiveMismatch, CollectiveTimeout
-from ...rendezvous.handshakes import BACKLOG, LIMIT, Handshake, Handshakes, receive_exactly
+from ...rendezvous.handshakes import (
+    BACKLOG,
+    LIMIT,
+    Handshake,
+    Handshakes,
+    prove_to_client,
+    prove_to_server,
+)
 from ...rendezvous.hosts import address_of, is_loopback
 from ...rendezvous.notice import Notice, wait_in_store
 from ...rendezvous.secret import shared_secret
@@ -44,8 +51,7 @@ from .connections import Connections
 __all__ = ["accept", "connect", "world_engine"]
 
 WHERE = "init_process_group"
-HELLO = struct.Struct("<II16s")  # the sender's rank, the receiver's, a proof
-PROOF = 16  # bytes
+RANKS = struct.Struct("<II")  # the sender's, the receiver's
 TRIAL = 1.0  # seconds for one address
 ATTEMPTS = 3  # at the addresses of a rank
 SIOCGIFADDR = 0x8915
@@ -188,36 +194,22 @@ def join_group(
 
 
 # ---------------------------------------------------------------- connections
-def proof(secret: bytes, *words: int) -> bytes:
-    data = struct.pack(f"<{len(words)}I", *words)
-    return blake2b(data, key=secret, digest_size=PROOF).digest()
-
-
 def connect(
     rank: int, peers: list[int], listeners: list[dict[str, Any]], secret: bytes, deadline: float
 ) -> dict[int, socket.socket]:
     """Connections to ranks that accept."""
-    pending: dict[int, socket.socket] = {}
+    links: dict[int, socket.socket] = {}
     for _ in range(ATTEMPTS):
         unreachable: set[str] = set()
         for peer in peers:
-            if peer in pending:
+            if peer in links or (link := reach(listeners[peer], unreachable, deadline)) is None:
                 continue
-            link = reach(listeners[peer], unreachable, deadline)
-            if link is not None:
-                pending[peer] = link
-                with suppress(OSError):  # at once, so that no rank waits for another's proof
-                    link.sendall(HELLO.pack(rank, peer, proof(secret, rank, peer, 0)))
-    links = {}
-    for peer, link in pending.items():
-        try:
-            answer = receive_exactly(link, PROOF, deadline)
-        except OSError:
-            answer = b""
-        if compare_digest(answer, proof(secret, rank, peer, 1)):
-            links[peer] = link
-        else:
-            link.close()
+            try:
+                prove_to_server(link, secret, deadline)
+                link.sendall(RANKS.pack(rank, peer))
+                links[peer] = link
+            except (OSError, AuthenticationError):  # not that rank, or it served many others
+                link.close()
     return links
 
 
@@ -243,11 +235,10 @@ def accept(
     """Connections from ranks that connect."""
 
     def prove(link: socket.socket) -> Handshake:
-        peer, target, their_proof = HELLO.unpack((yield HELLO.size))
-        is_proven = compare_digest(their_proof, proof(secret, peer, rank, 0))
-        if target != rank or peer not in peers or not is_proven:
+        yield from prove_to_client(link, secret)
+        peer, target = RANKS.unpack((yield RANKS.size))
+        if target != rank or peer not in peers:
             raise ConnectionRefusedError("not a rank of this group")
-        link.send(proof(secret, peer, rank, 1))
         return peer
 
     links: dict[int, socket.socket] = {}

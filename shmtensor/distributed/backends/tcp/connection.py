@@ -17,15 +17,14 @@ groups; so the connection is ended, which both sides report as the loss of the o
 from __future__ import annotations
 
 import socket
-import struct
 from collections import defaultdict, deque
 from contextlib import suppress
 
+from ...rendezvous.store_messages import FRAME
 from ..mpi.messages import PIECE
 
 __all__ = ["TAKEN", "Arrival", "Broken", "Link", "Request"]
 
-FRAME = struct.Struct("<IIQ")
 TAKEN = 0xFFFFFFFF
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
 
-from ...launcher.rank_main import report_failure
+from ....multiprocessing import child_report
 
 __all__ = ["ErrorHandler", "get_error_handler", "record"]
 
@@ -53,7 +53,8 @@ class ErrorHandler:
             with open(path, "w") as file:
                 json.dump({"message": message}, file)
         if "SHMTENSOR_ERROR_FD" in os.environ:
-            report_failure(e, int(os.environ["SHMTENSOR_ERROR_FD"]))
+            child_report.listen_to_launcher()
+            child_report.fail(e)
 
 
 def get_error_handler() -> ErrorHandler:

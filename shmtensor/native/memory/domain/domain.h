@@ -117,6 +117,7 @@ bool domain_ensure();        // GIL held; false: Python exception set
 bool domain_ensure_quiet();  // no exception; may be called without the GIL (fork handler)
 const char* domain_join(const int fds[3], const uint8_t id[16]);  // nullptr: joined, else why not
 int domain_environment(char* text, size_t n);  // the value of SHMTENSOR_DOMAIN
+void close_inherited_on_exec();  // what a launcher's environment names: no program started here gets it
 
 inline uint64_t now_ms() {
   timespec t;

@@ -107,16 +107,39 @@ int domain_environment(char* text, size_t n) {
 
 // SHMTENSOR_DOMAIN=1:<id>:<pid>:<control>,<volume 0>,<volume 1>: descriptors with these numbers, inherited by this process,
 // else opened through /proc/<pid>/fd. "new": always a new domain.
+static bool parse_environment(const char* text, uint8_t id[16], int* pid, int fds[3]) {
+  return strlen(text) >= 40 && text[0] == '1' && text[1] == ':' && parse_hex(text + 2, id) &&
+         sscanf(text + 34, ":%d:%d,%d,%d", pid, &fds[0], &fds[1], &fds[2]) == 4;
+}
+
+void close_inherited_on_exec() {
+  uint8_t id[16];
+  int pid, fds[3];
+  const char* setting = getenv("SHMTENSOR_DOMAIN");
+  if (setting && parse_environment(setting, id, &pid, fds) && !check_files(fds, id))
+    for (int fd : fds) fcntl(fd, F_SETFD, FD_CLOEXEC);
+  unsigned long inode;
+  struct stat st;
+  setting = getenv("SHMTENSOR_ERROR_FD");  // descriptor:inode of the pipe to the launcher
+  if (setting && sscanf(setting, "%d:%lu", &fds[0], &inode) == 2 && fstat(fds[0], &st) == 0 &&
+      S_ISFIFO(st.st_mode) && st.st_ino == inode)
+    fcntl(fds[0], F_SETFD, FD_CLOEXEC);
+}
+
 static const char* join_environment(const char* text) {
   uint8_t id[16];
   int pid, fds[3];
-  if (strlen(text) < 40 || text[0] != '1' || text[1] != ':' || !parse_hex(text + 2, id) ||
-      sscanf(text + 34, ":%d:%d,%d,%d", &pid, &fds[0], &fds[1], &fds[2]) != 4) {
+  if (!parse_environment(text, id, &pid, fds)) {
     snprintf(error_text, sizeof error_text, "SHMTENSOR_DOMAIN is not what domain_environment() wrote: %.100s",
              text);
     return error_text;
   }
-  if (!check_files(fds, id)) return join_files(domain, fds, id);
+  if (!check_files(fds, id)) {
+    const char* error = join_files(domain, fds, id);
+    if (!error)
+      for (int fd : fds) close(fd);  // this process has its own now
+    return error;
+  }
   if (const char* error = join_member(pid, fds, id)) {
     char reason[200];
     snprintf(reason, sizeof reason, "%s", error);
