@@ -120,17 +120,16 @@ FIRST_CAUSE = {
 @pytest.mark.parametrize("others", ["wait", "work"])
 @pytest.mark.parametrize("how", FIRST_CAUSE)
 def test_the_job_ends_with_a_rank_and_shows_why(how: str, others: str) -> None:
-    """Within two seconds; on a busy machine in one of three runs."""
-    seconds: list[float] = []
-    while not seconds or (seconds[-1] > 2.0 and len(seconds) < 3):
-        job = mpirun("end", f"how={how}", f"others={others}", ranks=3)
-        seconds.append(time.time() - float(job.stdout.splitlines()[0]))
-        assert job.returncode != 0
-        assert FIRST_CAUSE[how] in job.stderr, job
-        assert "went on" not in job.stdout
-        if how == "sys.exit(1)":
-            assert re.search(r"Process name: \[\S+,1\]\s+Exit code: +1\n", job.stderr), job
-    assert min(seconds) < 2.0, seconds
+    """Within two seconds, or on a busy machine in less time than it took to start."""
+    began = time.time()
+    job = mpirun("end", f"how={how}", f"others={others}", ranks=3)
+    ended, at_the_end = time.time(), float(job.stdout.splitlines()[0])
+    assert ended - at_the_end < max(2.0, at_the_end - began)
+    assert job.returncode != 0
+    assert FIRST_CAUSE[how] in job.stderr, job
+    assert "went on" not in job.stdout
+    if how == "sys.exit(1)":
+        assert re.search(r"Process name: \[\S+,1\]\s+Exit code: +1\n", job.stderr), job
 
 
 @needs_mpi

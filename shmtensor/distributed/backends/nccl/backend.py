@@ -163,7 +163,7 @@ class Engine(NcclMember):
         """Copies everybody's r-th part into rank r's `out`, in rank order."""
         check_pair("all_to_all", out, x, out.nbytes, self.world)
         with self.collective("all_to_all", x, timeout) as end:
-            sends = parts_of(x.reshape(self.world, -1))
+            sends = parts_of(list(x.reshape(self.world, -1)))
             self.exchange_parts("all_to_all", [x], sends, list(out.reshape(self.world, -1)), end)
 
     def exchange(
