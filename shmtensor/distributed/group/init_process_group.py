@@ -16,6 +16,7 @@ from ..rendezvous.find_group import (
     create_block,
     find_group,
     join_block,
+    open_store,
 )
 from ..rendezvous.hosts import address_of, is_loopback, spans_hosts
 from ..rendezvous.meeting import Meeting
@@ -126,10 +127,12 @@ def init_process_group(
         group.backend = str(chosen)
         set_default_group(group)
         return
-    is_known_apart = chosen.engine() == Backend.SHM and spans_hosts(world, init_method)
-    if is_known_apart:
-        meeting = Meeting()
+    if chosen.engine() == Backend.SHM and spans_hosts(world, init_method):
+        number, meeting = World.init_count, Meeting()
+        if store is None:
+            meeting.store = open_store(rank, limit, init_method, where)
     else:
+        number = World.init_count if store is not None else 0  # a new store needs none
         meeting = meet(rank, world, limit, init_method, store, group_name)
     if meeting.control is not None:
         set_default_group(group_of_meeting(meeting, limit, chosen.engine()))
@@ -140,9 +143,11 @@ def init_process_group(
                 f"{where}: the backend {chosen!s} needs ranks that share memory: rank {rank} of "
                 f"{world} does not with all others"
             )
-        # the store of a meeting is new: it needs no number of the group
-        number = World.init_count if is_known_apart or store is not None else 0
-        engine = tcp_engine(rank, world, limit, init_method, store or meeting.store, number)
+        from ..backends.tcp.connect_ranks import world_engine
+
+        shared_store = meeting.store if store is None else store
+        assert shared_store is not None
+        engine = world_engine(rank, world, limit, shared_store, number)
     set_default_group(ProcessGroup(engine, limit, list(range(world))))
 
 
@@ -184,20 +189,6 @@ def group_of_meeting(meeting: Meeting, limit: float, backend: str) -> ProcessGro
     group = ProcessGroup(engine, limit, ranks, meeting.block, meeting.domain_blocks)
     group.backend = str(backend)
     return group
-
-
-def tcp_engine(
-    rank: int,
-    world: int,
-    limit: float,
-    init_method: str | None,
-    store: Store | None,
-    number: int,
-) -> Any:
-    """The engine of ranks that cannot share memory, without MPI."""
-    from ..backends.tcp.connect_ranks import world_engine
-
-    return world_engine(rank, world, limit, init_method, store, number)
 
 
 def group_of_mpi(rank: int, world: int, limit: float) -> ProcessGroup:

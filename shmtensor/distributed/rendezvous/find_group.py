@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ... import native
+from ...errors import CollectiveTimeout
 from ...memory.peer_credentials import UNKNOWN, own_user
-from .hosts import is_loopback
+from .hosts import address_of, is_loopback
 from .meeting import Meeting, Network, create_block
 from .meeting_host import Host
 from .meeting_joiner import Joiner
@@ -24,8 +26,9 @@ from .notice import Notice
 from .places import own_place
 from .secret import has_secret, shared_secret
 from .store import PrefixStore, Store
+from .tcp_store import TCPStore
 
-__all__ = ["all_gather_json", "create_block", "find_group", "join_block"]
+__all__ = ["all_gather_json", "create_block", "find_group", "join_block", "open_store"]
 
 MAX_RANKS = 128  # of a group in shared memory: kMaxWorld in native/ipc/process_group/group.h
 
@@ -126,3 +129,38 @@ def join_block(
     control = native.Group(block, rank, world)
     control.barrier(timeout)
     return Meeting(control, block)
+
+
+def open_store(rank: int, timeout: float, init_method: str | None, where: str) -> TCPStore:
+    """The store of ranks that are known to be on several hosts: their launcher's, or rank 0's.
+
+    Raises:
+        PermissionError: there is no secret, or it is not that of the others.
+        CollectiveTimeout: the store has not come in time.
+    """
+    secret, (host, port) = shared_secret(where), address_of(init_method)
+    is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and init_method in (
+        None,
+        "env://",
+    )
+    if is_agents and "SHMTENSOR_LAUNCHER" not in os.environ:
+        raise RuntimeError(
+            f"{where}: the store at {host}:{port} is torchrun's own: start ranks on several hosts "
+            "with python -m shmtensor.run"
+        )
+    notice = Notice(where, timeout)
+    is_master = rank == 0 and not is_agents
+    while True:
+        limit = max(0.1, notice.pause(60.0))  # at first the time after which a line says why
+        try:
+            store = TCPStore(
+                host, port, None, is_master, limit, wait_for_workers=False, secret=secret
+            )
+        except TimeoutError as error:
+            if notice.is_over():
+                raise CollectiveTimeout(f"{where}: rank {rank}: {error}") from None
+            if notice.is_due():
+                notice.print(f"rank {rank} on {socket.gethostname()} waits for rank 0: {error}")
+        else:
+            store.set_timeout(timeout if timeout >= 0 else 1e9)
+            return store

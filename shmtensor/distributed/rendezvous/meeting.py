@@ -126,7 +126,8 @@ class Meeting:
         control: this rank's end of the group; None: the group runs over TCP.
         block: the group's block.
         domain_blocks: a block of each domain in which ranks have tensors; () if there is only one.
-        store: rank 0's store, if it opened one; `with` closes it.
+        store: this rank's end of the store of rank 0 or the launcher, if the group runs over TCP
+            and no store was given; `with` closes it.
     """
 
     control: native.Group | None = None

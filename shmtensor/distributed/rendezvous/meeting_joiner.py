@@ -45,6 +45,7 @@ from .notice import SILENCE, Notice
 from .places import Place, is_own_address, stopped
 from .secret import has_secret
 from .store import PrefixStore, Store
+from .tcp_store import TCPStore
 
 __all__ = ["Joiner"]
 
@@ -85,13 +86,13 @@ class Joiner:
         """Waits for all ranks; see `Host.meet`."""
         while True:
             connection = self.connect()
-            if connection is None and self.look_elsewhere():
-                return Meeting()
-            if connection is not None:
+            if connection is None:
+                meeting = self.look_elsewhere()
+            else:
                 with connection:
                     meeting = self.take_part(connection)
-                    if meeting is not None:
-                        return meeting
+            if meeting is not None:
+                return meeting
             if self.notice.is_due():
                 self.notice.print(f"{self.place} {self.describe_wait()}")
             if self.notice.is_over():
@@ -138,26 +139,28 @@ class Joiner:
         return False
 
     # ---------------------------------------------------------------- elsewhere
-    def look_elsewhere(self) -> bool:
-        """Rank 0 does not listen here: is it another user's, or on another host? Returns whether
-        the group runs over TCP.
+    def look_elsewhere(self) -> Meeting | None:
+        """Rank 0 does not listen here: is it another user's, or on another host? Returns the
+        meeting if the group runs over TCP.
         """
         if isinstance(self.network, Store):
-            return bool(self.why) and self.wait_for_plan(PrefixStore(self.id, self.network))
+            if self.why:
+                self.wait_for_plan(PrefixStore(self.id, self.network))
+            return Meeting() if self.why else None
         self.look_for_another_user()
         waited = time.monotonic() - self.began
         if self.network is not None:
-            if waited > NETWORK_AFTER and self.come_by_network(self.network):
-                return True
+            if waited > NETWORK_AFTER and (meeting := self.come_by_network(self.network)):
+                return meeting
             if self.other_user and time.monotonic() - self.other_user_since > APART_AFTER:
                 raise apart_error(self.where, f"{self.other_user}: {self.network_error}")
-            return False
+            return None
         if self.host and waited > FAR_AFTER:
             if not is_own_address(self.host):
                 text = f"{self.place} is not on the host of rank 0, {self.host!r}"
                 raise apart_error(self.where, text)
             self.host = ""
-        return False
+        return None
 
     def look_for_another_user(self) -> None:
         """Note [Other users]."""
@@ -183,7 +186,7 @@ class Joiner:
         if is_ours and self.network is None:
             raise apart_error(self.where, self.other_user)
 
-    def come_by_network(self, network: Network) -> bool:
+    def come_by_network(self, network: Network) -> Meeting | None:
         limit = min(TRIAL, self.notice.pause(TRIAL) + 0.1)
         try:
             store = network.connect(False, limit)
@@ -191,35 +194,50 @@ class Joiner:
             self.network_error = str(error)
             if not is_loopback(network.host):
                 raise
-            return False
+            return None
         except OSError as error:  # rank 0 has not come
             self.network_error = str(error)
-            return False
+            return None
+        meeting = None
         try:
             text = network.part(store).try_get("host")
             if text is None:
                 self.network_error = (
                     f"the store at {network.host}:{network.port} is not that of this group's rank 0"
                 )
-                return False
+                return None
             if (connection := self.connect()) is not None:  # it came meanwhile, to the socket too
                 connection.close()
-                return False
+                return None
             part = PrefixStore(read_place(text)[1], network.part(store))
             end_key = f"{network.prefix}/{part.prefix}/{{}}/{self.place.rank}"
             store.set_when_gone(end_key.format("gone"), "1")
             try:
-                return self.wait_for_plan(part)
+                self.wait_for_plan(part)
             except BaseException:  # this rank lives: rank 0 may wait for it to come again
                 with suppress(OSError):
                     store.set_when_gone(end_key.format("left"), "1")
                 raise
+            meeting = self.over_tcp(store)
+            return meeting
         except ConnectionError as error:
             raise PeerLostError(f"{self.where}: rank 0 has died: {error}", "rank 0") from None
         finally:
-            store.close()
+            if meeting is None:
+                store.close()
 
-    def wait_for_plan(self, part: PrefixStore) -> bool:
+    def over_tcp(self, store: TCPStore | None = None) -> Meeting:
+        """The meeting of ranks that connect by TCP, with this rank's end of rank 0's store."""
+        limit = self.notice.remaining()
+        limit = limit if limit >= 0 else 1e9
+        if store is None and isinstance(self.network, Network):
+            store = self.network.connect(False, limit)
+        elif store is not None:
+            store.set_timeout(limit)
+        return Meeting(store=store)
+
+    def wait_for_plan(self, part: PrefixStore) -> None:
+        """Writes into the store where this rank is, and waits until rank 0 has decided."""
         text = json.dumps(self.place.as_dict()).encode()
         key = f"came/{self.place.rank}"
         if (other_text := part.compare_set(key, b"", text)) != text:
@@ -232,13 +250,13 @@ class Joiner:
             raise mismatch
         fault_point("came")
         try:
-            return self.read_plan(part)
+            self.read_plan(part)
         except BaseException:
             with suppress(OSError):
                 part.delete_key(key)
             raise
 
-    def read_plan(self, part: PrefixStore) -> bool:
+    def read_plan(self, part: PrefixStore) -> None:
         while part.await_all(["plan"], self.notice.pause(60.0)):
             if self.notice.is_due():
                 self.notice.print(f"{self.place} came to the store, and waits for other ranks")
@@ -247,7 +265,6 @@ class Joiner:
         plan = part.get("plan")
         if plan != b"tcp":
             raise read_error(plan)
-        return True
 
     # ---------------------------------------------------------------- at the socket
     def take_part(self, connection: socket.socket) -> Meeting | None:
@@ -311,7 +328,7 @@ class Joiner:
             self.notice.restart(1.0)
             fault_point("plan")
             if message["plan"] == "tcp":
-                return Meeting()
+                return self.over_tcp()
             return self.share_memory(connection, message, descriptors)
         except (ConnectionError, CollectiveTimeout):  # rank 0 has gone, or waits for others
             raise

@@ -499,7 +499,7 @@ def test_a_rank_that_dies_before_it_connects_is_missed_at_the_timeout(
     published = json.dumps({**dead_rank, "addresses": ["127.0.0.1"]})
     PrefixStore("world/0/0", store).set(str(dead), published)
     with pytest.raises(CollectiveTimeout, match=rf"has no connection to ranks \[{dead}\]"):
-        world_engine(1 - dead, 2, 0.5, None, store, 0)
+        world_engine(1 - dead, 2, 0.5, store, 0)
 
 
 @pytest.mark.parametrize("twice", [True, False], ids=["rank", "world size"])

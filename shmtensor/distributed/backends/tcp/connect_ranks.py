@@ -1,7 +1,7 @@
 """How the ranks of several hosts find one another.
 
 ```
-store     MASTER_ADDR:MASTER_PORT: of the first node's launcher, without one of rank 0
+store     of the meeting: of the first node's launcher, of rank 0, or the user's
 rank r    writes  its address, machine, host, pid                   waits for those of all others
           connects to every lower rank, accepts from every higher one: both prove the secret, then
           its own rank u32, the other's u32 ->
@@ -38,7 +38,7 @@ from ...rendezvous.handshakes import (
     prove_to_client,
     prove_to_server,
 )
-from ...rendezvous.hosts import address_of, is_loopback
+from ...rendezvous.hosts import is_loopback
 from ...rendezvous.notice import Notice, wait_in_store
 from ...rendezvous.secret import shared_secret
 from ...rendezvous.store import PrefixStore, Store
@@ -57,82 +57,44 @@ ATTEMPTS = 3  # at the addresses of a rank
 SIOCGIFADDR = 0x8915
 
 
-def world_engine(
-    rank: int, world: int, timeout: float, init_method: str | None, store: Store | None, times: int
-) -> Engine:
+def world_engine(rank: int, world: int, timeout: float, store: Store, number: int) -> Engine:
     """This rank's end of the group of all ranks; waits for all.
+
+    Args:
+        number: of the group, among those of the store.
 
     Raises:
         PermissionError: there is no secret, or it is not that of the others.
         CollectiveTimeout: not all came in time.
         CollectiveMismatch: two have the same rank, or they disagree about the world size.
     """
-    secret = shared_secret(WHERE)
-    own_store: TCPStore | None = None
-    address = ""
+    secret, address = shared_secret(WHERE), ""
     restart_round = os.environ.get("SHMTENSOR_ROUND", "0")
     deadline = time.monotonic() + (timeout if timeout >= 0 else 1e9)
-    try:
-        if store is None:
-            own_store = store = connect_store(rank, timeout, init_method, secret)
-        if isinstance(store, TCPStore):  # with another one, on all interfaces
-            host = store.local_address()
-            address = "" if is_loopback(host) and not is_loopback(store.host) else host
-        rank_store = PrefixStore(f"world/{restart_round}/{times}", store)
-        with listen(address) as listener:
-            info = {
-                "port": listener.getsockname()[1],
-                "addresses": [address] if address else list(addresses()) or ["127.0.0.1"],
-                "world": world,
-                "key": os.urandom(16).hex(),
-                **describe_self(rank, separate_domains=bool(os.environ.get("SHMTENSOR_DOMAIN"))),
-            }
-            infos = exchange_infos(rank_store, rank, world, info, timeout)
-            key = blake2b(bytes.fromhex(infos[0]["key"]), key=secret[:64]).digest()
-            links = connect(rank, list(range(rank)), infos, key, deadline)
-            links |= accept(rank, set(range(rank + 1, world)), listener, key, deadline)
-        if missing := sorted(set(range(world)) - {rank} - set(links)):
-            for link in links.values():
-                link.close()
-            raise CollectiveTimeout(
-                f"{WHERE}: rank {rank} of {world} has no connection to ranks {missing}, whose "
-                f"addresses are {[infos[r]['addresses'] for r in missing]}"
-            )
-        engine = join_group(rank, links, infos, max(0.0, deadline - time.monotonic()), timeout)
-    finally:
-        if own_store is not None:
-            own_store.close()
-    return engine
-
-
-def connect_store(rank: int, timeout: float, init_method: str | None, secret: bytes) -> TCPStore:
-    """The launcher's store, or that of rank 0."""
-    host, port = address_of(init_method)
-    is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True" and init_method in (
-        None,
-        "env://",
-    )
-    if is_agents and "SHMTENSOR_LAUNCHER" not in os.environ:
-        raise RuntimeError(
-            f"{WHERE}: the store at {host}:{port} is torchrun's own: start ranks on several hosts "
-            "with python -m shmtensor.run"
+    if isinstance(store, TCPStore):  # with another one, on all interfaces
+        host = store.local_address()
+        address = "" if is_loopback(host) and not is_loopback(store.host) else host
+    rank_store = PrefixStore(f"world/{restart_round}/{number}", store)
+    with listen(address) as listener:
+        info = {
+            "port": listener.getsockname()[1],
+            "addresses": [address] if address else list(addresses()) or ["127.0.0.1"],
+            "world": world,
+            "key": os.urandom(16).hex(),
+            **describe_self(rank, separate_domains=bool(os.environ.get("SHMTENSOR_DOMAIN"))),
+        }
+        infos = exchange_infos(rank_store, rank, world, info, timeout)
+        key = blake2b(bytes.fromhex(infos[0]["key"]), key=secret[:64]).digest()
+        links = connect(rank, list(range(rank)), infos, key, deadline)
+        links |= accept(rank, set(range(rank + 1, world)), listener, key, deadline)
+    if missing := sorted(set(range(world)) - {rank} - set(links)):
+        for link in links.values():
+            link.close()
+        raise CollectiveTimeout(
+            f"{WHERE}: rank {rank} of {world} has no connection to ranks {missing}, whose "
+            f"addresses are {[infos[r]['addresses'] for r in missing]}"
         )
-    notice = Notice(WHERE, timeout)
-    is_master = rank == 0 and not is_agents
-    while True:
-        limit = max(0.1, notice.pause(60.0))  # at first the time after which a line says why
-        try:
-            store = TCPStore(
-                host, port, None, is_master, limit, wait_for_workers=False, secret=secret
-            )
-        except TimeoutError as error:
-            if notice.is_over():
-                raise CollectiveTimeout(f"{WHERE}: rank {rank}: {error}") from None
-            if notice.is_due():
-                notice.print(f"rank {rank} on {socket.gethostname()} waits for rank 0: {error}")
-        else:
-            store.set_timeout(timeout if timeout >= 0 else 1e9)
-            return store
+    return join_group(rank, links, infos, max(0.0, deadline - time.monotonic()), timeout)
 
 
 def listen(address: str) -> socket.socket:
