@@ -61,7 +61,6 @@ PyMethodDef functions[] = {
     {"unsqueeze", method(unsqueeze), METH_FASTCALL, "unsqueeze(x, dim): a view, or None."},
     {"diagonal", method(diagonal), METH_FASTCALL, "diagonal(x, offset, dim1, dim2): a view, or None."},
     {"unbind", method(unbind), METH_FASTCALL, "unbind(x, dim): a list of views, or None."},
-    {"flip_view", method(flip_view), METH_FASTCALL, "flip_view(x, dims): a view, or None."},
     {"empty", method(empty), METH_FASTCALL,
      "empty(sizes, dtype, kind): an uninitialized Tensor (0), zeros (1) or ones (2), or None."},
     {"arange", method(arange), METH_FASTCALL,
