@@ -15,9 +15,9 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from dataloaders import DataLoader
 from shmtensor import multiprocessing as mp
 from shmtensor import nn
+from shmtensor.dataloaders import DataLoader
 from shmtensor.errors import OutOfSharedMemory
 from shmtensor.multiprocessing import reduction
 from shmtensor.trainer import Trainer
