@@ -12,6 +12,7 @@
 #   make gpu-suite    tests/cuda on the machine's GPU in place of the stand-in device; JOBS=14 pytest's workers, TESTS="..." a part
 #   make levels       the numeric tests at every instruction-set level, of ours and of NumPy; QUICK=1 a sample
 #   make types-installed   users' programs under mypy and pyright, against the installed package
+#   make causes       who failed first is shown, 50 times for each way of starting processes; make test has a sample
 #   make lint types docs sanitize model stress fuzz tsan    the other checks of .ci/run
 
 PYTHON ?= python3
@@ -21,7 +22,7 @@ BIN := $(VENV)/bin
 STUBS := $(filter-out shmtensor/native/%,$(shell find shmtensor -name '*.pyi'))
 EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
-.PHONY: against-torch collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface bench bench-kernels bench-quick lint types types-installed docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
+.PHONY: against-torch causes collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface bench bench-kernels bench-quick lint types types-installed docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	$(BIN)/python examples/digits.py
@@ -122,6 +123,10 @@ collectives: $(VENV)/.test
 # Ranks that end in every way at any step of random collectives; prints the seed.
 kills: $(VENV)/.test
 	$(BIN)/python -m tests.distributed.kills --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED))
+
+# spawn, launch, run, trainer and loader, 50 times each: a rank raises, is killed, or exits, and is what the user sees.
+causes: $(VENV)/.test
+	RUNS=$(or $(RUNS),50) $(BIN)/pytest -v -o faulthandler_timeout=0 tests/multiprocessing/test_first_cause.py -k "not guard"
 
 # The backend mpi on two simulated nodes of two ranks each; WHOLE=1: every case of the battery (minutes).
 mpi: $(VENV)/.mpi

@@ -21,11 +21,11 @@ from .loader.check_arguments import (
     check_stream,
     context_of,
 )
-from .loader.epoch_progress import VERSION, Progress, check_state
-from .loader.fetch import Recipe, is_stateful
+from .loader.fetch import Recipe
 from .loader.memory_growth_warning import warn_of_growth
+from .loader.progress import VERSION, Progress, check_state, is_stateful
 from .loader.seeding import GeneratorLike
-from .loader.statistics import EpochCounters, LoaderStatistics
+from .loader.statistics import LoaderStatistics
 from .loader.worker_warning import WRITE
 from .sampler import BatchSampler, RandomSampler, Sampler, SequentialSampler
 
@@ -299,7 +299,6 @@ class DataLoader(Generic[T_co, Batch_co]):
         self._workers: WorkerPool | None = None
         self._pool: PinnedPool | None = None
         self._has_no_gpu = False
-        self._counters: EpochCounters | None = None
         self._progress: Progress | None = None
         self._resumed: dict[str, Any] | None = None
         cores = len(os.sched_getaffinity(0))
@@ -350,7 +349,6 @@ class DataLoader(Generic[T_co, Batch_co]):
                 self.dataset.load_state_dict(resumed["dataset"])  # type: ignore[attr-defined]
             batches = SingleProcessEpoch(recipe, progress, limits)
         self._progress = progress
-        self._counters = batches.counters
         return self._with_length_check(batches) if self.is_stream else batches
 
     def __len__(self) -> int:
@@ -403,9 +401,9 @@ class DataLoader(Generic[T_co, Batch_co]):
         Raises:
             RuntimeError: nothing has been iterated over yet.
         """
-        if self._counters is None:
+        if self._progress is None:
             raise RuntimeError("DataLoader.statistics: nothing has been iterated over yet")
-        return self._counters.statistics()
+        return self._progress.statistics()
 
     # ------------------------------------------------------------------ resuming
     def state_dict(self) -> dict[str, Any]:
@@ -447,7 +445,6 @@ class DataLoader(Generic[T_co, Batch_co]):
                 f"{state_dict['samples']} samples when the state was taken, {samples} here"
             )
         self._resumed = copy.deepcopy(state_dict)
-        self._progress = None
 
     def _samples(self) -> int | None:
         """The number of samples; None for a stream or a data set without length."""
@@ -519,7 +516,7 @@ class DataLoader(Generic[T_co, Batch_co]):
 
     def __getstate__(self) -> dict[str, Any]:
         # An epoch and its workers belong to this process.
-        return {**self.__dict__, **dict.fromkeys(("_workers", "_pool", "_progress", "_counters"))}
+        return {**self.__dict__, **dict.fromkeys(("_workers", "_pool", "_progress"))}
 
     def _with_length_check(self, batches: BaseEpoch) -> Iterator[Any]:
         """Batches of a stream; warns when there are more than its length says."""

@@ -25,7 +25,7 @@ _SHARDS = (
     "use nn.parallel.DistributedDataParallel, or distributed.optim.ZeroRedundancyOptimizer"
 )
 _COMPRESSED = (
-    "to compress costs more time than shared memory takes: use default_hooks.allreduce_hook, "
+    "compression costs more time than shared memory: use default_hooks.allreduce_hook, "
     "or fp16_compress_hook"
 )
 _LOCAL_SGD = (

@@ -57,7 +57,12 @@ def get_rng_state() -> Any:
 
 
 def set_rng_state(new_state: Any) -> None:
-    """Sets the state of the default generator to one that `get_rng_state` returned."""
+    """Sets the state of the default generator to one that `get_rng_state` returned.
+
+    Raises:
+        TypeError: it is no tensor on the CPU.
+        RuntimeError: it has another dtype than uint8, or another number of bytes.
+    """
     default_generator.set_state(new_state)
 
 

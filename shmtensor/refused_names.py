@@ -20,7 +20,7 @@ ROOT = __name__.rpartition(".")[0]
 _TABLE = [
     (
         "hub",
-        "download_url_to_file get_dir help list load load_state_dict_from_url set_dir",
+        "download_url_to_file get_dir help list load load_state_dict_from_url load_url set_dir",
         "shmtensor does not use the network: download the file yourself, and read it with "
         "shmtensor.load, which takes PyTorch's .pt files",
     ),

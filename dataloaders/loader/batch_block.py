@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
 from typing import Any, ClassVar
 
 import numpy as np
 
 from shmtensor import native
-from shmtensor.memory.layout import aligned, offsets
+from shmtensor.memory.layout import aligned
 
 __all__ = ["BlockAllocator", "allocate_parts", "gather_rows", "stack_into"]
 
@@ -83,8 +84,9 @@ class BlockAllocator:
 
 
 def arrays_in_block(parts: Parts, allocate: Callable[[int], Any]) -> list[Array]:
-    starts, end = offsets([math.prod(shape) * dtype.itemsize for shape, dtype in parts])
-    block = allocate(aligned(end) or 1)
+    sizes = [aligned(math.prod(shape) * dtype.itemsize) for shape, dtype in parts]
+    *starts, end = accumulate(sizes, initial=0)
+    block = allocate(end or 1)
     return [np.ndarray(*part, block, offset) for part, offset in zip(parts, starts, strict=True)]
 
 

@@ -13,6 +13,7 @@ import warnings
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from queue import Empty
 from time import monotonic
 from typing import Any
 
@@ -20,17 +21,15 @@ from shmtensor.errors import PeerLostError
 
 from ..cuda.pinned_memory import Pinned, PinnedPool
 from .batch_block import BlockAllocator
-from .epoch_progress import Progress
 from .fetch import Fetcher, Recipe, make_fetcher
 from .output import convert
+from .progress import BLOCK, POSITION, SINCE, TASK, Progress, epoch_of, make_board, row_of
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds
-from .statistics import EpochCounters
 from .worker import BATCH, END, WARNING
 from .worker_death import describe_loss, where_at
 from .worker_info import acting_as
 from .worker_pool import WorkerPool, get
-from .worker_progress import BLOCK, POSITION, SINCE, TASK, epoch_of, make_progress_board, row_of
 from .worker_warning import show_once
 
 __all__ = ["BaseEpoch", "Limits", "MultiProcessEpoch", "SingleProcessEpoch"]
@@ -69,7 +68,6 @@ class BaseEpoch(Iterator[Any]):
 
     progress: Progress
     limits: Limits
-    counters: EpochCounters
 
     def __iter__(self) -> BaseEpoch:
         return self
@@ -81,10 +79,10 @@ class SingleProcessEpoch(BaseEpoch):
     def __init__(self, recipe: Recipe, progress: Progress, limits: Limits) -> None:
         self.progress = progress
         self.limits = limits
-        self.rows = [row_of(make_progress_board(1), 0)]
+        row = row_of(make_board(1), 0)
         self.seeds = SampleSeeds()
         self.readers: dict[int, Reader] = {}  # of streams that workers began
-        streams, row = progress.streams, self.rows[0]
+        streams = progress.streams
         with self.seeds.fork_rng():
             if streams and not same_workers(streams, 0):
                 self.readers = open_streams(recipe, progress.seed, self.seeds, row, streams)
@@ -94,11 +92,12 @@ class SingleProcessEpoch(BaseEpoch):
                 self.fetcher = make_fetcher(
                     recipe, progress.seed, self.seeds, row, position=position
                 )
-        self.counters = EpochCounters(self.rows, [os.getpid()], 0)
+        progress.begin([row], 0)
+        progress.pids.append(os.getpid())
         self.allocator = BlockAllocator()
 
     def __next__(self) -> Any:
-        start = self.counters.begin_wait()
+        start = self.progress.begin_wait()
         try:
             number, indices = next(self.progress)
             if self.limits.pool is not None:
@@ -117,9 +116,8 @@ class SingleProcessEpoch(BaseEpoch):
         except StopIteration:
             self.progress.is_over = True
             raise
-        self.counters.batches += 1
         self.progress.mark_consumed(number, stream, state)
-        self.counters.end_wait(start)
+        self.progress.end_wait(start)
         slow, self.fetcher.slow = self.fetcher.slow, []
         for seconds, sample in slow:
             warn_stalled("DataLoader", sample, seconds, self.limits.stall)
@@ -173,11 +171,11 @@ class MultiProcessEpoch(BaseEpoch):
         self.last_check = monotonic()
         self.stalled: set[tuple[int, float]] = set()
         # Before `send_next`: workers of an earlier epoch start at once and count in their rows.
-        self.counters = EpochCounters(self.rows, [], limits.capacity)
+        progress.begin(self.rows, limits.capacity)
         for _ in range(limits.capacity):
             self.send_next()
         workers.launch()
-        self.counters.pids += [child.pid for child in workers.children.all]
+        progress.pids += [child.pid for child in workers.children.all]
 
     def __next__(self) -> Any:
         if self.progress.is_over:
@@ -187,16 +185,17 @@ class MultiProcessEpoch(BaseEpoch):
             if not self.workers.is_usable:
                 why = "its workers have ended, or are those of the process that forked this one"
             raise RuntimeError(f"DataLoader: this iterator is over: {why}")
-        start = self.counters.begin_wait()
+        progress = self.progress
+        start = progress.begin_wait()
         while self.receive_result(0.0):  # results that are already there
             continue
-        self.counters.ready_total += len(self.ready)
+        progress.ready_total += len(self.ready)
         while (number := self.next_ready()) is None:
             if not self.in_flight:
                 if (error := self.error) is not None:
                     self.error = None
                     raise error
-                self.progress.is_over = True
+                progress.is_over = True
                 self.finish()
                 raise StopIteration
             self.wait()
@@ -204,13 +203,12 @@ class MultiProcessEpoch(BaseEpoch):
         if self.limits.in_order:
             self.expected = max(self.expected, number + 1)
         self.send_next(None if self.limits.in_order else worker)
-        self.counters.end_wait(start)
+        progress.end_wait(start)
         if kind != BATCH:
             if payload.is_consequence and (first := self.workers.children.join(DEATH_SEEN)):
                 self.handle_death(first.index, payload.line)
             payload.reraise()
-        self.counters.batches += 1
-        self.progress.mark_consumed(number, worker, state)
+        progress.mark_consumed(number, worker, state)
         batch, has_jax = payload
         return convert(batch, self.limits.output, has_jax)
 
@@ -284,8 +282,9 @@ class MultiProcessEpoch(BaseEpoch):
     # ------------------------------------------------------------------ results
     def receive_result(self, seconds: float) -> bool:
         """Receives one result within so many seconds; returns whether one came."""
-        message = get(self.workers.results, seconds)
-        if message is None:
+        try:
+            message = self.workers.results.get(timeout=seconds)
+        except Empty:
             return False
         epoch, number, worker, kind, payload, state = message
         if epoch != self.number or number not in self.in_flight:
@@ -335,24 +334,26 @@ class MultiProcessEpoch(BaseEpoch):
         numbers = self.lost_tasks(worker)
         error = describe_loss(workers, worker, self.in_flight, numbers, consequence)
         is_hopeless = not isinstance(error, PeerLostError)  # each worker will fail in this way
-        if is_hopeless or self.counters.restarts >= self.limits.restarts:
+        progress = self.progress
+        if is_hopeless or progress.restarts >= self.limits.restarts:
             workers.close()
             raise error
         positions: Any = None
         if self.is_stream:
-            streams = zip(self.progress.streams, self.stream_states, strict=True)
+            streams = zip(progress.streams, self.stream_states, strict=True)
             positions = [
                 {**position, "batches": count, "state": state}
                 for position, (count, state) in streams
             ]
         if self.limits.pool is not None:
             self.limits.pool.clear()  # a fork would hold its blocks
-        workers.replace(worker, self.progress.seed, positions)
+        workers.replace(worker, progress.seed, positions)
         for number in numbers:
             self.send(number, *self.in_flight[number], None)
-        self.counters.restart(worker, workers.children.all[worker].pid)
+        progress.pids[worker] = workers.children.all[worker].pid
+        progress.restarts += 1
         warnings.warn(
-            f"{error}; replaced, {self.counters.restarts} of {self.limits.restarts} times",
+            f"{error}; replaced, {progress.restarts} of {self.limits.restarts} times",
             RuntimeWarning,
             stacklevel=4,
         )

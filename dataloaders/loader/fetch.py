@@ -1,25 +1,46 @@
-"""From indices to a batch, the same in the main process and in workers."""
+"""From indices to a batch, the same in the main process and in workers.
+
+Large arrays of a sample are copied to the batch's block as soon as the sample exists.
+
+    sample 0 ──copy──> row 0 of the block; its array is freed
+    sample 1 ──copy──> row 1; malloc gave it the memory of sample 0, which is still in the cache
+    ...                                                   collation finds the rows in their places
+
+Note [Warm samples]: otherwise all samples of a batch exist until they are collated. Their memory
+comes from the system for each batch and returns to it afterwards (glibc trims the top of its heap,
+and maps large arrays one by one), so every page is faulted in again, which takes several times as
+long as the samples' own work. With one sample at a time, the process needs one sample's memory.
+
+Only arrays that nothing else refers to are copied early. A view of the data set's memory costs no
+allocation, and an array that the data set keeps may be changed by a later sample. What a tensor of
+PyTorch does not tell is not seen: that it is `detach()` of a kept tensor, or made by
+`torch.from_numpy` over a kept array.
+"""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
+import numpy as np
+
 from shmtensor.memory import shared_numpy
 from shmtensor.native import copy_to_rows
+from shmtensor.other_names import foreign_module
+from shmtensor.tensor.foreign_arrays import as_library
 
-from ..collate import default_collate
+from ..collate import DESCRIBE, Leaf, default_collate, default_collate_fn_map, flatten
 from ..dataset import Dataset, fetch_samples
 from ..foreign_datasets import in_batches
 from ..tensor_dataset import Rows
-from .batch_block import BlockAllocator
-from .sample_rows import SampleRows
-from .seeding import WORDS, SampleSeeds
-from .worker_progress import BATCHES, COLLATE, FETCH, POSITION, SAMPLES, SINCE
+from .batch_block import Array, BlockAllocator, Parts
+from .progress import BATCHES, COLLATE, FETCH, POSITION, SAMPLES, SINCE, is_stateful, note_each
+from .seeding import SampleSeeds
 
-__all__ = ["Fetcher", "MapFetcher", "Recipe", "StreamFetcher", "is_stateful", "make_fetcher"]
+__all__ = ["Fetcher", "MapFetcher", "Recipe", "SampleRows", "StreamFetcher", "make_fetcher"]
 
 OPENING = 2**40  # the number under which `iter(dataset)` is seeded; no batch has it
 
@@ -62,6 +83,136 @@ class Doing:
         return f"{self.what} {shorten(self.indices)}"
 
 
+LARGE = 16 << 10  # bytes from which an early copy saves time
+Fields = list[tuple[Any, Any]]
+
+
+def counts_references() -> bool:
+    """Whether `copy_to_rows` tells a sample that something else refers to from one that only a
+    variable refers to. It counts references, and how many a call adds differs between versions of
+    Python (3.14 lends those of local variables)."""
+    part = np.zeros((1, 1))
+    keep: list[Any] = [(np.ones(1),)]
+    sample: Any = keep[0]
+    sample = copy_to_rows(sample, [(0, part)], 0, None)
+    is_kept = sample is keep[0]
+    sample = (np.ones(1),)
+    sample = copy_to_rows(sample, [(0, part)], 0, None)
+    return is_kept and type(sample) is list
+
+
+# Batches without an array to copy early, after which none is looked for.
+TRIES = 3 if counts_references() else 0
+
+
+class SampleRows:
+    """Copies samples of one fetcher early.
+
+    Attributes:
+        tries: batches until it stops to look for large new arrays.
+        fields: of the current batch: key of each large array in a sample (None: it is the sample),
+            and the batch's array.
+        parts: shape and dtype of each array of the batch.
+        arrays: these arrays, in one block.
+        tensors: the keys of tensors of PyTorch.
+    """
+
+    __slots__ = ("arrays", "fields", "parts", "tensors", "tries")
+    arrays: list[Array]
+    fields: Fields
+    parts: Parts
+    tensors: list[Any]
+
+    def __init__(self) -> None:
+        self.tries = TRIES
+        self.drop()
+
+    def begin(self, sample: Any, n: int) -> bool:
+        """Allocates the block of a batch of `n` samples, of which this is the first; its layout is
+        that of `default_collate`.
+
+        Returns:
+            Whether there are large arrays, and memory for the block. Then `copy_to_rows(sample,
+            self.fields, position, self.tensor_class)` gives samples with rows in their place.
+            `first` drops the fields if that does not suit the data set.
+        """
+        kind = type(sample)
+        allocator = BlockAllocator.current
+        items: list[tuple[Any, Any]] = [(None, sample)]
+        if kind is tuple or kind is list:
+            items = list(enumerate(sample))
+        elif kind is dict:
+            items = list(sample.items())
+        self.tries -= 1
+        if allocator is None or n < 2 or not any(is_large(x) for _, x in items):
+            return False
+        if not all(fn in DESCRIBE for fn in default_collate_fn_map.values()):
+            return False  # a function of the user's would be called with this sample alone
+        parts: Parts = []
+        keys = []
+        for key, x in items:
+            nodes: list[Any] = []
+            try:
+                flatten([x], default_collate_fn_map, nodes, "")
+            except (TypeError, RuntimeError):  # collation raises it again, and names the samples
+                return False
+            leaves = [node for node in nodes if type(node) is Leaf]
+            if is_large(x) and len(leaves) == 1:
+                keys.append((key, len(parts), type(x) is np.ndarray))
+            parts += [((n, *leaf.shape[1:]), leaf.dtype) for leaf in leaves]
+        if not keys:
+            return False
+        try:
+            self.arrays = allocator.allocate_arrays(parts)
+        except MemoryError:  # collation raises it again, if all samples exist and it needs as much
+            return False
+        self.parts = parts
+        self.fields = [(key, self.arrays[number]) for key, number, _ in keys]
+        self.tensors = [key for key, _, is_numpy in keys if not is_numpy]
+        return True
+
+    @property
+    def tensor_class(self) -> Any:
+        """PyTorch's, if the samples have tensors of it, else None."""
+        return sys.modules["torch"].Tensor if self.tensors else None
+
+    def first(self, sample: Any, early: Any) -> Any:
+        """The first sample, which `copy_to_rows` returned as `early`. Its rows become tensors of
+        PyTorch where it had such: collation looks there for what the batch is made of.
+        """
+        if early is sample:  # the data set keeps its arrays
+            self.drop()
+            return sample
+        for key in self.tensors:
+            row = early if key is None else early[key]
+            if type(row) is np.ndarray:
+                row = as_library(row, "torch")
+                if key is None:
+                    return row
+                early[key] = row
+        return early
+
+    def end(self) -> None:
+        """Hands the block to collation, which comes next."""
+        self.tries = TRIES
+        allocator = BlockAllocator.current
+        if allocator is not None:
+            allocator.early = self.parts, self.arrays
+        self.drop()
+
+    def drop(self) -> None:
+        """Forgets the block."""
+        self.parts, self.arrays, self.fields, self.tensors = [], [], [], []
+
+
+def is_large(x: Any) -> bool:
+    if type(x) is np.ndarray:
+        return x.nbytes >= LARGE and x.dtype.isnative
+    torch = foreign_module("torch")
+    is_tensor = torch is not None and type(x) is getattr(torch, "Tensor", None)
+    return is_tensor and x.numel() * x.element_size() >= LARGE
+
+
 class Fetcher:
     """Makes one batch after another; `doing` describes the current work, for error messages."""
 
@@ -82,22 +233,12 @@ class Fetcher:
         self.rows = SampleRows()  # used if only `default_collate` sees the samples
         self.slow: list[tuple[float, str]] = []  # seconds, and which sample that was
 
-    def note_slow(self, began: float, sample: str | Doing) -> None:
-        """Records a sample that took longer than the limit."""
-        seconds = monotonic() - began
-        if 0 < self.limit < seconds:
-            self.slow.append((seconds, str(sample)))
-
     def fetch(self, number: int, indices: Any) -> Any:
         """Batch `number`, of `indices` (of a stream: of that many samples)."""
         row = self.row
         row[POSITION] = 0
         row[SINCE] = began = monotonic()
-        try:
-            samples = self.samples(number, indices)
-        except BaseException:
-            self.rows.drop()
-            raise
+        samples = self.samples(number, indices)
         fetched = monotonic()
         try:
             batch = self.collate_fn(samples)
@@ -121,6 +262,61 @@ class Fetcher:
         """The samples of a batch, or the one sample."""
         raise NotImplementedError
 
+    def where(self, index: Any) -> str:
+        """A sample, for messages."""
+        raise NotImplementedError
+
+    def one_by_one(
+        self, draw: Callable[[Any], Any], indices: Any, samples: list[Any], copies_early: bool
+    ) -> None:
+        """Appends `draw(index)` to `samples` for each index, with seeded generators.
+
+        Args:
+            copies_early: large arrays of the samples are copied to the batch's block at once.
+        """
+        each, rows, index = self.seeds.before_each(indices), self.rows, None
+        if self.is_watched:
+            each = note_each(self.row, each)
+        elif self.limit:
+            each = self.time_each(each)
+        try:
+            if copies_early and rows.tries > 0:
+                for index in each:
+                    sample = draw(index)
+                    if rows.begin(sample, len(indices)):
+                        early = copy_to_rows(sample, rows.fields, 0, rows.tensor_class)
+                        sample = rows.first(sample, early)
+                    samples.append(sample)
+                    break
+            if rows.fields:
+                fields, tensor_class = rows.fields, rows.tensor_class
+                for index in each:
+                    sample = draw(index)
+                    sample = copy_to_rows(sample, fields, len(samples), tensor_class)
+                    samples.append(sample)
+            else:
+                for index in each:
+                    samples.append(draw(index))
+        except BaseException:
+            self.doing = self.where(index)
+            raise
+        finally:
+            if rows.fields:
+                rows.end()
+
+    def time_each(self, indices: Iterator[Any]) -> Iterator[Any]:
+        """The same indices; notes the samples that take longer than the limit."""
+        for index in indices:
+            began = monotonic()
+            yield index
+            self.note_slow(began, self.where(index))
+
+    def note_slow(self, began: float, sample: str | Doing) -> None:
+        """Records a sample that took longer than the limit."""
+        seconds = monotonic() - began
+        if 0 < self.limit < seconds:
+            self.slow.append((seconds, str(sample)))
+
     def state(self) -> tuple[int, Any] | None:
         """The stream's state, to resume from; None if it has none, or no snapshot is due."""
         return None
@@ -131,65 +327,29 @@ class MapFetcher(Fetcher):
 
     def samples(self, number: int, indices: Any) -> Any:
         self.seeds.start(self.seed, number)
+        samples: Any = []
+        dataset = self.dataset
         if not self.is_batched:
-            self.doing = f"index {indices!r}"
-            began = monotonic()
-            sample = self.dataset[indices]
-            self.note_slow(began, self.doing)
-            self.doing = f"converting index {indices!r}"
-            return sample
-        if getattr(self.dataset, "__getitems__", None) is not None:
+            self.one_by_one(dataset.__getitem__, (indices,), samples, copies_early=False)
+            self.doing = f"converting {self.where(indices)}"
+            return samples[0]
+        if getattr(dataset, "__getitems__", None) is None:
+            self.one_by_one(dataset.__getitem__, indices, samples, self.is_default)
+        else:
             self.doing = Doing("indices", indices)
             began = monotonic()
             if self.is_default:
-                samples = fetch_samples(self.dataset, indices)
+                samples = fetch_samples(dataset, indices)
             else:
                 with BlockAllocator():  # the batch's block is for what `collate_fn` makes
-                    samples = fetch_samples(self.dataset, indices)
+                    samples = fetch_samples(dataset, indices)
                 samples = list(samples) if type(samples) is Rows else samples
             self.note_slow(began, self.doing)
-        else:
-            samples = self.one_by_one(indices)
         self.doing = Doing("collating indices", indices)
         return samples
 
-    def one_by_one(self, indices: Sequence[int]) -> list[Any]:
-        dataset, seeds, row = self.dataset, self.seeds, self.row
-        python, numpy, ours = seeds.python_position, seeds.numpy_position, seeds.ours
-        is_watched, always, is_timed = self.is_watched, not seeds.is_direct, self.limit > 0
-        index, position, began = None, 0, 0.0
-        samples: list[Any] = []
-        rows, is_early, tensor_class = self.rows, False, None
-        is_first = self.is_default and rows.tries > 0
-        try:
-            for index in indices:
-                # `seeds.refresh()`, without a call for each of many quick samples
-                if python[0] != WORDS or numpy[0] != WORDS or ours._offset or always:
-                    seeds.refresh()
-                if is_watched:
-                    row[POSITION] = position
-                    row[SINCE] = monotonic()
-                    position += 1
-                if is_timed:
-                    began = monotonic()
-                sample = dataset[index]
-                if is_timed:
-                    self.note_slow(began, f"index {index!r}")
-                if is_early:
-                    sample = copy_to_rows(sample, rows.fields, len(samples), tensor_class)
-                elif is_first:
-                    is_first = False
-                    if rows.begin(sample, len(indices)):
-                        tensor_class = rows.tensor_class
-                        early = copy_to_rows(sample, rows.fields, 0, tensor_class)
-                        sample, is_early = rows.first(sample, early)
-                samples.append(sample)
-        except BaseException:
-            self.doing = f"index {index!r}"
-            raise
-        if is_early:
-            rows.end()
-        return samples
+    def where(self, index: Any) -> str:
+        return f"index {index!r}"
 
 
 class StreamFetcher(Fetcher):
@@ -227,8 +387,9 @@ class StreamFetcher(Fetcher):
             if stateful_dataset:
                 self.dataset.load_state_dict(state[1])  # type: ignore[attr-defined]
         seeds.start(seed, OPENING, worker)
-        self.stream: Iterator[Any] = iter(self.dataset)
-        stateful: Any = self.dataset if stateful_dataset else self.stream
+        stream = iter(self.dataset)
+        self.draw = lambda _: next(stream)
+        stateful: Any = self.dataset if stateful_dataset else stream
         if state is not None and not stateful_dataset:
             stateful.load_state_dict(state[1])
         self.stateful = stateful
@@ -248,59 +409,26 @@ class StreamFetcher(Fetcher):
             raise StopIteration
         self.seeds.start(self.seed, self.batches, self.worker)
         self.batches += 1
-        if not self.is_batched:
-            sample = self.next_one()
-            self.count += 1
-            return sample
+        n = len(indices) if self.is_batched else 1
         samples: list[Any] = []
-        row, rows, is_early, tensor_class = self.row, self.rows, False, None
-        is_first = self.is_full and self.is_default and rows.tries > 0
+        numbers = range(self.count, self.count + n)
         try:
-            for position in range(len(indices)):
-                if position:
-                    self.seeds.refresh()
-                    row[POSITION] = position
-                    row[SINCE] = monotonic()
-                sample = self.next_one(position)
-                if is_early:
-                    sample = copy_to_rows(sample, rows.fields, position, tensor_class)
-                elif is_first:
-                    is_first = False
-                    if rows.begin(sample, len(indices)):
-                        tensor_class = rows.tensor_class
-                        early = copy_to_rows(sample, rows.fields, 0, tensor_class)
-                        sample, is_early = rows.first(sample, early)
-                samples.append(sample)
+            self.one_by_one(self.draw, numbers, samples, self.is_full and self.is_default)
         except StopIteration:
+            self.is_over = True
             if not samples or self.recipe.drop_last:
                 raise
         self.count += len(samples)
-        self.is_full = len(samples) == len(indices)
-        if is_early:
-            rows.end()  # of a shorter last batch collation asks for other arrays
-        return samples
+        self.is_full = len(samples) == n
+        return samples if self.is_batched else samples[0]
 
-    def next_one(self, position: int = 0) -> Any:
-        """The next sample, at `position` of its batch."""
-        began = monotonic()
-        try:
-            sample = next(self.stream)
-        except StopIteration:
-            self.is_over = True
-            raise
-        if self.limit:
-            self.note_slow(began, f"sample {self.count + position} of the stream")
-        return sample
+    def where(self, index: Any) -> str:
+        return f"sample {index} of the stream"
 
     def state(self) -> tuple[int, Any] | None:
         if self.batches % self.recipe.snapshot_every or not is_stateful(self.stateful):
             return None
         return self.batches, self.stateful.state_dict()
-
-
-def is_stateful(obj: Any) -> bool:
-    """Whether it can save and restore its state."""
-    return hasattr(obj, "state_dict") and hasattr(obj, "load_state_dict")
 
 
 def make_fetcher(

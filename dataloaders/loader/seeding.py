@@ -26,7 +26,7 @@ from __future__ import annotations
 import ctypes
 import random
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -157,15 +157,14 @@ class SampleSeeds:
             random.seed(int(raw[0]))
             np.random.seed(words[:2])
 
-    def refresh(self) -> None:
-        """Seeds the generators for the next sample if the one before it drew numbers."""
-        if (
-            self.python_position[0] != WORDS
-            or self.numpy_position[0] != WORDS
-            or self.ours._offset
-            or not self.is_direct
-        ):
-            self.seed()
+    def before_each(self, indices: Iterable[Any]) -> Iterator[Any]:
+        """The same indices of samples; seeds the generators before each if they were drawn from."""
+        python, numpy, ours = self.python_position, self.numpy_position, self.ours
+        always = not self.is_direct
+        for index in indices:
+            if python[0] != WORDS or numpy[0] != WORDS or ours._offset or always:
+                self.seed()
+            yield index
 
     @contextmanager
     def fork_rng(self) -> Iterator[None]:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from time import monotonic
-from typing import Any
 
 from shmtensor import memory
 
-from .worker_progress import BATCHES, COLLATE, FETCH, IDLE, PEAK, SAMPLES, SEND
-
-__all__ = ["EpochCounters", "LoaderStatistics", "WorkerStatistics", "shared_bytes"]
+__all__ = ["LoaderStatistics", "WorkerStatistics", "shared_bytes"]
 
 
 def shared_bytes() -> int:
@@ -112,55 +108,3 @@ class LoaderStatistics:
             f"{self.restarts} restarts, {self.shared_bytes >> 20} MiB of shared memory"
         )
         return "\n".join([*lines, self.bottleneck])
-
-
-class EpochCounters:
-    """The consumer's counters during an epoch, beside the rows of its workers."""
-
-    def __init__(self, rows: list[Any], pids: list[int], capacity: int) -> None:
-        self.rows = rows
-        self.pids = pids
-        self.capacity = capacity
-        self.before = [list(row) for row in rows]
-        self.wait_seconds = self.use_seconds = 0.0
-        self.ready_total = self.batches = self.restarts = 0
-        self.last_batch_time = monotonic()  # when the consumer last got a batch
-
-    def begin_wait(self) -> float:
-        """The consumer requests a batch; returns the time."""
-        now = monotonic()
-        self.use_seconds += now - self.last_batch_time
-        return now
-
-    def end_wait(self, began: float) -> None:
-        """The consumer gets a batch."""
-        self.last_batch_time = monotonic()
-        self.wait_seconds += self.last_batch_time - began
-
-    def restart(self, worker: int, pid: int) -> None:
-        """A worker was replaced; the new one continues its row."""
-        self.pids[worker] = pid
-        self.restarts += 1
-
-    def statistics(self) -> LoaderStatistics:
-        workers = []
-        for worker, (row, before, pid) in enumerate(
-            zip(self.rows, self.before, self.pids, strict=True)
-        ):
-            delta = [now - start for now, start in zip(row, before, strict=True)]
-            workers.append(
-                WorkerStatistics(
-                    worker, pid, int(delta[BATCHES]), int(delta[SAMPLES]), delta[FETCH],
-                    delta[COLLATE], delta[SEND], delta[IDLE], int(row[PEAK]) << 10,
-                )
-            )  # fmt: skip
-        return LoaderStatistics(
-            workers=tuple(workers),
-            batches=self.batches,
-            wait_seconds=self.wait_seconds,
-            use_seconds=self.use_seconds,
-            mean_fill=self.ready_total / self.batches if self.batches else 0.0,
-            capacity=self.capacity,
-            restarts=self.restarts,
-            shared_bytes=shared_bytes(),
-        )

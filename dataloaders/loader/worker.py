@@ -19,13 +19,13 @@ from shmtensor.multiprocessing.reduction import sending_values
 from .batch_block import BlockAllocator
 from .fetch import Recipe, make_fetcher
 from .file_positions import OpenFile, open_again
+from .progress import BLOCK, IDLE, PEAK, POSITION, SEND, SINCE, TASK, epoch_of, row_of
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds, seed_everything
 from .torch_in_worker import prepare_torch
 from .worker_exception import Failure
 from .worker_info import WorkerInfo, set_worker_info
 from .worker_memory import WorkerMemory
-from .worker_progress import BLOCK, IDLE, PEAK, POSITION, SEND, SINCE, TASK, epoch_of, row_of
 from .worker_warning import WorkerWarning, watch_writes
 
 __all__ = ["WorkerConfig", "run_worker"]
@@ -51,7 +51,7 @@ class WorkerConfig:
         orders: its own queue, one message per epoch.
         tasks: its task queue; all workers share one for a map-style data set.
         results: the result queue of all workers.
-        board: see worker_progress.py.
+        board: see progress.py.
         parent: the row and incarnation of the loading process.
         recipe: inherited by a fork; None: it comes with the first orders.
         seeds: inherited by a fork.

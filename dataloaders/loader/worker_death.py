@@ -9,9 +9,9 @@ from typing import Any
 from shmtensor.errors import PeerLostError, ShmTensorError
 
 from .fetch import shorten
+from .progress import PEAK, POSITION, TASK
 from .statistics import shared_bytes
 from .worker_pool import WorkerPool
-from .worker_progress import PEAK, POSITION, TASK
 
 __all__ = ["describe_loss", "how_it_ended", "where_at"]
 
@@ -27,7 +27,7 @@ def describe_loss(
     begin."""
     child, row = workers.children.all[worker], workers.rows[worker]
     report, pid, code = child.report, child.pid, child.exitcode or 0
-    if report is not None and report.is_unguarded:
+    if child.is_unguarded:
         return workers.children.error("DataLoader", child)
     number, position = int(row[TASK]) - 1, int(row[POSITION])
     if number in in_flight:

@@ -24,9 +24,9 @@ from shmtensor.multiprocessing.children import Child, Children
 
 from .fetch import Recipe
 from .file_positions import positions
+from .progress import make_board, row_of, set_epoch
 from .seeding import SampleSeeds
 from .worker import WorkerConfig, run_worker
-from .worker_progress import make_progress_board, row_of, set_epoch
 
 __all__ = ["WorkerPool", "get"]
 
@@ -51,7 +51,7 @@ class WorkerPool:
         self.epoch = 0
         self.owner = os.getpid()
         self.user: weakref.ref[Any] | None = None  # the latest epoch
-        self.board = make_progress_board(n)
+        self.board = make_board(n)
         self.rows = [row_of(self.board, worker) for worker in range(n)]
         self.results = self.context.Queue()
         self.orders = [self.context.Queue() for _ in range(n)]

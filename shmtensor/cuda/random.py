@@ -11,7 +11,7 @@ from typing import Any
 from .. import cupy_runtime
 from ..device import as_device
 from ..ops.random import generators
-from ..ops.random.philox import Generator
+from ..ops.random.philox import Generator, check_state
 from .absent import absent, current_or
 from .devices import is_available
 
@@ -101,7 +101,12 @@ def get_rng_state_all() -> list[Any]:
 
 
 def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
-    """Sets the state of a GPU's generator; without a GPU it does nothing."""
+    """Sets the state of a GPU's generator; without a GPU it does nothing.
+
+    Raises:
+        TypeError: the state is no tensor on the CPU.
+    """
+    check_state("set_rng_state", new_state)
     if is_available():
         generator("set_rng_state", device).set_state(new_state)
 

@@ -5,6 +5,7 @@ length u32, little-endian | a dictionary in JSON, UTF-8 | on a Unix socket also:
 ```
 
 On a Unix socket (SOCK_SEQPACKET) a message is one packet; in a pipe the messages follow each other.
+docs/design/messages.md says who sends which.
 
 Everything here treats the other end as hostile. Whose process it is, the kernel says before a byte
 is read. A message has at most MAX_BYTES, a wait ends at its time, and no descriptor of a message

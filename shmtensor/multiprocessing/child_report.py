@@ -3,41 +3,41 @@
 A child reports before it tells its peers, so the record of a cause is readable before those of its
 consequences. The pipe takes a whole record, so writing never waits for the parent.
 
-    length: 4 bytes | JSON: {"type": ..., "message": ..., "traceback": ..., ...}
+    {"type": ..., "message": ..., "traceback": ..., ...}    a control message of the memory layer
 """
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import runpy
-import struct
 import threading
 import time
 import traceback
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from shmtensor.errors import PeerLostError
+from shmtensor.memory.control_message import InvalidMessage, encode, take
 
-from .exit_on_exception import notify_exit_listeners
+from .exit_on_exception import add_exit_listener, notify_exit_listeners
 
 __all__ = [
     "Report",
     "decode",
-    "encode",
     "fail",
     "from_environment",
     "listen",
+    "listen_to_launcher",
+    "report",
     "report_of",
     "report_of_import",
 ]
 
-# The kernel's pipe has 64 KiB; a character of JSON has 4 bytes at most, 6 if it is a surrogate.
-MESSAGE, TRACEBACK = 1_000, 9_000
+MESSAGE, TRACEBACK = 1_000, 50_000  # characters of a report, the last ones of the traceback
+SHORT = 9_000  # of a traceback with many characters that JSON escapes
 CONSEQUENCES = (PeerLostError, ConnectionError, EOFError, threading.BrokenBarrierError)
 # Frames at the head of a traceback that only say how the child was started.
 STARTERS = (
@@ -72,20 +72,20 @@ class Report:
         """`ValueError: the first line of the message`"""
         if self.is_unguarded:
             return self.message
-        return f"{self.type}: {self.message}".strip().partition("\n")[0].removesuffix(": ")
+        return f"{self.type}: {self.message}".partition("\n")[0].removesuffix(": ")
 
 
-def encode(report: Report) -> bytes:
-    data = json.dumps(asdict(report), ensure_ascii=False).encode(errors="backslashreplace")
-    return struct.pack("<I", len(data)) + data
+FIELDS = {"type": str, "message": str, "traceback": str, "is_consequence": bool, "time": float}
+FIELDS["is_unguarded"] = bool
 
 
-def decode(data: bytes) -> Report | None:
-    """The record, or None: it is not complete, because the child was killed while it wrote."""
-    if len(data) < 4 or len(data) < 4 + struct.unpack("<I", data[:4])[0]:
-        return None
-    with suppress(ValueError, TypeError):  # a stranger has written into the pipe
-        return Report(**json.loads(data[4:]))
+def decode(buffer: bytearray) -> Report | None:
+    """The report in what has come of a child's pipe. None: it has not come whole, or a program that
+    inherited the pipe has written something else."""
+    with suppress(InvalidMessage):
+        message = take(buffer)
+        if message is not None and {key: type(value) for key, value in message.items()} == FIELDS:
+            return Report(**message)
     return None
 
 
@@ -149,25 +149,32 @@ def from_environment() -> int | None:
     return None
 
 
-def reports_to() -> int | None:
-    """The descriptor of this process, not of one that it was forked from; None: no report."""
-    return _pipe[0] if _pipe is not None and _pipe[1] == os.getpid() else None
+def listen_to_launcher() -> None:
+    """In a program that the launcher has started, but not through `rank_main` (--no-python): an
+    uncaught exception is reported, too."""
+    listen(from_environment())
+    add_exit_listener(report)
 
 
-def fail_as_program(error: BaseException) -> None:
-    """`fail` in a program that the launcher has not started through `rank_main` (--no-python)."""
-    if "SHMTENSOR_ERROR_FD" in os.environ:
-        listen(from_environment())
-    fail(error)
-
-
-def fail(error: BaseException, report: Report | None = None) -> bool:
-    """Reports an error that ends this process, then tells the peers, in this order. Returns whether
-    there is a supervisor, which shows it."""
+def report(error: BaseException, record: Report | None = None) -> bool:
+    """Reports an error that ends this process; the first one counts. Returns whether there is a
+    supervisor, which shows it."""
     global _pipe
-    descriptor, _pipe = reports_to(), None  # the first report counts
-    if descriptor is not None:
-        with suppress(OSError):  # the supervisor has died
-            os.write(descriptor, encode(report or report_of(error)))
+    pipe, _pipe = _pipe, None
+    if pipe is None or pipe[1] != os.getpid():  # it belongs to the process that forked this one
+        return False
+    record = record or report_of(error)
+    try:
+        data = encode(asdict(record))
+    except ValueError:
+        data = encode(asdict(replace(record, traceback=record.traceback[-SHORT:])))
+    with suppress(OSError):  # the supervisor has died
+        os.write(pipe[0], data)
+    return True
+
+
+def fail(error: BaseException, record: Report | None = None) -> bool:
+    """Reports an error, then tells the peers, in this order; returns what `report` does."""
+    is_shown = report(error, record)
     notify_exit_listeners(error)
-    return descriptor is not None
+    return is_shown

@@ -57,7 +57,7 @@ class Child:
         self.report: child_report.Report | None = None
         self.ended_by = math.inf
         self._ended_at = 0.0
-        self._record = b""
+        self._record = bytearray()
         self._fds: list[int] = []  # the pipe for its report, and its pidfd
         self._pidfd: int | None = None
 
@@ -79,10 +79,10 @@ class Child:
             os.close(child_fd)
         return self
 
-    def _close(self) -> None:
+    def _close(self, close: Callable[[int], None] = os.close) -> None:
         fds, self._fds = self._fds, []
         for fd in fds:
-            os.close(fd)
+            close(fd)
 
     __del__ = _close  # of one that nobody has joined
 
@@ -101,6 +101,11 @@ class Child:
     def is_consequence(self) -> bool:
         """Whether its failure, as far as it is known, comes from that of another process."""
         return self.report is not None and self.report.is_consequence
+
+    @property
+    def is_unguarded(self) -> bool:
+        """Whether the main module has no guard, so that no child can begin."""
+        return self.report is not None and self.report.is_unguarded
 
     @property
     def failed_at(self) -> float:
@@ -282,13 +287,13 @@ class Children:
         grace: float = GRACE,
     ) -> None:
         """Ends all children and reaps them: asks and waits for `patience` seconds, SIGTERM and
-        waits for `grace` seconds, SIGKILL. An exception meanwhile goes on to SIGKILL.
+        waits for `grace` seconds (0: neither), SIGKILL. An exception meanwhile goes on to SIGKILL.
         """
         try:
             if ask is not None and self.running:
                 ask()
             self._wait_for_all(patience)
-            for child in self.running:
+            for child in self.running if grace > 0 else ():
                 child.signal(signal.SIGTERM)
             self._wait_for_all(grace)
         finally:

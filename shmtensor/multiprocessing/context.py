@@ -47,12 +47,13 @@ class _Process(process.BaseProcess):
         super().start()
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
-        from . import child_report
-
         native.set_role(self.name)
         watch_parent(self._parent_row)
         run = self.run
-        child_report.listen(self._report)
+        if self._report is not None:
+            from . import child_report
+
+            child_report.listen(self._report)
 
         def run_and_report() -> None:
             try:
@@ -60,7 +61,9 @@ class _Process(process.BaseProcess):
             except BaseException as error:
                 if isinstance(error, SystemExit) and error.code in (None, 0):
                     raise
-                is_shown = child_report.fail(error)  # before waiting for children and queues
+                from .child_report import fail
+
+                is_shown = fail(error)  # before waiting for children and queues
                 if isinstance(error, SystemExit) or not is_shown:
                     raise
                 raise SystemExit(1) from None

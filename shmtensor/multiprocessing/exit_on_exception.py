@@ -28,9 +28,7 @@ def add_exit_listener(listener: Listener) -> None:
             kind: type[BaseException], error: BaseException, trace: TracebackType | None
         ) -> None:
             if not (hasattr(sys, "ps1") or sys.flags.interactive):
-                from .child_report import fail_as_program
-
-                fail_as_program(error)
+                notify_exit_listeners(error)
             previous_hook(kind, error, trace)
 
         sys.excepthook = hook

@@ -182,6 +182,7 @@ def receive_request(connection: socket.socket) -> list[int] | None:
 def serve(stream: Any) -> None:
     """Entry of the server process. Ends when the parent's socket is closed and all children are
     reaped."""
+    from . import child_report  # noqa: F401  for the children, so that none imports it
     from .child_main import close_inherited_on_exec, join
 
     close_inherited_on_exec()

@@ -16,7 +16,6 @@ import os
 import queue
 import sys
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from multiprocessing import pool as _pool
@@ -25,11 +24,12 @@ from multiprocessing.pool import ThreadPool
 from typing import Any
 
 from shmtensor import native
-from shmtensor.errors import PeerLostError
+from shmtensor.errors import PeerLostError, ShmTensorError
 
+from .children import Child, Children
 from .current_context import current_context
 from .pool_results import Results
-from .queue import SimpleQueue, peer_lost_error
+from .queue import SimpleQueue, describe_exit
 from .reduction import sending_values
 
 __all__ = ["Pool", "ThreadPool"]
@@ -46,8 +46,8 @@ _UNREAD = "unread"  # the next task in the inbox cannot be unpickled
 class _Worker:
     """The pool's record of a worker process."""
 
-    def __init__(self, process: Any, inbox: SimpleQueue, number: int) -> None:
-        self.process = process
+    def __init__(self, child: Child, inbox: SimpleQueue, number: int) -> None:
+        self.child = child
         self.inbox = inbox
         self.number = number
         self.tasks: deque[Any] = deque()
@@ -156,6 +156,8 @@ class _WorkerPool:
         self.process_list = pool._pool  # the Process objects, for repr and for users
         self.results = Results()
         self.backlog: deque[Any] = deque()
+        self.children = Children()
+        self.vacant: list[Child] = []  # that have ended and are not yet replaced
         self.workers: dict[int, _Worker] = {}
         self.numbers = itertools.count()
         self.lock = threading.RLock()
@@ -184,9 +186,9 @@ class _WorkerPool:
                 daemon=True,
             )
             process.name = process.name.replace("Process", "PoolWorker")
-            process.start()
-            self.workers[number] = _Worker(process, inbox, number)
-            self.process_list[:] = [worker.process for worker in self.workers.values()]
+            child = self.children.start(process, self.vacant.pop() if self.vacant else None)
+            self.workers[number] = _Worker(child, inbox, number)
+            self.process_list[:] = [worker.child.process for worker in self.workers.values()]
 
     def submit(self, task: Any) -> None:
         with self.lock:
@@ -251,9 +253,8 @@ class _WorkerPool:
     def check_workers(self) -> None:
         """Replaces workers that have ended."""
         with self.lock:
-            exited = [
-                worker for worker in self.workers.values() if worker.process.exitcode is not None
-            ]
+            self.children.wait(0.0)
+            exited = [w for w in self.workers.values() if w.child.exitcode is not None]
         if not exited:
             return
         while not self.results.empty():  # results that they sent before they died count
@@ -262,22 +263,32 @@ class _WorkerPool:
             failures = []
             for worker in exited:
                 del self.workers[worker.number]
+                self.vacant.append(worker.child)
                 tasks = list(worker.tasks)
-                if not tasks and worker.process.exitcode:
+                if worker.child.exitcode and (not tasks or worker.child.is_unguarded):
                     self.failed_starts += 1
-                    if self.failed_starts > _MAX_FAILED_STARTS + 2 * self.processes:
-                        self.error = peer_lost_error("Pool", worker.process)
+                    too_many = self.failed_starts > _MAX_FAILED_STARTS + 2 * self.processes
+                    if too_many or worker.child.is_unguarded:
+                        self.error = self.lost_error(worker.child)
                 if tasks and not worker.is_exiting:
-                    failures.append((tasks.pop(0), peer_lost_error("Pool", worker.process)))
+                    failures.append((tasks.pop(0), self.lost_error(worker.child)))
                 self.backlog.extendleft(reversed(tasks))
-                worker.process.join()
                 worker.inbox.close()
-            self.process_list[:] = [worker.process for worker in self.workers.values()]
+            self.process_list[:] = [worker.child.process for worker in self.workers.values()]
             if not (self.is_over and not self.backlog):
                 self.fill()
             self.dispatch()
         for task, error in failures:
             self.fail(task, error)
+
+    def lost_error(self, child: Child) -> ShmTensorError:
+        """The error that names a dead worker: PeerLostError, unless it could not even begin."""
+        if child.is_unguarded:
+            return self.children.error("Pool", child)
+        text = f"Pool: {child.who()} {describe_exit(child.exitcode)}"
+        if child.report is not None:
+            text += f": {child.report.line()}\n\n{child.report.traceback.rstrip()}"
+        return PeerLostError(text, child.name, child.pid, child.exitcode)
 
     def end(self) -> None:
         """Kills the remaining workers and fails their tasks."""
@@ -285,15 +296,8 @@ class _WorkerPool:
             workers, self.workers = list(self.workers.values()), {}
             tasks = [task for worker in workers for task in worker.tasks] + list(self.backlog)
             self.backlog.clear()
+        self.children.end()
         for worker in workers:
-            if worker.process.exitcode is None:
-                worker.process.terminate()
-        deadline = time.monotonic() + 5.0
-        for worker in workers:
-            worker.process.join(max(deadline - time.monotonic(), 0.0))
-            if worker.process.exitcode is None:
-                worker.process.kill()
-                worker.process.join()
             worker.inbox.close()
         for task in tasks:
             self.fail(task, RuntimeError("Pool: terminated before the task was done"))
@@ -328,8 +332,9 @@ def _receive_results(pool: _WorkerPool) -> None:
         return
     for worker in pool.workers.values():
         worker.inbox.put(None)
-    for worker in list(pool.workers.values()):
-        worker.process.join()
+    while pool.children.running:
+        pool.children.wait()
+    for worker in pool.workers.values():
         worker.inbox.close()
     pool.results.close()
 

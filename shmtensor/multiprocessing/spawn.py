@@ -6,15 +6,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from shmtensor import native
 from shmtensor.errors import ProcessException, ProcessExitedException, ProcessRaisedException
 
 from .child_main import end_with_parent
-from .children import Children
 from .context import default_context
 from .queue import signal_name
+
+if TYPE_CHECKING:
+    from .children import Children
 
 __all__ = [
     "ProcessContext",
@@ -109,6 +111,8 @@ def start_processes(
     Raises: ProcessRaisedException, ProcessExitedException, as `ProcessContext.join`.
     Copies: none; tensors in args are sent as handles.
     """
+    from .children import Children  # loads what only the parent needs
+
     context = default_context.get_context(start_method)
     children = Children()
     try:

@@ -112,14 +112,16 @@ def make_deque(limits: Limits, items: Any = (), maxlen: int | None = None) -> An
 
 
 def make_set(limits: Limits, items: Any = ()) -> set[Any]:
-    limits.hash(items_of(limits, items))
+    items = list(items_of(limits, items))  # a set would copy the table of another one
+    limits.hash(items, set(), is_new=True)
     return set(items)
 
 
 def make_frozenset(limits: Limits, items: Any = ()) -> frozenset[Any]:
-    limits.hash(items_of(limits, items))
+    items = list(items_of(limits, items))
+    work = limits.hash(items, frozenset(), is_new=True)
     result = frozenset(items)
-    limits.nest(result, result)
+    limits.nest(result, items, work)
     return result
 
 
@@ -130,16 +132,16 @@ def make_tuple(limits: Limits, items: Any = ()) -> tuple[Any, ...]:
 
 
 def pairs_of(limits: Limits, items: Any) -> Any:
-    """A dict of the file, or a list of pairs, whose keys are counted."""
+    """A list of the pairs of a dict of the file, or of such a list, whose keys are counted."""
     if type(items) in (dict, collections.OrderedDict):
         limits.copy(ITEM_NBYTES * len(items))
-        limits.hash(dict.keys(items))
-        return items
-    pairs = items_of(limits, items)
-    for pair in pairs:
-        if type(pair) not in (list, tuple) or len(pair) != 2:
-            raise refused("a dict is constructed from what is not a pair", pair)
-    limits.hash(pair[0] for pair in pairs)
+        pairs = list(dict.items(items))
+    else:
+        pairs = items_of(limits, items)
+        for pair in pairs:
+            if type(pair) not in (list, tuple) or len(pair) != 2:
+                raise refused("a dict is constructed from what is not a pair", pair)
+    limits.hash([pair[0] for pair in pairs], {}, is_new=True)
     return pairs
 
 
@@ -151,7 +153,9 @@ def mapping(kind: Any) -> Constructor:
 
 
 def make_counter(limits: Limits, counts: Any = ()) -> Any:
-    return collections.Counter(dict(pairs_of(limits, counts)))
+    result: Any = collections.Counter()
+    dict.update(result, pairs_of(limits, counts))
+    return result
 
 
 def make_defaultdict(limits: Limits, factory: Any = None, items: Any = ()) -> Any:
@@ -240,7 +244,7 @@ def checked_buffer(limits: Limits, shape: Any, dtype: Any, data: Any) -> bytes |
     if type(shape) is not tuple or len(shape) > 32:
         raise refused("not the shape of an array", shape)
     for size in shape:
-        if type(size) is not int or size < 0:
+        if type(size) is not int or not 0 <= size < 1 << 64:
             raise refused("not a size of an array", size)
     if not is_plain_dtype(dtype):
         raise refused("only arrays of numbers are trusted", dtype)

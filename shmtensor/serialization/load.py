@@ -25,7 +25,7 @@ from ..storage import UntypedStorage, array_over, memory_of
 from ..tensor import Size, Tensor, torch_constants
 from ..tensor.torch_constants import layout, memory_format, sparse_coo
 from .constructors import refused
-from .limits import Limits
+from .limits import STORAGE_COPIES, Limits
 from .pickle_names import DTYPE_NAMES, STORAGE_NAMES, StorageType
 from .safe_globals import trusted_names
 from .unpickler import RestrictedUnpickler
@@ -35,6 +35,8 @@ __all__ = ["load"]
 
 Array = np.ndarray[Any, Any]
 MAX_DIMS = 64  # of an array, as in NumPy
+TENSOR_NBYTES = 2048  # of a tensor that refers to a storage
+SPARSE_NBYTES = 4096
 MAX_SIZE = 1 << 58  # in elements: the number of bytes is an int64
 
 
@@ -140,7 +142,7 @@ class UnsafeUnpickler(pickle.Unpickler):
         return UNLIMITED.get(id(obj), obj)
 
     def persistent_load(self, pid: Any) -> Storage:
-        return self.storages.find(pid)
+        return self.storages.find(None, pid)
 
 
 class Storages:
@@ -152,7 +154,7 @@ class Storages:
         self.mapped = mapped
         self.loaded: dict[str, tuple[Any, list[bool]]] = {}
 
-    def find(self, pid: Any) -> Storage:
+    def find(self, limits: Limits | None, pid: Any) -> Storage:
         if not (type(pid) is tuple and len(pid) == 5 and pid[0] == "storage"):
             raise refused("not a reference to a storage", pid)
         _, kind, key, location, _ = pid
@@ -163,6 +165,8 @@ class Storages:
         if key not in self.loaded:
             data = self.archive.read_array(f"data/{key}", self.mapped)
             self.loaded[key] = map_storage(data, location, self.map_location), []
+            if limits is not None:
+                limits.copies += STORAGE_COPIES * len(data)
         data, checks = self.loaded[key]
         return Storage(data, kind, checks)
 
@@ -234,11 +238,11 @@ def rebuild_tensor(
     if type(storage) is not Storage:
         raise refused("not a storage", storage)
     data, kind, _ = storage
+    if limits is not None:
+        limits.copy(TENSOR_NBYTES)
     dtype = dtype.dtype if type(dtype) is native.dtype else kind.dtype
     for sizes in (size, stride, (offset,)):
-        if not isinstance(sizes, tuple) or not all(
-            type(n) is int and 0 <= n < MAX_SIZE for n in sizes
-        ):
+        if not isinstance(sizes, tuple) or not are_sizes(sizes):
             raise refused("not the sizes, strides or offset of a tensor", sizes)
     if len(size) != len(stride) or len(size) > MAX_DIMS or math.prod(size) >= MAX_SIZE:
         raise pickle.UnpicklingError(
@@ -292,15 +296,21 @@ def check_bools(
         raise refused("a byte of a bool tensor is not 0 or 1", largest)
 
 
+def are_sizes(sizes: tuple[Any, ...]) -> bool:
+    return all(type(n) is int and 0 <= n < MAX_SIZE for n in sizes)
+
+
 def rebuild_meta_tensor(
     limits: Limits | None, dtype: Any, size: Any, stride: Any, requires_grad: Any = False
 ) -> Tensor:
     """A tensor without data, after all numbers are checked."""
     if type(dtype) is not native.dtype:
         raise refused("not the dtype of a tensor", dtype)
+    if limits is not None:
+        limits.copy(TENSOR_NBYTES)
     dtype = dtype.dtype
     for sizes in (size, stride):
-        if type(sizes) is not tuple or not all(type(n) is int and 0 <= n < MAX_SIZE for n in sizes):
+        if type(sizes) is not tuple or not are_sizes(sizes):
             raise refused("not the sizes or strides of a tensor", sizes)
     if len(size) != len(stride) or len(size) > MAX_DIMS or math.prod(size) >= MAX_SIZE:
         raise refused("not the layout of a tensor", (size, stride))
@@ -315,6 +325,8 @@ def rebuild_parameter(
 ) -> Parameter:
     if not isinstance(data, Tensor):
         raise refused("not the tensor of a parameter", data)
+    if limits is not None:
+        limits.copy(TENSOR_NBYTES)
     return Parameter(data, requires_grad is True)
 
 
@@ -329,6 +341,8 @@ def rebuild_uninitialized(
     """A parameter or buffer of a lazy layer, which has no shape yet."""
     if not isinstance(device, (Device, type(None))):
         raise refused("not the device of a parameter", device)
+    if limits is not None:
+        limits.copy(TENSOR_NBYTES)
     arguments = (requires_grad is True, device, None if dtype is None else as_dtype(dtype))
     return cls(*arguments) if cls is UninitializedParameter else cls(*arguments, persistent is True)
 
@@ -340,7 +354,8 @@ def rebuild_device(limits: Limits | None, kind: Any, index: Any = None) -> Devic
 
 
 def rebuild_size(limits: Limits | None, sizes: Any = ()) -> Size:
-    if type(sizes) is not tuple or len(sizes) > MAX_DIMS or not all(type(n) is int for n in sizes):
+    is_short = type(sizes) is tuple and len(sizes) <= MAX_DIMS
+    if not is_short or not all(type(n) is int and -MAX_SIZE < n < MAX_SIZE for n in sizes):
         raise refused("not the sizes of a tensor", sizes)
     return Size(sizes)
 
@@ -360,8 +375,10 @@ def rebuild_sparse(limits: Limits | None, kind: Any, parts: Any) -> SparseTensor
         raise refused("not the indices and values of a sparse tensor", parts)
     if indices.dtype != np.int64:
         raise refused("not the dtype of indices", indices.dtype)
-    if not isinstance(size, tuple) or not all(type(n) is int and 0 <= n < MAX_SIZE for n in size):
+    if not isinstance(size, tuple) or len(size) > MAX_DIMS or not are_sizes(size):
         raise refused("not the sizes of a tensor", size)
+    if limits is not None:  # the check reads all indices; of expanded ones, some many times
+        limits.copy(SPARSE_NBYTES + indices.nbytes + values.nbytes)
     try:
         return sparse_coo_tensor(
             indices, values, size, check_invariants=True, is_coalesced=flag == [True]

@@ -10,6 +10,10 @@ APPEND, SETITEM and ADDITEMS change it. So these four take only objects that thi
 `made` has each container by its id, and each object of a trusted class to which nothing else
 referred when it was constructed. The state of NumPy's dtypes is checked and dropped; that of its
 arrays is checked and given to them once (`fill_array`).
+
+Note [Protocols]. NumPy looks up `__array_interface__` in an instance and reads memory at the
+address that it has; other libraries have protocols like it. No attribute from a file has such a
+name, also where a trusted class sets its own state.
 """
 
 from __future__ import annotations
@@ -19,7 +23,7 @@ import pickle
 import struct
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 
 import numpy as np
@@ -31,13 +35,14 @@ from .constructors import (
     fill_array,
     rebuild_array,
 )
-from .limits import Limits, brief
+from .limits import ATTRIBUTE, Limits, brief
 
 __all__ = ["RestrictedUnpickler"]
 
 CONTAINERS = (list, dict, set, OrderedDict, defaultdict, Counter, deque)
 MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
 MAX_DIGITS = 4300  # of an int in decimal
+ABSENT = object()  # of the memo
 
 
 def call(function: Any, args: Any, kwargs: Any) -> tuple[Any, int]:
@@ -57,7 +62,7 @@ class RestrictedUnpickler:
         names: (module, name) -> further objects that the pickle may name.
         constructors: id of such an object -> function (limits, *args) that is called in its place.
         trusted: (module, name) -> classes and functions of the user, which are called themselves.
-        find_storage: the object of a persistent id.
+        find_storage: function (limits, persistent id) -> its object.
         encoding: of strings that Python 2 has pickled.
         hint: the end of the error for a name that is not trusted.
 
@@ -73,7 +78,7 @@ class RestrictedUnpickler:
         names: Mapping[tuple[str, str], Any] | None = None,
         constructors: Mapping[int, Callable[..., Any]] | None = None,
         trusted: Mapping[tuple[str, str], Any] | None = None,
-        find_storage: Callable[[Any], Any] | None = None,
+        find_storage: Callable[[Limits, Any], Any] | None = None,
         encoding: str = "utf-8",
         hint: str = "",
     ) -> None:
@@ -89,7 +94,7 @@ class RestrictedUnpickler:
         self.pos = 0
         self.stack: list[Any] = []
         self.outer_stacks: list[list[Any]] = []  # those below each MARK
-        self.memo: dict[int, Any] = {}
+        self.memo: list[Any] = []  # a list: a file could choose numbers of equal hash
         self.made: dict[int, Any] = {}
         self.unfilled: dict[int, Any] = {}  # arrays that wait for their BUILD
         self.limits = Limits(len(data))
@@ -165,9 +170,7 @@ class RestrictedUnpickler:
         self.push(int(text))
 
     def load_bytes_of_int(self, n: int) -> None:
-        value = int.from_bytes(self.read(n), "little", signed=True)
-        self.limits.integer(value, n)
-        self.push(value)
+        self.push(int.from_bytes(self.read(n), "little", signed=True))
 
     def load_string(self) -> None:
         text = self.line()
@@ -196,9 +199,9 @@ class RestrictedUnpickler:
 
     def load_frozenset(self) -> None:
         items = self.pop_mark()
-        self.limits.hash(items)
+        work = self.limits.hash(items, frozenset(), is_new=True)
         value = frozenset(items)
-        self.limits.nest(value, value)
+        self.limits.nest(value, items, work)
         self.push(value)
 
     def load_list(self) -> None:
@@ -238,7 +241,7 @@ class RestrictedUnpickler:
         keys, values = items[::2], items[1::2]
         if len(keys) != len(values):
             raise IndexError(f"{len(keys)} keys and {len(values)} values")
-        self.limits.hash(keys)
+        self.limits.hash(keys, target)
         self.limits.fill(target, values)
         if type(target) not in MAPPINGS:
             self.check_class(target, "sets items of")
@@ -248,7 +251,7 @@ class RestrictedUnpickler:
     def load_additems(self) -> None:
         items = self.pop_mark()
         target = self.target("adds to")
-        self.limits.hash(items)
+        self.limits.hash(items, target)
         if type(target) is set:
             target.update(items)
             return
@@ -325,6 +328,7 @@ class RestrictedUnpickler:
         if is_new:
             if not isinstance(function, type):
                 raise TypeError(f"NEWOBJ of what is not a class: {describe(function)}")
+            check_names(function, kwargs)
             function, args = function.__new__, (function, *args)
         self.limits.visit((args, kwargs))
         result, references = call(function, args, kwargs)
@@ -341,15 +345,24 @@ class RestrictedUnpickler:
         elif kind is np.ndarray and self.unfilled.pop(id(target), None) is not None:
             fill_array(self.limits, target, state)
         elif kind is OrderedDict and id(target) in self.made:
-            # Code that uses the dict would call what hides a method.
-            if type(state) is dict and any(hasattr(kind, str(name)) for name in state):
-                raise pickle.UnpicklingError("load: the file hides a method of an OrderedDict")
+            if type(state) is not dict:
+                raise TypeError(f"the state of an OrderedDict is {brief(state)}")
+            self.limits.visited(ATTRIBUTE * len(state))
+            for name in state:
+                # Code that uses the dict would call what hides a method; see Note [Protocols].
+                is_plain = type(name) is str and name.isidentifier() and name[0] != "_"
+                if name != "_metadata" and (not is_plain or hasattr(kind, name)):
+                    raise pickle.UnpicklingError(
+                        "load: the file hides a method of an OrderedDict, or sets what is no plain "
+                        f"attribute: {brief(name)}"
+                    )
             set_attributes(target, state)
         elif id(kind) in self.trusted and id(target) in self.made:
             self.limits.visit(state)
             # Looked up in the class: an instance's attributes are the file's.
             set_state = getattr(kind, "__setstate__", set_attributes)
             set_state(target, state)
+            check_names(target, getattr(target, "__dict__", ()))
         else:
             raise pickle.UnpicklingError(
                 "load: the file sets attributes of something that is not trusted, or that it has "
@@ -359,7 +372,7 @@ class RestrictedUnpickler:
     def load_persistent(self) -> None:
         if self.find_storage is None:
             raise pickle.UnpicklingError("load: the file refers to a storage, and there is none")
-        self.push(self.find_storage(self.stack.pop()))
+        self.push(self.find_storage(self.limits, self.stack.pop()))
 
     # ------------------------------------------------------------------ stack and memo
     def load_mark(self) -> None:
@@ -376,10 +389,20 @@ class RestrictedUnpickler:
         self.push(self.stack[-1])
 
     def get(self, index: int) -> None:
-        self.push(self.memo[index])
+        if not 0 <= index < len(self.memo) or (item := self.memo[index]) is ABSENT:
+            raise KeyError(index)
+        self.push(item)
 
     def put(self, index: int) -> None:
-        self.memo[index] = self.stack[-1]
+        memo, item = self.memo, self.stack[-1]
+        if index == len(memo):
+            memo.append(item)
+            return
+        if not 0 <= index < len(self.data):  # each PUT has a byte, and picklers count from 0 or 1
+            raise IndexError(f"an object has the number {index}")
+        if index > len(memo):
+            memo += [ABSENT] * (index - len(memo) + 1)
+        memo[index] = item
 
     def load_proto(self) -> None:
         if (protocol := self.unsigned(1)) > pickle.HIGHEST_PROTOCOL:
@@ -400,14 +423,23 @@ def set_attributes(target: Any, state: Any) -> None:
             continue
         if type(part) is not dict or not all(type(name) is str for name in part):
             raise TypeError(f"the state of {describe(target)} is {brief(part)}")
+        check_names(target, part)
     if state:
         attributes = target.__dict__
         for name, value in state.items():
             attributes[sys.intern(name)] = value
     for name, value in (slots or {}).items():
-        if name.startswith("__"):
-            raise TypeError(f"the state of {describe(target)} sets {brief(name)}")
         setattr(target, name, value)
+
+
+def check_names(target: Any, names: Iterable[Any]) -> None:
+    """Checks names of attributes from a file. See Note [Protocols]."""
+    for name in names:
+        if type(name) is str and name[:2] == "__" == name[-2:]:
+            raise pickle.UnpicklingError(
+                f"load: the file sets what Python and NumPy look up: {brief(name)} of "
+                f"{describe(target)}"
+            )
 
 
 def describe(obj: Any) -> str:

@@ -3,51 +3,46 @@
 from __future__ import annotations
 
 from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
-from itertools import islice
 from typing import Any
 
 from .. import native
-from .packing import DICT, MAX_REPR_ELEMENTS, brief, format_elements, pack, reduce
+from .packing import DICT, Packed, brief, pack
 
 __all__ = ["SharedDict"]
 
-KEYS, VALUES, PAIRS = 1, 2, 3
 
-
-class Keys(KeysView[Any]):
-    """The keys, in the order of their insertion."""
+class InOrder:
+    """The iterators of a dictionary's views, in the order of insertion."""
 
     _mapping: SharedDict
-
-    def __reversed__(self) -> Iterator[Any]:
-        return reversed(self._mapping)
-
-
-class Values(ValuesView[Any]):
-    """The values, in the order of the keys."""
-
-    _mapping: SharedDict
+    _mode: int
 
     def __iter__(self) -> Iterator[Any]:
-        return self._mapping._iterate(VALUES, False)
+        return self._mapping._iterate(self._mode, False)
 
     def __reversed__(self) -> Iterator[Any]:
-        return self._mapping._iterate(VALUES, True)
+        return self._mapping._iterate(self._mode, True)
 
 
-class Items(ItemsView[Any, Any]):
-    """Pairs of key and value, in order."""
+class Keys(InOrder, KeysView[Any]):
+    """The keys."""
 
-    _mapping: SharedDict
-
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        return self._mapping._iterate(PAIRS, False)
-
-    def __reversed__(self) -> Iterator[tuple[Any, Any]]:
-        return self._mapping._iterate(PAIRS, True)
+    _mode = 0
 
 
-class SharedDict(native.PackedDict):
+class Values(InOrder, ValuesView[Any]):
+    """The values, in the order of the keys."""
+
+    _mode = 1
+
+
+class Items(InOrder, ItemsView[Any, Any]):
+    """Pairs of key and value."""
+
+    _mode = 2
+
+
+class SharedDict(Packed, native.PackedDict):
     """A read-only dictionary packed into shared memory, with a hash table beside it.
 
     Keys are str, bytes, numbers, None, and tuples of these; equal numbers are one key (1, 1.0,
@@ -77,11 +72,8 @@ class SharedDict(native.PackedDict):
         cls, items: Mapping[Any, Any] | Iterable[Any] = (), /, *, readonly: bool = True
     ) -> SharedDict:
         pairs = items.items() if isinstance(items, Mapping) else items
-        return super().__new__(cls, pack("SharedDict", DICT, pairs, readonly))
-
-    @classmethod
-    def _over(cls, blocks: Iterable[Any], *view: int) -> SharedDict:
-        return native.PackedDict.__new__(cls, blocks, *view)
+        self: SharedDict = pack(cls, DICT, pairs, readonly)
+        return self
 
     def keys(self) -> KeysView[Any]:
         """A view of the keys. Copies: none."""
@@ -96,7 +88,7 @@ class SharedDict(native.PackedDict):
         return Items(self)
 
     def __reversed__(self) -> Iterator[Any]:
-        return self._iterate(KEYS, True)
+        return self._iterate(Keys._mode, True)
 
     def __eq__(self, other: object) -> Any:
         if not isinstance(other, Mapping):
@@ -108,22 +100,9 @@ class SharedDict(native.PackedDict):
             for key, value in self.items()
         )
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
-        parts = [
-            f"{brief.repr(k)}: {brief.repr(v)}" for k, v in islice(self.items(), MAX_REPR_ELEMENTS)
-        ]
-        return f"SharedDict({format_elements(parts, len(self), '{}', 'pairs')})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return reduce(self)
-
-    def __copy__(self) -> SharedDict:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> SharedDict:
-        return self
+        pairs = (f"{brief.repr(key)}: {brief.repr(value)}" for key, value in self.items())
+        return self._format(pairs, "{}", "pairs")
 
 
 Mapping.register(SharedDict)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Any
 
 from .. import native
-from .packing import LIST, MAX_REPR_ELEMENTS, brief, format_elements, pack, reduce
+from .packing import LIST, Packed, brief, pack
 
 __all__ = ["SharedList"]
 
 
-class SharedList(native.PackedList):
+class SharedList(Packed, native.PackedList):
     """A read-only list packed into shared memory.
 
     An element is decoded on access: str, bytes, int (of any size), float, complex, bool, None,
@@ -42,11 +42,8 @@ class SharedList(native.PackedList):
     __slots__ = ("__weakref__",)
 
     def __new__(cls, iterable: Iterable[Any] = (), *, readonly: bool = True) -> SharedList:
-        return super().__new__(cls, pack("SharedList", LIST, iterable, readonly))
-
-    @classmethod
-    def _over(cls, blocks: Iterable[Any], *view: int) -> SharedList:
-        return native.PackedList.__new__(cls, blocks, *view)
+        self: SharedList = pack(cls, LIST, iterable, readonly)
+        return self
 
     def index(self, value: Any, start: int = 0, stop: int | None = None) -> int:
         """The first index of an element equal to `value`, from `start` and before `stop`.
@@ -54,19 +51,14 @@ class SharedList(native.PackedList):
         Raises:
             ValueError: no element is equal to `value`.
         """
-        start, stop, _ = slice(start, stop).indices(len(self))
-        index = self._seek(value, start)
-        if index >= stop:
-            raise ValueError(f"SharedList.index: not in the list: {brief.repr(value)}")
-        return index
+        rest = iter(self[start:stop])
+        if value in rest:  # read as far as the first that is equal
+            return range(len(self))[start:stop][-1 - operator.length_hint(rest)]
+        raise ValueError(f"SharedList.index: not in the list: {brief.repr(value)}")
 
     def count(self, value: Any) -> int:
         """How many elements are equal to `value`."""
-        count, index = 0, self._seek(value)
-        while index < len(self):
-            count += 1
-            index = self._seek(value, index + 1)
-        return count
+        return operator.countOf(self, value)
 
     def __reversed__(self) -> Iterator[Any]:
         return iter(self[::-1])
@@ -78,20 +70,8 @@ class SharedList(native.PackedList):
             return False
         return all(x is y or x == y for x, y in zip(self, other, strict=True))
 
-    __hash__ = None  # type: ignore[assignment]
-
     def __repr__(self) -> str:
-        parts = [brief.repr(x) for x in islice(self, MAX_REPR_ELEMENTS)]
-        return f"SharedList({format_elements(parts, len(self), '[]', 'elements')})"
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return reduce(self, *self._view)
-
-    def __copy__(self) -> SharedList:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> SharedList:
-        return self
+        return self._format(map(brief.repr, self), "[]", "elements")
 
 
 Sequence.register(SharedList)

@@ -25,6 +25,8 @@ __all__ = [
 LISTS: set[Any] = {list, tuple}
 PLAIN = {bool, int, float, complex}
 BUILTIN = LISTS | PLAIN
+# NumPy looks up protocols in their instances, whose attributes may come from a file.
+NO_ARRAYS = (dict, set, frozenset)
 MAX_DIMS = 64  # of a NumPy array
 NUMBERS = (native.TensorBase, np.ndarray, np.number, np.bool, *PLAIN)
 # NumPy converts dates and durations to numbers of their unit, None to NaN, and digits to numbers.
@@ -41,13 +43,20 @@ def has_only_numbers(data: Any) -> bool:
     return types <= PLAIN
 
 
-def container_as_array(data: Any, where: str) -> Any:
+def container_as_array(data: Any, where: str, error: type[Exception] = TypeError) -> Any:
     """The array of a container that has one (of pandas, pyarrow, h5py), so that the dtype is kept;
     other data as it is. Copies: none, or one that the container makes.
+
+    Args:
+        error: what is raised for a dict or a set.
 
     Raises:
         ValueError: a value is missing.
     """
+    if isinstance(data, NO_ARRAYS):
+        raise error(
+            f"{where}: could not infer dtype of {type(data).__name__}: {reprlib.repr(data)}"
+        )
     if (
         data.__class__ in BUILTIN
         or isinstance(data, (native.TensorBase, np.ndarray, np.generic, type))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,6 +60,8 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
 
 def alias(ext_tensor: Any) -> Tensor:
     """A tensor over the memory of an object with `__dlpack__`, or of a capsule."""
+    if isinstance(ext_tensor, (dict, set, frozenset)):  # its attributes may come from a file
+        raise TypeError(f"from_dlpack: no object with __dlpack__: {reprlib.repr(ext_tensor)}")
     if type(ext_tensor).__name__ == "PyCapsule":
         ext_tensor = CapsuleHolder(ext_tensor, HOST)
     elif is_on_cuda(ext_tensor):

@@ -150,15 +150,16 @@ def packed_parts(x: Any) -> tuple[int, Array] | None:
         return None
 
 
-def from_packed(library: int, array: Array) -> Any:
-    """The array of another library over the memory of an array that `packed_parts` gave.
+def from_packed(parts: Any) -> Any:
+    """The array of another library over the memory of an array, from what `packed_parts` gave.
 
     Raises:
-        ValueError: no library has this number: the packed data is corrupt.
+        ValueError: these are no such parts: the packed data is corrupt.
     """
-    if library >= len(LIBRARIES):
-        raise ValueError(f"packed data is corrupt: no library has the number {library}")
-    return as_library(array, LIBRARIES[library])
+    match parts:
+        case (int(library), np.ndarray() as array) if library in range(len(LIBRARIES)):
+            return as_library(array, LIBRARIES[library])
+    raise ValueError(f"packed data: corrupt: no array of another library: {parts!r:.80}")
 
 
 def is_dense(array: Array) -> bool:

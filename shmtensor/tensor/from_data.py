@@ -65,6 +65,8 @@ def without_tensors(convert: Any, data: Any) -> Any:
     """
     first = check_depth(data)
     if not isinstance(first, native.TensorBase):
+        if first.__class__ not in BUILTIN:
+            container_as_array(first, "tensor", RuntimeError)
         try:
             array = convert(data)
         except (RuntimeError, TypeError, ValueError):
@@ -89,6 +91,7 @@ def convert_integers(data: Any, dtype: dtypes.Dtype, error: Exception) -> np.nda
 
 
 HOST = BUILTIN | {np.ndarray}  # classes of data that is on the host and of no other library
+HOST_MODULES = ("builtins", "collections", "numpy")  # modules of such classes
 
 
 def element_dtypes(data: Any) -> Iterator[dtypes.Dtype]:
@@ -159,7 +162,7 @@ def tensor(
             return from_cuda(array, target, place, requires_grad)
         if library_of(data) is not None:
             data = as_numpy(data, "tensor")
-        data = container_as_array(data, "tensor")
+        data = container_as_array(data, "tensor", RuntimeError if target is None else TypeError)
     place = CPU if device is unspecified.value else device_for_data(device)
     try:
         if target is None:
@@ -194,7 +197,7 @@ def array_on_cuda(data: Any) -> Any:
     """
     if isinstance(data, native.TensorBase):
         return None if isinstance(data.array, np.ndarray) else data.array
-    return None if data.__class__.__module__ in ("builtins", "numpy") else on_cuda(data)
+    return None if data.__class__.__module__ in HOST_MODULES else on_cuda(data)
 
 
 def from_cuda(array: Any, dtype: Any, device: Device, requires_grad: bool) -> Tensor:

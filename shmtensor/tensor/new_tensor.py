@@ -12,6 +12,7 @@ from ..cuda_arrays import device_of, move_array
 from ..device import CPU, device_of_new
 from .data_elements import (
     MAX_DIMS,
+    NO_ARRAYS,
     check_elements,
     container_as_array,
     not_an_array,
@@ -76,4 +77,6 @@ def as_plain(data: Any, depth: int = 0) -> Any:
         if depth == MAX_DIMS:
             raise too_deep(data)
         return [as_plain(d, depth + 1) for d in data]
+    if isinstance(data, NO_ARRAYS):
+        raise TypeError(f"could not infer dtype of {type(data).__name__}")
     return data

@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from .. import cupy_runtime, distributed
 from ..device import CPU, Device
 from ..distributed.ddp.bucket import make_buckets
-from ..distributed.ddp.gpu_bucket import GpuBucket
 from ..distributed.ddp.replica import broadcast
 from ..distributed.group.process_group import ProcessGroup
 from .execution import InWorkers, Ranks, move_into_shared_memory
@@ -63,7 +62,7 @@ class ReplicatedOptimizer(FullOptimizer):
         super().__init__(optimizer, scaler)
         self.group = group
         parameters = [p for g in optimizer.param_groups for p in g["params"] if p.requires_grad]
-        self.buckets = make_buckets(GpuBucket, parameters[::-1], BUCKET)
+        self.buckets = make_buckets(parameters[::-1], BUCKET)
 
     def reduce(self, rank: int) -> None:
         """Sums all gradients over the ranks. Copies: two of the gradients on the GPU."""

@@ -94,23 +94,19 @@ class WorkerPool:
     def send(self, *command: Any) -> None:
         """Sends a command to every rank; waits while a queue has PREFETCH batches."""
         for each in self.queues:
-            while True:
-                try:
-                    each.put(command, True, POLL_INTERVAL)
-                    break
-                except queue.Full:
-                    self.check()
+            while not put(each, command):
+                self.check()
 
     def collect(self, expected: str, progress: Callable[[], None]) -> list[Any]:
         """Waits for a reply of the expected kind from every rank; returns them in rank order."""
         values: dict[int, Any] = {}
         while len(values) < self.ranks:
-            try:
-                rank, kind, value = self.replies.get(True, POLL_INTERVAL)
-            except queue.Empty:
+            reply = next_message(self.replies, POLL_INTERVAL)
+            if reply is None:
                 progress()
                 self.check()
                 continue
+            rank, kind, value = reply
             assert kind == expected, f"trainer: rank {rank} replied {kind}, not {expected}"
             values[rank] = value
         progress()
@@ -141,11 +137,9 @@ class WorkerPool:
         deadline = time.monotonic() + GRACE
         for child in self.children.running:
             while child.exitcode is None and time.monotonic() < deadline:
-                try:
-                    self.queues[child.index].put(("stop",), True, POLL_INTERVAL)
+                if put(self.queues[child.index], ("stop",)):
                     break
-                except queue.Full:
-                    self.children.wait(0.0)
+                self.children.wait(0.0)
 
     def close(self, graceful: bool = True) -> None:
         """Ends the processes: by a command, or else by SIGTERM and SIGKILL."""
@@ -161,15 +155,30 @@ class WorkerPool:
             each.close()
 
 
+def put(commands: Any, command: Any) -> bool:
+    """Puts a command into a rank's queue; False: there was no room for a while."""
+    try:
+        commands.put(command, True, POLL_INTERVAL)
+    except queue.Full:
+        return False
+    return True
+
+
+def next_message(messages: Any, seconds: float) -> Any:
+    """The next message; None: none came in time."""
+    try:
+        return messages.get(True, seconds)
+    except queue.Empty:
+        return None
+
+
 def next_command(commands: Any) -> Any:
     """The next command; None if the parent has died."""
-    while True:
-        try:
-            return commands.get(True, 0.5)
-        except queue.Empty:
-            parent = multiprocessing.parent_process()
-            if parent is not None and not parent.is_alive():
-                return None
+    while (command := next_message(commands, 0.5)) is None:
+        parent = multiprocessing.parent_process()
+        if parent is not None and not parent.is_alive():
+            return None
+    return command
 
 
 def run_rank(
@@ -201,7 +210,8 @@ def run_rank(
         group.leave()
     except BaseException as error:
         child_report.fail(error)
-        os._exit(1)  # no code of the user's model may run any more
+        code = error.code if isinstance(error, SystemExit) else 1
+        os._exit(code if isinstance(code, int) else 1)  # the user's model may run no more
 
 
 def make_replica(

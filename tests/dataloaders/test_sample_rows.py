@@ -18,9 +18,9 @@ from shmtensor.dataloaders import (
     default_collate,
     default_collate_fn_map,
 )
-from shmtensor.dataloaders.loader import sample_rows
+from shmtensor.dataloaders.loader import fetch
 from shmtensor.dataloaders.loader.batch_block import BlockAllocator, allocate_parts
-from shmtensor.dataloaders.loader.sample_rows import SampleRows
+from shmtensor.dataloaders.loader.fetch import SampleRows
 from shmtensor.errors import OutOfSharedMemory
 
 SHAPE = (3, 64, 64)
@@ -146,12 +146,12 @@ def test_a_block_that_does_not_fit_is_left_to_collation(monkeypatch: pytest.Monk
 def test_references_are_counted_or_nothing_is_copied_early(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert sample_rows.counts_references() is (sample_rows.TRIES > 0)
+    assert fetch.counts_references() is (fetch.TRIES > 0)
     if sys.version_info < (3, 14):
-        assert sample_rows.counts_references()
+        assert fetch.counts_references()
     for always in (lambda sample, *a: sample, lambda sample, *a: [sample[0]]):
-        monkeypatch.setattr(sample_rows, "copy_to_rows", always)
-        assert not sample_rows.counts_references()
+        monkeypatch.setattr(fetch, "copy_to_rows", always)
+        assert not fetch.counts_references()
 
 
 def test_a_new_array_is_copied_at_once_and_freed() -> None:

@@ -69,7 +69,7 @@ def test_a_batch_depends_on_seed_and_number_alone(is_direct: bool) -> None:
         with seeds.fork_rng():
             seeds.start(7, 3)
             first = draw_all()
-            seeds.refresh()
+            next(seeds.before_each([0]))
             second = draw_all()
             seeds.start(7, 4)
             other = draw_all()
@@ -86,12 +86,12 @@ def test_without_a_draw_nothing_is_seeded_again() -> None:
     with seeds.fork_rng():
         seeds.start(1, 0)
         before = seeds.python_words.copy()
-        seeds.refresh()
+        next(seeds.before_each([0]))
         assert (seeds.python_words == before).all()
         for draw in (random.random, np.random.rand, lambda: st.rand(1)):
             draw()
             before = seeds.python_words.copy()
-            seeds.refresh()
+            next(seeds.before_each([0]))
             assert (seeds.python_words != before).any()
 
 

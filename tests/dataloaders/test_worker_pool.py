@@ -23,8 +23,8 @@ from shmtensor.dataloaders import (
     TensorDataset,
     get_worker_info,
 )
+from shmtensor.dataloaders.loader.progress import BATCHES, POSITION, TASK
 from shmtensor.dataloaders.loader.worker_pool import WorkerPool
-from shmtensor.dataloaders.loader.worker_progress import BATCHES, POSITION, TASK
 from shmtensor.errors import PeerLostError
 
 METHODS = ["fork", "forkserver", "spawn"]

@@ -27,7 +27,7 @@ from shmtensor.dataloaders import (
     WorkerInfo,
     get_worker_info,
 )
-from shmtensor.dataloaders.loader.worker_progress import POSITION, TASK
+from shmtensor.dataloaders.loader.progress import POSITION, TASK
 from shmtensor.errors import PeerLostError
 
 

@@ -87,10 +87,13 @@ NAMES: list[tuple[str, str]] = [
     ("builtins", "eval"),
     ("os", "system"),
 ]
+PROTOCOLS = ["__array_interface__", "__array_struct__", "__array__", "__cuda_array_interface__",
+             "__dlpack__", "__buffer__"]  # fmt: skip
 WORDS = [
     "", "x", "latin1", "utf-8", "utf-7", "rot13", "|", "<", ">", "=", "f4", "f8", "i1", "u1", "b1",
     "O", "V8", "O8", "S0", "bfloat16", "storage", "cpu", "cuda:0", "0", "1", "2", "../0", "C", "F",
     "__class__", "__dict__", "__setstate__", "__reduce__", "size", "args", "instance", "9" * 5000,
+    "_metadata", "keys", *PROTOCOLS,
 ]  # fmt: skip
 NUMBERS = [0, 1, 2, 3, 4, -1, 8, 24, 255, 1 << 16, (1 << 31) - 1, -(1 << 31), 1 << 62, 1 << 63,
            1 << 87, -(1 << 70)]  # fmt: skip
@@ -176,6 +179,38 @@ class Grammar:
         step, n = self.rng.choice([(b"\x85", 3000), (b"2\x86", 40), (b"2\x86", 400), (b"\x85", 3)])
         self.out += step * n
 
+    def again(self) -> None:
+        """The same object, or a call with the same arguments, many times: as keys or elements."""
+        rng = self.rng
+        kind = rng.randrange(3)
+        if kind == 0:
+            self.name()
+            self.out += b"q\xfe0"
+            self.tuple()
+            expression, item = b"h\xfeh\xffR", b"h\xfeh\xffR"
+        else:
+            rng.choice([self.any, self.deep_tuple, self.colliding, self.large])()
+            expression, item = b"h\xff", b"h\xffN"
+        self.out += b"q\xff0"
+        n = rng.choice([1, 10, 1000])
+        self.out += rng.choice([
+            b"](" + expression * n + b"e", b"}(" + item * n * (kind > 0) + b"u",
+            b"}" + b"h\xffNs" * n * (kind > 0), b"\x8f(" + expression * n + b"\x90",
+            b"(" + expression * n + b"\x91",
+        ])  # fmt: skip
+
+    def large(self) -> None:
+        n = self.rng.choice([300, 5000])
+        self.out += b"(" + b"\x8b" + struct.pack("<i", n) + b"\x01" * n + b"K\x01t"
+
+    def colliding(self) -> None:
+        """A frozenset of numbers of one hash, or that begin at one slot."""
+        step = self.rng.choice([(1 << 61) - 1, 1 << 40, 3])
+        self.out += b"("
+        for i in range(self.rng.choice([3, 300, 2000])):
+            self.number(i * step)
+        self.out += b"\x91"
+
     def list(self) -> None:
         self.container(b"]", b"e", 1)
 
@@ -234,6 +269,22 @@ class Grammar:
         self.out += b"u"
         if rng.random() < 0.3:
             self.out += b"N" + rng.choice([b"\x86", b"2\x87"])
+
+    def attributes(self) -> None:
+        """An instance with attributes, among them a protocol that reads memory at an address."""
+        rng = self.rng
+        module, name = rng.choice([("collections", "OrderedDict"), (__name__, "Point")])
+        self.name(module, name)
+        self.out += b")" + rng.choice([b"R", b"\x81"]) + b"}("
+        self.text(rng.choice([*PROTOCOLS, rng.choice(WORDS)]))
+        self.out += b"}("
+        values = {"shape": b"K\x08\x85", "typestr": b"U\x03<f4", "version": b"K\x03"}
+        for key, value in values.items():
+            self.text(key)
+            self.out += value
+        self.text("data")
+        self.number(rng.choice(NUMBERS))
+        self.out += b"\x89\x86uu" + rng.choice([b"", b"", b"N\x86", b"N2\x87"]) + b"b"
 
     def dtype(self) -> None:
         """As NumPy writes it, or with something else in one place."""
@@ -321,9 +372,9 @@ def rng_module(rng: random.Random) -> str:
 EXPRESSIONS = [
     Grammar.atom, Grammar.name, Grammar.get, Grammar.tuple, Grammar.deep_tuple, Grammar.list,
     Grammar.dict, Grammar.set, Grammar.frozenset, Grammar.call, Grammar.change, Grammar.dtype,
-    Grammar.array, Grammar.tensor,
+    Grammar.array, Grammar.tensor, Grammar.attributes, Grammar.again,
 ]  # fmt: skip
-WEIGHTS = [4, 2, 3, 3, 0.2, 3, 3, 1, 1, 6, 6, 2, 3, 3]
+WEIGHTS = [4, 2, 3, 3, 0.2, 3, 3, 1, 1, 6, 6, 2, 3, 3, 1, 0.2]
 
 
 def real_pickles() -> list[bytes]:
@@ -409,8 +460,10 @@ def leaves(obj: Any, limit: int = 300) -> Iterator[Any]:
 
 
 def read_all(obj: Any) -> None:
-    """Reads every byte of the arrays and tensors in `obj`."""
+    """Reads every byte of the arrays and tensors in `obj`, and what NumPy looks up in others."""
     for item in leaves(obj):
+        if isinstance(item, (dict, Point)):
+            assert np.asarray(item).shape == ()
         array = item.array if isinstance(item, st.Tensor) else item
         if isinstance(array, np.ndarray) and array.size < 1 << 16:
             assert not array.dtype.hasobject

@@ -31,12 +31,12 @@ from typing import Any
 
 import numpy as np
 
-from shmtensor.distributed.backends.mpi.liveness_across_nodes import accept, connect
+from shmtensor.distributed.backends.tcp.connect_ranks import accept, connect
 from shmtensor.distributed.backends.tcp.connection import TAKEN, Broken, Link, Request
 from shmtensor.distributed.rendezvous import handshakes
 from shmtensor.distributed.rendezvous.find_group import find_group
 from shmtensor.distributed.rendezvous.handshakes import prove_to_server
-from shmtensor.distributed.rendezvous.meeting_messages import PROTOCOL, address
+from shmtensor.distributed.rendezvous.meeting import PROTOCOL, address
 from shmtensor.distributed.rendezvous.places import own_place
 from shmtensor.distributed.rendezvous.store_messages import FRAME, PART, Exchange, unpack_parts
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
@@ -175,7 +175,7 @@ def hellos(rng: random.Random, count: int) -> None:
             strangers = []
             for _ in range(min(BATCH, count - first)):
                 stranger = socket.create_connection(listener.getsockname(), LONG)
-                right = struct.pack("<II", 1, 0) + rng.randbytes(16)
+                right = rng.randbytes(64) + struct.pack("<II", 1, 0)
                 send(stranger, mutant(rng, right) if rng.random() < 0.7 else noise(rng))
                 strangers.append(stranger)
             end = time.monotonic() + LONG
@@ -199,7 +199,7 @@ def frames(rng: random.Random, count: int) -> None:
     for _ in range(count):
         ours, theirs = socket.socketpair()
         here = tcp_link(ours)
-        here.receive(1, Request(None, np.zeros(8, np.uint8).data))
+        here.receive(1, Request(np.zeros(8, np.uint8).data))
         for _ in range(rng.randrange(1, 4)):
             body = noise(rng, 20)
             nbytes = len(body) if rng.random() < 0.6 else number(rng, 64)

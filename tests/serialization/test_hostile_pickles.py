@@ -7,9 +7,9 @@ import io
 import pickle
 import struct
 import tracemalloc
+import types
 import zipfile
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import shmtensor as st
 from shmtensor.serialization import load, safe_globals, save
 from tests.attacks import survives
 from tests.fuzz import pickles
+from tests.pickle_programs import attempt, file_with, number, refuses, word
 
 HERE = __name__
 REGISTRY: list[Any] = []
@@ -37,6 +38,22 @@ class Point:
 class Restored:
     def __setstate__(self, state: Any) -> None:
         self.state = state
+
+
+class Forwarded:
+    """Its instances look up what they lack in a dict of the file."""
+
+    state: Any = None
+    target: Any = types.MappingProxyType({})
+
+    def __setstate__(self, state: Any) -> None:
+        self.__dict__.update(state if "target" in state else {"state": state})
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.target[name]
+        except KeyError:
+            raise AttributeError(name) from None
 
 
 class Names(dict[str, int]):
@@ -67,39 +84,6 @@ def get_registry() -> list[Any]:
 
 def get_settings() -> dict[Any, Any]:
     return SETTINGS
-
-
-def file_with(
-    pickled: bytes, compression: int = zipfile.ZIP_STORED, **records: bytes
-) -> io.BytesIO:
-    """A file of tensors with this pickle and these storages."""
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", compression) as archive:
-        archive.writestr("archive/data.pkl", pickled)
-        for name, data in records.items():
-            archive.writestr(f"archive/data/{name.strip('_')}", data)
-    return file
-
-
-def attempt(pickled: bytes, **records: bytes) -> Any:
-    """Loads a pickle without its PROTO and STOP."""
-    return load(file_with(b"\x80\x02" + pickled + b".", **records))
-
-
-def refuses(pickled: bytes, match: str, **records: bytes) -> Callable[[], None]:
-    def attack() -> None:
-        with pytest.raises(pickle.UnpicklingError, match=match):
-            attempt(pickled, **records)
-
-    return attack
-
-
-def word(text: str) -> bytes:
-    return b"X" + struct.pack("<I", len(text)) + text.encode()
-
-
-def number(value: int) -> bytes:
-    return b"\x8a\x10" + value.to_bytes(16, "little", signed=True)
 
 
 # ------------------------------------------------------------------ state
@@ -199,11 +183,11 @@ def test_what_the_file_has_constructed_is_filled() -> None:
 
 def test_set_state_is_looked_up_in_the_class() -> None:
     """Else a first state could say which function the second one calls."""
-    instance = global_of("Point") + b")\x81"
-    first = b"}" + word("__setstate__") + b"cnumpy\nndarray\nsb"
-    with safe_globals([Point]):
-        point = attempt(instance + first + b"}" + word("y") + b"K\x02sb")
-    assert point.y == 2
+    instance = global_of("Forwarded") + b")\x81"
+    first = b"}" + word("target") + b"}" + word("__setstate__") + b"cnumpy\nndarray\nssb"
+    with safe_globals([Forwarded]):
+        value = attempt(instance + first + b"}" + word("y") + b"K\x02sb")
+    assert value.state == {"y": 2}
 
 
 def test_an_attribute_of_python_is_not_set() -> None:

@@ -14,8 +14,6 @@ from shmtensor import multiprocessing as mp
 
 from . import tasks
 
-LONG = 60.0
-
 WRITES: dict[str, Callable[[Any], Any]] = {
     "add_": lambda x: x.add_(1),
     "iadd": lambda x: x.__iadd__(1),
@@ -144,54 +142,25 @@ def test_outside_memory_moves_in_once() -> None:
 def test_a_receiver_cannot_write(library: Any, method: str, road: str) -> None:
     """Through a second process, and back again."""
     context = library.get_context(method)
-    outbox, back, middle = (context.SimpleQueue() for _ in range(3))
-    if road == "queue":
-        inbox = context.SimpleQueue()
-        first, send = inbox, inbox.put
-    else:
-        reader, writer = context.Pipe(duplex=False)
-        first, send = Receiver(reader), writer.send
+    queues = outbox, back, middle, inbox = [context.SimpleQueue() for _ in range(4)]
+    reader, writer = context.Pipe(duplex=False)
+    first, send = (inbox, inbox.put) if road == "queue" else (reader, writer.send)
     x = st.arange(3.0)
-    processes = [
-        context.Process(target=tasks.send_on, args=(first, middle)),
-        context.Process(target=tasks.try_to_write, args=(middle, outbox, back)),
-    ]
-    for process in processes:
-        process.start()
-    send(x.share(readonly=True))
-    raised, observed, copy = outbox.get()
-    for name, message in raised.items():
-        if name in ("numpy", "flag"):
-            assert message.startswith("ValueError"), (name, message)
-        else:
-            assert "write to a clone()" in message, (name, message)
-    assert (observed, copy) == ([0, 1, 2], [1, 2, 3])
-    again = back.get()
-    with pytest.raises(RuntimeError, match="cannot be written"):
-        again += 1
-    x += 1
-    assert again.tolist() == [1, 2, 3]
-    for process in processes:
-        process.join(LONG)
-        assert process.exitcode == 0
-        process.close()
-    for queue in (outbox, back, middle):
-        queue.close()
-    if road == "queue":
-        first.close()
-    else:
-        reader.close()
-        writer.close()
-
-
-class Receiver:
-    """The reading end of a pipe as a queue."""
-
-    def __init__(self, reader: Any) -> None:
-        self.reader = reader
-
-    def get(self) -> Any:
-        return self.reader.recv()
+    calls = (tasks.send_on, first, middle), (tasks.try_to_write, middle, outbox, back)
+    with tasks.running(context, *calls):
+        send(x.share(readonly=True))
+        raised, observed, copy = outbox.get()
+        for name, message in raised.items():
+            expected = "ValueError" if name in ("numpy", "flag") else "write to a clone()"
+            assert expected in message, (name, message)
+        assert (observed, copy) == ([0, 1, 2], [1, 2, 3])
+        again = back.get()
+        with pytest.raises(RuntimeError, match="cannot be written"):
+            again += 1
+        x += 1
+        assert again.tolist() == [1, 2, 3]
+    for end in (*queues, reader, writer):
+        end.close()
 
 
 def test_both_kinds_in_one_message() -> None:

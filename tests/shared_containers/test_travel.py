@@ -16,8 +16,6 @@ from shmtensor.multiprocessing.reduction import dumps, loads
 
 from . import tasks
 
-LONG = 60.0
-
 
 def contents() -> tuple[Any, Any]:
     words = st.SharedList(f"word {i}" for i in range(1000))
@@ -33,21 +31,15 @@ def contents() -> tuple[Any, Any]:
 def test_it_arrives_as_the_same_memory(library: Any, method: str) -> None:
     context = library.get_context(method)
     inbox, outbox = context.SimpleQueue(), context.SimpleQueue()
-    process = context.Process(target=tasks.answer, args=(inbox, outbox))
-    process.start()
-    words, table = contents()
-    inbox.put((words[1::2], table))
-    first, last, n, b, t, blocks, x = outbox.get()
-    assert (first, last, n) == (["word 1", "word 3", "word 5"], "word 999", 500)
-    assert (b, t, x) == ([1, 2], "tuple", 0.0)
-    assert all(blocks)
-    assert outbox.get() == "written"
-    assert table["x"].tolist() == [7.0, 0.0, 0.0]  # the same memory: the array is a view of ours
-    process.join(LONG)
-    assert process.exitcode == 0
-    process.close()
-    for queue in (inbox, outbox):
-        queue.close()
+    with tasks.running(context, (tasks.answer, inbox, outbox)):
+        words, table = contents()
+        inbox.put((words[1::2], table))
+        said = (["word 1", "word 3"], "word 999", 500, [1, 2], "tuple", 0.0)
+        assert outbox.get() == said
+        assert outbox.get() == "written"
+        assert table["x"].tolist() == [7.0, 0.0, 0.0]  # the same memory: the array is a view
+    inbox.close()
+    outbox.close()
 
 
 def test_a_message_names_its_blocks() -> None:
@@ -79,17 +71,10 @@ def test_workers_that_read_all_take_no_memory() -> None:
     out, go = context.SimpleQueue(), context.Barrier(workers + 1)
 
     def shares(data: Any) -> int:
-        processes = [
-            context.Process(target=tasks.read_all, args=(data, out, go)) for _ in range(workers)
-        ]
-        for process in processes:
-            process.start()
-        go.wait()  # all have read
-        said = [out.get() for _ in processes]
-        go.wait()
-        for process in processes:
-            process.join(LONG)
-            process.close()
+        with tasks.running(context, *[(tasks.read_all, data, out, go)] * workers):
+            go.wait()  # all have read
+            said = [out.get() for _ in range(workers)]
+            go.wait()
         assert {total for total, _ in said} == {n * 18}
         return sum(share for _, share in said)
 

@@ -243,6 +243,11 @@ def convert_part(index: Any) -> Any:
     if isinstance(index, (str, bytes)):
         raise TypeError(f"indexing: a {type(index).__name__} is no index: {index!r}")
     if not isinstance(index, (np.ndarray, np.generic)):
+        if isinstance(index, (dict, set, frozenset)):  # NumPy would look up protocols in it
+            raise IndexError(
+                "indexing: only integers, slices (`:`), ellipsis (`...`), None and integer or "
+                f"boolean tensors are valid indices: got {type(index).__name__}"
+            )
         refuse_foreign("indexing", (index,))
     return index
 

@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...errors import CollectiveMismatch
-from ...memory.layout import empty_shared
-from ..group.gpu_operands import assign, host_copy, is_on_gpu
 from ..group.operands import Array, array_of
 from ..group.process_group import ProcessGroup
 from ..group.work import Work
 from ..group.world import group_of
-from .collectives import Group, contiguous_outputs, write_back
+from .collectives import Group, contiguous_outputs, joined, write_back
 from .exchange_parts import all_gather_rows, exchange_parts
 
 if TYPE_CHECKING:
@@ -77,13 +75,8 @@ def all_to_all(
         raise ValueError(f"{where}: dtypes differ: {[str(x.dtype) for x in [*inputs, *arrays]]}")
 
     def call() -> None:
-        flat = empty_shared((sum(x.size for x in inputs),), inputs[0].dtype)
-        at = 0
-        for x in inputs:
-            assign(flat[at : at + x.size].reshape(x.shape), x)
-            at += x.size
-        staged = contiguous_outputs(arrays)
-        all_to_all_splits(where, pg, staged, flat, [x.size for x in inputs])
+        staged = contiguous_outputs(arrays, pg)
+        all_to_all_splits(where, pg, staged, joined(pg, inputs), [x.size for x in inputs])
         write_back(pg, output_tensor_list, arrays, staged)
 
     return pg.issue(call, async_op, output_tensor_list)
@@ -128,16 +121,14 @@ def all_to_all_single(
         receives = splits_of(where, array, output_split_sizes or None, pg.size())
 
     def call() -> None:
-        staged = contiguous_outputs([array])
+        staged = contiguous_outputs([array], pg)
         if has_splits:
             flat: Any = staged[0].reshape(-1)
             ends = np.cumsum([0, *receives]).tolist()
             parts = [flat[a:b] for a, b in pairwise(ends)]
-            source = (host_copy(x) if is_on_gpu(x) else np.ascontiguousarray(x)).reshape(-1)
-            all_to_all_splits(where, pg, parts, source, sends)
+            all_to_all_splits(where, pg, parts, pg.readable(x).reshape(-1), sends)
         else:
-            source = host_copy(x) if is_on_gpu(x) else x
-            pg.native.all_to_all(staged[0], pg.readable(source), pg.timeout)
+            pg.native.all_to_all(staged[0], pg.readable(x), pg.timeout)
         write_back(pg, [output], [array], staged)
 
     return pg.issue(call, async_op, output)

@@ -26,9 +26,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from ...cuda_arrays import array_module
 from ...errors import CollectiveMismatch
 from ...memory.layout import empty_shared
-from ..group.gpu_operands import assign, contiguous_on_gpu, is_on_gpu
+from ..group.gpu_operands import assign, is_on_gpu
 from ..group.operands import Array, array_of, bump_version, seconds
 from ..group.process_group import ProcessGroup
 from ..group.process_group_methods import functions
@@ -222,32 +223,43 @@ def write_back(
         bump_version(output)
 
 
-def contiguous_outputs(arrays: list[Array], group: ProcessGroup | None = None) -> list[Array]:
+def contiguous_outputs(arrays: list[Array], group: ProcessGroup) -> list[Array]:
     """Contiguous arrays for results that only this rank writes: they need not be shared. They are
     on the host, but for arrays on a GPU in a group whose engine takes such.
     """
-
-    def output(x: Array) -> Array:
-        if not is_on_gpu(x):
-            return x if x.flags.c_contiguous else np.empty(x.shape, x.dtype)
-        if group is not None and group.takes_gpu_arrays:
-            return contiguous_on_gpu(x)
-        return np.empty(x.shape, x.dtype)
-
-    return [output(x) for x in arrays]
+    if group.is_on_gpus:
+        return [group.readable(x) for x in arrays]
+    return [
+        x if not is_on_gpu(x) and x.flags.c_contiguous else np.empty(x.shape, x.dtype)
+        for x in arrays
+    ]
 
 
-def stack_shared(where: str, tensors: Sequence[Any]) -> Array:
-    """Stacks tensors of one shape and dtype in shared memory: (n, *shape). Copies: one."""
+def joined(group: ProcessGroup, arrays: list[Array]) -> Array:
+    """The elements of arrays of one dtype, one after another, in memory that the group's engine
+    takes. Copies: one.
+    """
+    if group.is_on_gpus:
+        parts = [group.readable(x).reshape(-1) for x in arrays]
+        with parts[0].device:  # type: ignore[attr-defined]
+            result: Array = array_module(parts[0]).concatenate(parts)
+        return result
+    result = empty_shared((sum(x.size for x in arrays),), arrays[0].dtype)
+    at = 0
+    for x in arrays:
+        assign(result[at : at + x.size].reshape(x.shape), x)
+        at += x.size
+    return result
+
+
+def stack(where: str, group: ProcessGroup, tensors: Sequence[Any]) -> Array:
+    """Stacks tensors of one shape and dtype: (n, *shape). Copies: one."""
     arrays = [array_of(where, x) for x in tensors]
     if any(x.shape != arrays[0].shape or x.dtype != arrays[0].dtype for x in arrays):
         raise ValueError(
             f"{where}: the tensors of the list differ: {[(x.shape, str(x.dtype)) for x in arrays]}"
         )
-    out = empty_shared((len(arrays), *arrays[0].shape), arrays[0].dtype)
-    for row, x in zip(out, arrays, strict=True):
-        assign(row if row.ndim else out[:1], x)
-    return out
+    return joined(group, arrays).reshape(len(arrays), *arrays[0].shape)
 
 
 def gather_equal_sizes(
@@ -376,7 +388,9 @@ def scatter(
     array = array_of("scatter", tensor)
 
     def call() -> None:
-        arrays = [pg.readable(x) if is_on_gpu(x) else in_row_order(x) for x in sources]
+        arrays = [
+            pg.readable(x) if is_on_gpu(x) or pg.is_on_gpus else in_row_order(x) for x in sources
+        ]
         staged = pg.writable(array, any_size=True)
         pg.native.scatter(staged, arrays, root, pg.timeout)
         write_back(pg, [tensor], [array], [staged])
@@ -424,7 +438,7 @@ def reduce_scatter(
     pg = group_of("reduce_scatter", group)
     array = array_of("reduce_scatter", output)
     call = reduce_scatter_call(
-        pg, output, array, lambda: stack_shared("reduce_scatter", input_list), op
+        pg, output, array, lambda: stack("reduce_scatter", pg, input_list), op
     )
     return pg.issue(call, async_op, output)
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ... import native
 from ...errors import CollectiveMismatch
+from ..group.gpu_operands import is_on_gpu
 from ..group.operands import Array
 from ..group.process_group import ProcessGroup
 
@@ -62,5 +63,5 @@ def exchange_parts(
         largest: the bytes of the largest x of all ranks; from it all ranks choose the same way.
     """
     is_direct = largest > native.GROUP_INLINE
-    source = group.readable(x, any_size=is_direct and x.nbytes > 0)
+    source = x if is_on_gpu(x) else group.shared(x, any_size=is_direct and x.nbytes > 0)
     group.native.exchange(outputs, source, offsets, is_direct, group.timeout)

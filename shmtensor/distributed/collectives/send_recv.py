@@ -16,7 +16,7 @@ import numpy as np
 from ... import native
 from ...memory.layout import empty_shared
 from ..group.gpu_operands import after_queued_work
-from ..group.operands import array_of
+from ..group.operands import Array, array_of
 from ..group.process_group_methods import functions
 from ..group.work import Work
 from ..group.world import group_of
@@ -46,14 +46,16 @@ def start_send(
     tag: int,
     group_dst: int | None,
     is_async: bool,
+    is_own: bool = False,
 ) -> Work | None:
+    """Sends a tensor, or with `is_own` the library's own data, which are on the host."""
     pg = group_of(where, group)
     array = array_of(where, tensor)
     peer = root_of(where, pg, dst, group_dst)
     lane = pg.lane("to", peer) if is_async else pg.busy_lane("to", peer)
 
     def call() -> None:
-        x = pg.readable(array, any_size=array.nbytes > 0)
+        x = (pg.shared if is_own else pg.readable)(array, any_size=array.nbytes > 0)
         pg.native.send(x, peer, tag, pg.timeout)
 
     ordered = after_queued_work(call, [tensor])
@@ -99,6 +101,7 @@ def start_recv(
     tag: int,
     group_src: int | None,
     is_async: bool,
+    is_own: bool = False,
 ) -> tuple[Work | None, int]:
     pg = group_of(where, group)
     array = array_of(where, tensor)
@@ -107,7 +110,7 @@ def start_recv(
     lane = pg.lane("from", peer) if is_async else pg.busy_lane("from", peer)
 
     def call() -> int:
-        staged = contiguous_outputs([array], pg)
+        staged = [array] if is_own else contiguous_outputs([array], pg)
         sender = pg.native.find_sender(pg.timeout) if from_any else peer
         pg.native.recv(staged[0], sender, tag, pg.timeout)
         write_back(pg, [tensor], [array], staged)
@@ -129,7 +132,11 @@ def recv(
     """Receives from rank `src` (None: the first that sends) into `tensor`, which has the message's
     shape and dtype. Copies: one. Returns the sender's rank in the default group.
     """
-    work, source = start_recv("recv", tensor, src, group, tag, group_src, False)
+    return finish_recv(*start_recv("recv", tensor, src, group, tag, group_src, False))
+
+
+def finish_recv(work: Work | None, source: int) -> int:
+    """Waits for a message; returns the sender."""
     if work is None:
         return source
     work.wait()
@@ -204,9 +211,11 @@ def send_object_list(
     message, handles = encode(list(object_list), group_of("send_object_list", group).spans_nodes)
     data = empty_shared((len(message),), np.dtype(np.uint8))
     data[:] = np.frombuffer(message, np.uint8)
-    send(np.array([len(message), len(object_list)], np.int64), dst, group, 0, group_dst)
-    send(data, dst, group, 0, group_dst)
-    send(data[:0], dst, group, 0, group_dst)  # returns when the receiver holds the tensors
+    sizes = np.array([len(message), len(object_list)], np.int64)
+    for part in (sizes, data, data[:0]):  # the last returns when the receiver holds the tensors
+        work = start_send("send", part, dst, group, 0, group_dst, False, is_own=True)
+        if work is not None:
+            work.wait()
     for handle in handles:
         native.acknowledge(handle)
 
@@ -223,11 +232,16 @@ def recv_object_list(
     as many items. Returns the sender's rank in the default group.
     """
     size = np.zeros(2, np.int64)
-    sender = recv(size, src, group, 0, group_src)
+
+    def receive(x: Array, source: int | None, group_source: int | None = None) -> int:
+        started = start_recv("recv", x, source, group, 0, group_source, False, is_own=True)
+        return finish_recv(*started)
+
+    sender = receive(size, src, group_src)
     data = np.empty(int(size[0]), np.uint8)
-    recv(data, sender, group)
+    receive(data, sender)
     objects = decode(data.tobytes())
-    recv(data[:0], sender, group)
+    receive(data[:0], sender)
     if len(objects) != len(object_list):
         raise ValueError(
             f"recv_object_list: lists differ in length: {len(object_list)} here, {len(objects)} "

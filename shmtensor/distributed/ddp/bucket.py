@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import os
 import weakref
+from collections.abc import Iterator
 from enum import Enum
 from itertools import accumulate
 from typing import Any
@@ -27,15 +28,26 @@ import numpy as np
 from ... import native
 from ...autograd import wrap
 from ...autograd.engine.grad_buffer import in_grad_buffer
-from ...cuda_arrays import device_of
+from ...cuda_arrays import device_of, new_array
 from ...memory.layout import array_at, offsets, zeros_shared
+from ...nn import Embedding, EmbeddingBag, Module
 from ..collectives.reference import ReduceOp
+from ..collectives.sparse_all_reduce import sparse_total
+from ..group.gpu_operands import assign, is_on_gpu
 from ..group.operands import Array, array_of
 from ..group.process_group import ProcessGroup
-from ..group.work import Future
 
-__all__ = ["Bucket", "BuiltinCommHookType", "GradBucket", "make_buckets"]
+__all__ = [
+    "IN_PLACE",
+    "Bucket",
+    "BuiltinCommHookType",
+    "GradBucket",
+    "SparseBucket",
+    "make_buckets",
+    "sparse_parameters",
+]
 
+IN_PLACE = object()  # the result of a reduction in place
 LARGE = 1 << 21  # bytes from which a gradient has a bucket of its own, tunable
 
 
@@ -86,7 +98,7 @@ class GradBucket:
 
 
 class Bucket:
-    """Parameters whose gradients are reduced together.
+    """Parameters whose gradients are reduced together: `collect`, `average`, `store`.
 
     Attributes:
         missing: ids of parameters whose gradient has not arrived in this step.
@@ -96,17 +108,21 @@ class Bucket:
         grad_buffers: the memory of the gradients, as of the last `allocate_grad_buffers`.
         gradient_block: one array over the grad buffers if they have the layout of the reduced
             array, else None.
+        reduced: the array that is being reduced, from `collect` to `store`; else None.
+        parts: the part of each parameter in it; none if it is the gradients' own memory.
         n_copied: bytes of gradients copied for reductions so far, in both directions.
     """
 
     is_sparse = False
 
-    def __init__(self, parameters: list[Any], trigger: set[int] | None = None) -> None:
+    def __init__(self, parameters: list[Any]) -> None:
         self.parameters = parameters
-        self.trigger = {id(p) for p in parameters} if trigger is None else trigger
+        self.trigger = {id(p) for p in parameters}
         self.missing: set[int] = set()
         self.grad_buffers: list[native.GradientBuffer] = []
         self.gradient_block: Array | None = None
+        self.reduced: Any = None
+        self.parts: list[Any] = []
         self.n_copied = 0
         sizes = (p.array.size for p in parameters)
         self.offsets, self.total = offsets(sizes, self.dtype().itemsize)
@@ -156,89 +172,210 @@ class Bucket:
         offset = begin - np.frombuffer(block, np.uint8).ctypes.data
         return np.ndarray((self.total,), dtype, block, offset)
 
-    def contiguous_offsets(self) -> tuple[list[int], int]:
-        """The offsets and total size without gaps, as communication hooks get them."""
-        size = self.size()
-        if size == self.total:
-            return self.offsets, self.total
-        return [0, *accumulate(p.array.size for p in self.parameters[:-1])], size
+    def zeros(self, has_gaps: bool = True) -> None:
+        """Reduces zeros instead of gradients: what a joined rank contributes.
 
-    def zeros(self, total: int) -> Array:
-        """Zeros that can be reduced with the other ranks' gradients."""
+        Args:
+            has_gaps: the layout of `offsets`; False: no gaps, as communication hooks get it.
+        """
+        starts, total = self.offsets, self.total
+        if not has_gaps:
+            *starts, total = 0, *accumulate(p.array.size for p in self.parameters)
+        self.reduced = self.new_zeros(total)
+        self.parts = [
+            array_at(self.reduced, at, p.array.shape)
+            for p, at in zip(self.parameters, starts, strict=True)
+        ]
+
+    def new_zeros(self, total: int) -> Any:
         return zeros_shared((total,), self.dtype())
 
-    def collect(self, offsets: list[int], total: int) -> tuple[Array, bool]:
-        """All gradients in one shared array, and whether it is their own memory; a missing gradient
-        counts as zero. Copies: none if they are in their grad buffers, in the layout of the
-        reduced array, or if there is only one, contiguous in shared memory; else one.
+    def collect(self, has_gaps: bool = True) -> None:
+        """Finds all gradients in one shared array; a missing one counts as zero. Copies: none if
+        they are in their grad buffers, in the layout of the reduced array, or if there is only one,
+        contiguous in shared memory; else one.
+
+        Args:
+            has_gaps: as of `zeros`.
         """
-        if offsets is self.offsets and self.gradient_block is not None:
+        self.parts = []
+        if self.gradient_block is not None and (has_gaps or self.size() == self.total):
             for p in self.parameters:
                 leaf = p.accumulate_grad
                 g = leaf.grad
                 if g is None or not in_grad_buffer(leaf, g.array):
                     break
             else:
-                return self.gradient_block, True
+                self.reduced = self.gradient_block
+                return
         if len(self.parameters) == 1 and (g := self.parameters[0].grad) is not None:
             array = array_of("DistributedDataParallel", g)
-            if array.flags.c_contiguous and native.is_shared(array):
-                return array.reshape(-1), True
-        flat = zeros_shared((total,), self.dtype())
-        for p, at in zip(self.parameters, offsets, strict=True):
+            if not is_on_gpu(array) and array.flags.c_contiguous and native.is_shared(array):
+                self.reduced = array.reshape(-1)
+                return
+        self.zeros(has_gaps)
+        for p, part in zip(self.parameters, self.parts, strict=True):
             if p.grad is not None:
-                part = array_at(flat, at, p.array.shape)
-                np.copyto(part, array_of("DistributedDataParallel", p.grad))
+                assign(part, array_of("DistributedDataParallel", p.grad))
                 self.n_copied += part.nbytes
-        return flat, False
 
-    def copy_to_gradients(self, flat: Array, offsets: list[int], used: set[int] | None) -> None:
-        """Copies the reduced gradients back to the parameters.
+    def operands(self) -> list[Any]:
+        """What `average` reads and writes."""
+        return [self.reduced]
 
-        Args:
-            used: ids of the parameters that some rank used; None: all. The gradients of the others
-                do not change.
-        """
-        for p, at in zip(self.parameters, offsets, strict=True):
-            if used is not None and id(p) not in used:
-                continue
-            part = array_at(flat, at, p.array.shape)
-            self.n_copied += part.nbytes
-            if p.grad is None:
-                p.grad = wrap(np.array(part))
-            else:
-                np.copyto(p.grad.array, part)
-
-    def reduce(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
-        """Averages the gradients of the ranks.
+    def average(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
+        """Averages the reduced array over the ranks, in place.
 
         Args:
             divisor: divides the sums; None: the number of ranks.
             dtype: the dtype of the reduction; None: that of the gradients.
         """
-        flat, in_place = self.collect(self.offsets, self.total)
-        self.average(group, flat, divisor, dtype)
-        if not in_place:
-            self.copy_to_gradients(flat, self.offsets, None)
-
-    @staticmethod
-    def average(group: ProcessGroup, flat: Array, divisor: int | None, dtype: Any) -> None:
-        """Averages one array over the ranks, in place."""
+        flat = self.reduced
         cast = flat if dtype is None or dtype == flat.dtype else flat.astype(dtype)
         staged = group.writable(cast)
         op = ReduceOp.AVG if divisor is None else ReduceOp.SUM
         group.native.all_reduce(staged, op, group.timeout)
-        if divisor is not None:
+        if divisor is not None and is_on_gpu(flat):
+            staged /= divisor
+        elif divisor is not None:
             np.divide(staged, divisor, out=staged, casting="unsafe")
-        if staged is not flat:
+        if staged is not flat and is_on_gpu(flat):
+            assign(flat, staged)
+        elif staged is not flat:
             np.copyto(flat, staged, casting="unsafe")
 
+    def store(self, used: set[int] | None = None, result: Any = IN_PLACE) -> None:
+        """Copies the reduced array to the gradients if it is not their memory; once.
 
-def make_buckets(make: Any, parameters: list[Any], *caps: int) -> list[Bucket]:
+        Args:
+            used: ids of the parameters that some rank used; None: all. The gradients of the others
+                do not change.
+            result: what a communication hook returned instead, a tensor or a list of it.
+        """
+        if result is not IN_PLACE:
+            array = (result[0] if isinstance(result, (list, tuple)) else result).array
+            if array is not self.reduced:
+                assign(self.reduced, array.reshape(-1))
+        if self.parts:
+            for p, part in zip(self.parameters, self.parts, strict=True):
+                if used is not None and id(p) not in used:
+                    continue
+                self.n_copied += part.nbytes
+                if p.grad is None:
+                    p.grad = wrap(part.copy())
+                else:
+                    assign(p.grad.array, part)
+        self.reduced, self.parts = None, []
+
+    def reduce(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
+        """Averages the gradients of the ranks, as `average`."""
+        self.collect()
+        self.average(group, divisor, dtype)
+        self.store()
+
+
+class GpuBucket(Bucket):
+    """Parameters on one GPU. Their gradients are copied to one array there, which is reduced: by
+    nccl there, in other backends through shared host memory (group/gpu_operands.py).
+    """
+
+    def allocate_grad_buffers(self) -> None:
+        """Does nothing: backward makes the gradients."""
+
+    def drop_grad_buffers(self) -> None:
+        """Does nothing: a forked child cannot use the GPU."""
+
+    def new_zeros(self, total: int) -> Any:
+        device = device_of(self.parameters[0].array)
+        return new_array("zeros", (total,), self.dtype(), device)
+
+    def average(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
+        """As `Bucket`'s, on the GPU."""
+        with self.reduced.device:
+            super().average(group, divisor, dtype)
+
+    def store(self, used: set[int] | None = None, result: Any = IN_PLACE) -> None:
+        """As `Bucket`'s, on the GPU."""
+        with self.parameters[0].array.device:
+            super().store(used, result)
+
+
+class SparseBucket(Bucket):
+    """An embedding table whose gradients are sparse tensors: each rank gathers the rows of all
+    ranks, and adds them. `reduced` is such a tensor.
+    """
+
+    is_sparse = True
+
+    def allocate_grad_buffers(self) -> None:
+        """Does nothing: sparse gradients have no grad buffers."""
+
+    def drop_grad_buffers(self) -> None:
+        """Does nothing: there are none."""
+
+    def zeros(self, has_gaps: bool = True) -> None:
+        """A tensor without elements."""
+        from ...sparse import SparseTensor
+
+        p = self.parameters[0]
+        places, numbers = np.empty((1, 0), np.int64), np.empty((0, p.shape[1]), self.dtype())
+        empty = SparseTensor(wrap(places), wrap(numbers), tuple(p.shape), True)
+        self.reduced = empty.to(p.device)
+
+    def collect(self, has_gaps: bool = True) -> None:
+        """This rank's gradient; an empty one if it has none.
+
+        Raises:
+            RuntimeError: it is dense.
+        """
+        p = self.parameters[0]
+        if p.grad is None:
+            self.zeros()
+            return
+        if not p.grad.is_sparse:
+            raise RuntimeError(
+                "DistributedDataParallel: Expected a sparse gradient: the parameter of shape "
+                f"{tuple(p.shape)} belongs to a module with sparse=True, but its gradient is "
+                "dense: something else uses it too, leave sparse=False there"
+            )
+        self.reduced = p.grad.detach()
+
+    def operands(self) -> list[Any]:
+        """The tensor's numbers."""
+        return [self.reduced._values()]
+
+    def average(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
+        """As `Bucket`'s; the same bits on all ranks."""
+        x = self.reduced if dtype is None else self.reduced.to(dtype)
+        total = sparse_total(x, ReduceOp.AVG if divisor is None else ReduceOp.SUM, group)
+        if divisor is not None:
+            total = total / divisor
+        self.reduced = total if dtype is None else total.to(self.dtype())
+
+    def store(self, used: set[int] | None = None, result: Any = IN_PLACE) -> None:
+        """Replaces this rank's gradient by the average."""
+        p = self.parameters[0]
+        if self.reduced is not None and (used is None or id(p) in used):
+            p.grad = self.reduced
+        self.reduced = None
+
+
+def sparse_parameters(module: Module) -> Iterator[int]:
+    """Ids of the parameters whose gradients will be sparse tensors: of modules with sparse=True."""
+    for each in module.modules():
+        if isinstance(each, (Embedding, EmbeddingBag)) and each.sparse:
+            yield id(each.weight)
+
+
+def bucket_for(parameters: list[Any]) -> Bucket:
+    """A bucket of parameters of one device."""
+    return GpuBucket(parameters) if parameters[0].is_cuda else Bucket(parameters)
+
+
+def make_buckets(parameters: list[Any], *caps: int) -> list[Bucket]:
     """A bucket for each large gradient, which is reduced in place; small ones together.
 
     Args:
-        make: makes a bucket of parameters, which are on one device.
         parameters: in reverse order; a bucket has them in their original order.
         caps: bytes of small gradients in the first bucket, in the second, ...; the last cap is for
             all further buckets.
@@ -256,7 +393,7 @@ def make_buckets(make: Any, parameters: list[Any], *caps: int) -> list[Bucket]:
         small.append(p)
         remaining -= p.array.nbytes
     groups += [small] if small else []
-    return [make(each[::-1]) for each in groups]
+    return [bucket_for(each[::-1]) for each in groups]
 
 
 def kind_of(parameter: Any) -> tuple[Any, Any]:
@@ -273,18 +410,3 @@ def _drop_grad_buffers() -> None:
 
 
 os.register_at_fork(after_in_child=_drop_grad_buffers)
-
-
-def call_hook(hook: Any, state: object, bucket: GradBucket) -> Future:
-    """The Future that a communication hook returns for a bucket.
-
-    Raises:
-        TypeError: it returned something else.
-    """
-    future = hook(state, bucket)
-    if not hasattr(future, "wait"):
-        raise TypeError(
-            "DistributedDataParallel: a communication hook returns a Future of the buffer, this "
-            f"one returned {type(future).__name__}: {hook!r}"
-        )
-    return future  # type: ignore[no-any-return]

@@ -23,8 +23,8 @@ class Copyable:
 
     DERIVED = frozenset(
         {
-            "process_group", "_arrived_gradients", "_bucket_of", "_buckets", "_followed",
-            "_handles", "_hook", "_hook_state", "_joining", "_named_params", "_next",
+            "process_group", "_absent", "_bucket_of", "_buckets", "_counts", "_expected",
+            "_followed", "_handles", "_hook", "_hook_state", "_joining", "_named_params", "_next",
             "_optimizers", "_pending", "_trainable", "_unused", "_used_leaves",
         }
     )  # fmt: skip

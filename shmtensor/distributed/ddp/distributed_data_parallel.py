@@ -19,21 +19,18 @@ from typing import Any
 
 from ...autograd import is_grad_enabled, wrap
 from ...autograd.engine.accumulate_grad import AccumulateGrad
+from ...autograd.engine.running import after_backward
 from ...cupy_runtime import device_count
 from ...device import Device, as_device
 from ...nn import Module
 from ..collectives.reference import ReduceOp
 from ..device_mesh import group_along
-from ..group.gpu_operands import after_queued_work, assign
 from ..group.process_group import ProcessGroup
-from ..group.work import Future, Work
+from ..group.work import Future
 from ..group.world import group_of
-from .arrived_gradients import ArrivedGradients
-from .bucket import Bucket, GradBucket, call_hook, make_buckets
+from .bucket import IN_PLACE, GradBucket, SparseBucket, make_buckets, sparse_parameters
 from .deepcopy_pickle import Copyable
-from .gpu_bucket import GpuBucket
 from .join import Join, Joinable, JoinHook, JoinState, all_reduce_int
-from .join_shadow_step import ShadowReductions
 from .mixed_precision import MixedPrecision, forward_in_dtype
 from .replica import (
     Replica,
@@ -42,7 +39,6 @@ from .replica import (
     copy_from_root,
     current_tensors,
 )
-from .sparse_bucket import SparseBucket, sparse_parameters
 from .torch_private_attributes import TorchPrivateNames
 from .unused_parameters import reachable_leaves, used_on_any_rank
 
@@ -51,11 +47,6 @@ __all__ = ["DistributedDataParallel"]
 FIRST = 1 << 20  # bytes of the first bucket, so that the first reduction begins early
 Hook = Callable[[Any, GradBucket], Future]
 node_of = attrgetter("node")
-
-
-def bucket_for(parameters: list[Any]) -> Bucket:
-    """A bucket of parameters of one device."""
-    return GpuBucket(parameters) if parameters[0].is_cuda else Bucket(parameters)
 
 
 def check_device_ids(module: Module, device_ids: Any, output_device: Any) -> None:
@@ -198,8 +189,12 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
         self._hook: Hook | None = None
         self._hook_state: Any = None
         self._optimizers: dict[int, Any] = {}  # of the buckets, by id
-        self._pending: list[tuple[Any, Any, list[int] | None, Future]] = []
-        self._arrived_gradients = ArrivedGradients({}, self._record_static_graph)
+        self._pending: list[tuple[Any, Future | None]] = []
+        # By the id of a parameter: how often its gradient has arrived in this backward, and in the
+        # first one of a static graph; the ids of those that were considered unused.
+        self._counts: dict[int, int] = {}
+        self._expected: dict[int, int] | None = None
+        self._absent: set[int] = set()
         self._handles: dict[int, Any] = {}  # by the id of a parameter
         # The parameters and their nodes when `_follow_parameters` last looked.
         self._followed: tuple[list[Any], list[Any]] = [], []
@@ -217,7 +212,6 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
         """Makes the buckets of the parameters that require grad."""
         self._named_params = named_parameters
         self._trainable = [p for _, p in named_parameters if p.node.__class__ is AccumulateGrad]
-        self._arrived_gradients.names = {id(p): name for name, p in named_parameters}
         self._make_buckets()
         for p in self._trainable:
             if id(p) not in self._handles:
@@ -263,7 +257,7 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
                 p.data = p.data.clone()  # this step's backward needs the former values
             copy_from_root(self.process_group, new, 0)
         self._take_parameters(parameters)
-        self._used_leaves = self._arrived_gradients.expected = None
+        self._used_leaves = self._expected = None
         for bucket in self._buckets:
             bucket.reset()
             bucket.allocate_grad_buffers()
@@ -274,10 +268,10 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
         delayed_ids = {id(p) for _, p in delayed or ()}
         sparse = set(sparse_parameters(self.module)) - delayed_ids
         dense = [p for p in self._trainable[::-1] if id(p) not in delayed_ids | sparse]
-        self._buckets: list[Any] = [*make_buckets(bucket_for, dense, *caps)] if dense else []
-        self._buckets += [SparseBucket(p) for p in self._trainable[::-1] if id(p) in sparse]
+        self._buckets: list[Any] = [*make_buckets(dense, *caps)] if dense else []
+        self._buckets += [SparseBucket([p]) for p in self._trainable[::-1] if id(p) in sparse]
         if delayed:
-            self._buckets += make_buckets(bucket_for, [p for _, p in delayed][::-1], 1 << 62)
+            self._buckets += make_buckets([p for _, p in delayed][::-1], 1 << 62)
         self._next = len(self._buckets)
         self._bucket_of: dict[int, list[Any]] = {
             id(p): [b] for b in self._buckets for p in b.parameters if id(p) not in delayed_ids
@@ -314,14 +308,14 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
         """Finds the parameters that `out` depends on. For a static graph the first backward does
         it, unless no gradient will come.
         """
-        if not self.static_graph or self._arrived_gradients.expected is None:
+        if not self.static_graph or self._expected is None:
             leaves = reachable_leaves(out)
             if leaves and self.static_graph:
                 return
             self._used_leaves = leaves & {id(p.accumulate_grad) for p in self._trainable}
         used = self._used_leaves or ()
         self._unused = [p for p in self._trainable if id(p.accumulate_grad) not in used]
-        self._arrived_gradients.absent = {id(p) for p in self._unused}
+        self._absent = {id(p) for p in self._unused}
         if not used:  # no gradient will come
             self._mark_ready(None)
 
@@ -338,7 +332,8 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
         for bucket in self._buckets:
             bucket.reset()
         self._next = 0
-        self._arrived_gradients.begin()
+        for each in (self._counts, self._absent, self._pending):  # of a backward that failed
+            each.clear()
 
     def _broadcast_buffers(self, root: int = 0) -> None:
         group = self.process_group
@@ -353,16 +348,44 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
         broadcast_buffers(group, buffers, root)
 
     def _on_gradient(self, parameter: Any) -> None:
-        is_last = self._arrived_gradients.is_last
-        if self.require_backward_grad_sync and is_last(id(parameter), self.static_graph):
-            self._mark_ready(parameter)
+        """Called when the gradient of `parameter` has arrived: once in a backward, but a layer in
+        two segments of `checkpoint(use_reentrant=True)`, each with its own backward, gets two.
 
-    def _record_static_graph(self) -> None:
-        """Called after the first backward of a static graph."""
-        counts = self._arrived_gradients.expected or ()
-        self._used_leaves = {id(p.accumulate_grad) for p in self._trainable if id(p) in counts}
+        Raises:
+            RuntimeError: it was considered complete before, and the graph is not static.
+        """
+        if not self.require_backward_grad_sync:
+            return
+        key = id(parameter)
+        n = self._counts[key] = self._counts.get(key, 0) + 1
+        if n == len(self._counts) == 1:  # the first one
+            after_backward(self._end_backward)
+        if self.static_graph:
+            if self._expected is not None and n == self._expected.get(key):
+                self._mark_ready(parameter)
+            return
+        if n > 1 or key in self._absent:
+            name = next(name for name, p in self._named_params if p is parameter)
+            why = "was considered unused" if n == 1 else f"came {n} times in one backward"
+            raise RuntimeError(
+                f"DistributedDataParallel: the gradient of {name} {why}: it is in a checkpoint "
+                "with use_reentrant=True, or used outside forward; hint: use_reentrant=False, or "
+                "static_graph=True if each step is like the first"
+            )
+        self._mark_ready(parameter)
+
+    def _end_backward(self) -> None:
+        """Called when backward has ended: the first one of a static graph reduces now."""
+        counts = dict(self._counts)
+        self._counts.clear()
+        self._absent.clear()
+        if not self.static_graph or self._expected is not None:
+            return
+        self._expected = counts
+        used = [p for p in self._trainable if id(p) in counts]
+        self._used_leaves = {id(p.accumulate_grad) for p in used}
         self._unused = [p for p in self._trainable if id(p) not in counts]
-        for p in [p for p in self._trainable if id(p) in counts]:
+        for p in used:
             self._mark_ready(p)
 
     def _mark_ready(self, parameter: Any) -> None:
@@ -379,73 +402,58 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
         buckets = self._buckets
         while self._next < len(buckets) and not buckets[self._next].missing:
             self._next += 1
-            self._launch(buckets[self._next - 1])
+            self._launch(self._next - 1)
             if self._next == len(buckets):
                 self._finish()
 
-    def _launch(self, bucket: Any) -> None:
-        group = self.process_group
-        if not self._finds_unused and self._hook is None and not self._overlaps:
-            lane = group.busy_lane("collectives", -1)
-            if lane is None:
-                bucket.reduce(group, self._divisor, self._precision.reduce_dtype)
-                return
-        divisor, dtype = self._divisor, self._precision.reduce_dtype
-        if bucket.is_sparse:
-            x = bucket.gradient()
-            totals: list[Any] = []
-            call = after_queued_work(
-                lambda: totals.append(bucket.average(group, x, divisor, dtype)), [x._values()]
-            )
-            work = Work(call, totals)
-            self._pending.append((bucket, None, None, self._start_work(work).get_future()))
-            return
-        if self._hook is not None:
-            offsets, total = bucket.contiguous_offsets()
+    def _launch(self, index: int) -> None:
+        """Begins the reduction of a bucket, whose gradients are complete."""
+        bucket = self._buckets[index]
+        bucket.collect(self._hook is None)
+        future = self._reduce(index)
+        if future is None and not (self._finds_unused or self._optimizers):
+            bucket.store()
         else:
-            offsets, total = bucket.offsets, bucket.total
-        flat, in_place = bucket.collect(offsets, total)
-        if self._hook is not None:
-            at = self._next - 1
-            tensor = GradBucket(at, wrap(flat), bucket.parameters, at + 1 == len(self._buckets))
-            future = call_hook(self._hook, self._hook_state, tensor)
-        else:
-            call = after_queued_work(lambda: bucket.average(group, flat, divisor, dtype), [flat])
-            work = Work(call, wrap(flat))
-            future = self._start_work(work).get_future()
-        self._pending.append((bucket, flat, None if in_place else offsets, future))
+            self._pending.append((bucket, future))
 
-    def _start_work(self, work: Work) -> Work:
-        if self._overlaps or self.process_group.busy_lane("collectives", -1):
-            return self.process_group.lane("collectives").put(work)
-        work.run()
-        return work.finish()
+    def _reduce(self, index: int) -> Future | None:
+        """Reduces what a bucket has collected: by the communication hook; else on the group's lane,
+        or at once, which gives None.
+        """
+        bucket, group = self._buckets[index], self.process_group
+        if self._hook is not None and not bucket.is_sparse:
+            tensor, is_last = wrap(bucket.reduced), index + 1 == len(self._buckets)
+            future = self._hook(
+                self._hook_state, GradBucket(index, tensor, bucket.parameters, is_last)
+            )
+            if not hasattr(future, "wait"):
+                raise TypeError(
+                    "DistributedDataParallel: a communication hook returns a Future of the buffer, "
+                    f"this one returned {type(future).__name__}: {self._hook!r}"
+                )
+            return future
+        divisor, dtype = self._divisor, self._precision.reduce_dtype
+        work = group.issue(
+            lambda: bucket.average(group, divisor, dtype),
+            self._overlaps,
+            IN_PLACE,
+            bucket.operands(),
+            defers=False,
+        )
+        return None if work is None else work.get_future()
 
     def _finish(self) -> None:
         """The end of a backward: waits for all reductions, and writes their results."""
-        pending, self._pending = self._pending, []
-        used = None
+        pending, used = self._pending.copy(), None
+        self._pending.clear()
         if self._finds_unused:
-            for *_, future in pending:
-                future.wait()
+            for _, future in pending:
+                if future is not None:
+                    future.wait()
             used = used_on_any_rank(self.process_group, self._trainable, self._used_leaves)
-        if self._optimizers:
-            pending_ids = {id(bucket) for bucket, *_ in pending}
-            for bucket in self._buckets:  # those that were reduced within backward
-                if id(bucket) not in pending_ids:
-                    self._update(bucket)
-        for bucket, flat, offsets, future in pending:
-            result = future.wait()
-            if bucket.is_sparse:
-                bucket.set_gradient(result[0], used)
-                self._update(bucket)
-                continue
-            array = result[0].array if isinstance(result, (list, tuple)) else result.array
-            if array is not flat:
-                assign(flat, array.reshape(-1))
-            if offsets is not None:
-                bucket.copy_to_gradients(flat, offsets, used)
-            self._update(bucket)  # while later reductions still run
+        for bucket, future in pending:  # the first ones while later reductions still run
+            bucket.store(used, IN_PLACE if future is None else future.wait())
+            self._update(bucket)
         self._n_steps += 1
 
     def _update(self, bucket: Any) -> None:
@@ -527,3 +535,34 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
             self._divisor = active
         sends = self.broadcast_buffers and self.training and self.require_backward_grad_sync
         all_reduce_int(group, int(syncs) | int(sends) << 1, ReduceOp.MAX)
+
+
+class ShadowReductions(JoinHook):
+    """The hook of a joined rank: it contributes zeros to every reduction of the others."""
+
+    def __init__(self, ddp: DistributedDataParallel) -> None:
+        self.ddp = ddp
+
+    def main_hook(self) -> None:
+        ddp, group = self.ddp, self.ddp.process_group
+        active = all_reduce_int(group, 0)
+        flags = all_reduce_int(group, 0, ReduceOp.MAX)
+        if flags & 2:
+            ddp._broadcast_buffers(-1)
+        if not flags & 1:
+            return
+        ddp._follow_parameters()
+        ddp._divisor = None if ddp._divides_by_world_size else active
+        for index, bucket in enumerate(ddp._buckets):
+            bucket.allocate_grad_buffers()
+            bucket.zeros(ddp._hook is None)
+            future = ddp._reduce(index)
+            # a ZeroRedundancyOptimizer goes on updating this rank's part of the parameters
+            bucket.store(None, IN_PLACE if future is None else future.wait())
+        if ddp._finds_unused:
+            used_on_any_rank(group, ddp._trainable, None)
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        group = self.ddp.process_group
+        root = all_reduce_int(group, group.rank() if is_last_joiner else -1, ReduceOp.MAX)
+        copy_from_root(group, self.ddp._replica(), root)

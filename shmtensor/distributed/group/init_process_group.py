@@ -15,7 +15,7 @@ from ..rendezvous.find_group import (
     all_gather_json,
     create_block,
     find_group,
-    find_group_by_store,
+    join_block,
 )
 from ..rendezvous.hosts import address_of, is_loopback, spans_hosts
 from ..rendezvous.meeting import Meeting
@@ -69,32 +69,6 @@ def from_environment(where: str, name: str, value: int) -> int:
         ) from None
 
 
-def join_group(
-    block: native.Block,
-    rank: int,
-    world: int,
-    timeout: float,
-    role: str,
-    backend: str = Backend.SHM,
-) -> ProcessGroup:
-    """Joins the group in a block as rank `rank`, and waits for the others."""
-    native.set_role(role)
-    control = native.Group(block, rank, world)
-    control.barrier(timeout)
-    return group_of_meeting(Meeting(control, block), timeout, backend)
-
-
-def group_of_meeting(meeting: Meeting, timeout: float, backend: str) -> ProcessGroup:
-    """The group of ranks that have met."""
-    control = meeting.control
-    assert control is not None
-    engine = Backend(backend).make_engine(control, timeout, control.rank)
-    ranks = list(range(control.world))
-    group = ProcessGroup(engine, timeout, ranks, meeting.block, meeting.domain_blocks)
-    group.backend = str(backend)
-    return group
-
-
 def init_process_group(
     backend: str | None = None,
     init_method: str | None = None,
@@ -136,44 +110,40 @@ def init_process_group(
         raise ValueError(
             f"{where}: this process has a default group: call destroy_process_group first"
         )
-    chosen_backend = Backend(backend or Backend.SHM)
     if store is not None and init_method is not None:
         raise ValueError(f"{where}: takes a store or an init_method, not both: {init_method!r}")
-    if chosen_backend == Backend.MPI:
-        init_mpi_group(rank, world_size, seconds(timeout))
+    chosen, limit = Backend(backend or Backend.SHM), seconds(timeout)
+    if chosen == Backend.MPI:
+        set_default_group(group_of_mpi(rank, world_size, limit))
         return
     rank = from_environment(where, "RANK", rank)
     world = from_environment(where, "WORLD_SIZE", world_size)
-    limit = seconds(timeout)
     if not 0 <= rank < world:
         raise ValueError(f"{where}: rank and world_size do not fit: rank {rank} of {world}")
-    if chosen_backend.engine() == Backend.SHM and spans_hosts(world, init_method):
-        init_tcp_group(rank, world, limit, init_method, store, World.init_count)
-        return
-    if (maker := chosen_backend.maker()) is not None:
+    if (maker := chosen.maker()) is not None:
         native.domain_ensure()
         group = ProcessGroup(maker(store, rank, world, limit), limit, list(range(world)))
-        group.backend = str(chosen_backend)
+        group.backend = str(chosen)
         set_default_group(group)
         return
-    inherited = os.environ.get("SHMTENSOR_GROUP")
-    is_by_name = store is not None or init_method not in (None, "env://")
-    if inherited and not is_by_name and World.init_count == 0:
-        native.domain_ensure()
-        block = native.receive(bytes.fromhex(inherited), False)
-        group = join_group(block, rank, world, limit, f"rank {rank}", chosen_backend.engine())
-    elif world == 1:
-        native.domain_ensure()
-        block, handle = create_block(1)
-        native.acknowledge(handle)
-        group = join_group(block, rank, world, limit, f"rank {rank}", chosen_backend.engine())
+    is_known_apart = chosen.engine() == Backend.SHM and spans_hosts(world, init_method)
+    if is_known_apart:
+        meeting = Meeting()
     else:
         meeting = meet(rank, world, limit, init_method, store, group_name)
-        if meeting.control is None:
-            init_group_apart(meeting, rank, world, limit, init_method, store, chosen_backend)
-            return
-        group = group_of_meeting(meeting, limit, chosen_backend.engine())
-    set_default_group(group)
+    if meeting.control is not None:
+        set_default_group(group_of_meeting(meeting, limit, chosen.engine()))
+        return
+    with meeting:
+        if chosen.engine() != Backend.SHM:
+            raise RuntimeError(
+                f"{where}: the backend {chosen!s} needs ranks that share memory: rank {rank} of "
+                f"{world} does not with all others"
+            )
+        # the store of a meeting is new: it needs no number of the group
+        number = World.init_count if is_known_apart or store is not None else 0
+        engine = tcp_engine(rank, world, limit, init_method, store or meeting.store, number)
+    set_default_group(ProcessGroup(engine, limit, list(range(world))))
 
 
 def meet(
@@ -184,74 +154,68 @@ def meet(
     store: Store | None,
     group_name: str,
 ) -> Meeting:
-    """Meets the other ranks by a store, or by a name."""
+    """Meets the other ranks by the memory that they inherit, by a store, or by a name."""
+    number, address, inherited = World.init_count, None, ""
     if store is not None:
-        key = f"init_process_group/{World.init_count}/{group_name}"
-        return find_group_by_store(store, key, rank, world, limit, f"rank {rank}")
-    address = None
-    if init_method is None or init_method == "env://":
-        host = os.environ.get("MASTER_ADDR", "localhost")
-        port = os.environ.get("MASTER_PORT", "")
-        name = f"{'localhost' if is_loopback(host) else host}:{port}/{World.init_count}"
-        if port.isdigit():
-            address = host, int(port)
+        name = f"init_process_group/{number}"
+    elif init_method is None or init_method == "env://":
+        host, port = os.environ.get("MASTER_ADDR", "localhost"), os.environ.get("MASTER_PORT", "")
+        name = f"{'localhost' if is_loopback(host) else host}:{port}/{number}"
+        address = (host, int(port)) if port.isdigit() else None
+        inherited = os.environ.get("SHMTENSOR_GROUP", "") if number == 0 else ""
+    elif init_method.startswith("tcp://"):
+        address = host, tcp_port = address_of(init_method)
+        name = f"tcp://{'localhost' if is_loopback(host) else host}:{tcp_port}"
     else:
         name = init_method
-        if init_method.startswith("tcp://"):
-            address = address_of(init_method)
-            host = "localhost" if is_loopback(address[0]) else address[0]
-            name = f"tcp://{host}:{address[1]}"
     role = f"rank {rank}"
-    return find_group(f"{name}/{group_name}", rank, world, limit, address, role=role)
+    name = f"{name}/{group_name}"
+    return find_group(
+        name, rank, world, limit, address, role=role, store=store, inherited=inherited
+    )
 
 
-def init_group_apart(
-    meeting: Meeting,
+def group_of_meeting(meeting: Meeting, limit: float, backend: str) -> ProcessGroup:
+    """The group of ranks that have met and share memory."""
+    control = meeting.control
+    assert control is not None
+    engine = Backend(backend).make_engine(control, limit, control.rank)
+    ranks = list(range(control.world))
+    group = ProcessGroup(engine, limit, ranks, meeting.block, meeting.domain_blocks)
+    group.backend = str(backend)
+    return group
+
+
+def tcp_engine(
     rank: int,
     world: int,
     limit: float,
     init_method: str | None,
     store: Store | None,
-    backend: Backend,
-) -> None:
-    """The default group of ranks that have met and cannot share memory."""
-    try:
-        if backend.engine() != Backend.SHM:
-            raise RuntimeError(
-                f"init_process_group: the backend {backend!s} needs ranks that share memory: "
-                f"rank {rank} of {world} does not with all others"
-            )
-        # rank 0's store is new: it needs no number of the group
-        times = 0 if store is None else World.init_count
-        init_tcp_group(rank, world, limit, init_method, store or meeting.store, times)
-    finally:
-        if meeting.store is not None:
-            meeting.store.close()
+    number: int,
+) -> Any:
+    """The engine of ranks that cannot share memory, without MPI."""
+    from ..backends.tcp.connect_ranks import world_engine
+
+    return world_engine(rank, world, limit, init_method, store, number)
 
 
-def init_mpi_group(rank: int, world: int, limit: float) -> None:
-    """The default group over all ranks that `mpirun` has started."""
+def group_of_mpi(rank: int, world: int, limit: float) -> ProcessGroup:
+    """The group of all ranks that `mpirun` has started."""
     from ..backends.mpi.backend import world_engine
 
     engine = world_engine(rank, world, limit)
     group = ProcessGroup(engine, limit, list(range(engine.world)))
     group.backend = Backend.MPI
-    set_default_group(group)
+    return group
 
 
-def init_tcp_group(
-    rank: int,
-    world: int,
-    limit: float,
-    init_method: str | None,
-    store: Store | None,
-    times: int,
-) -> None:
-    """The default group over ranks on several hosts, without MPI."""
-    from ..backends.tcp.connect_ranks import world_engine
-
-    engine = world_engine(rank, world, limit, init_method, store, times)
-    set_default_group(ProcessGroup(engine, limit, list(range(world))))
+def join_group(
+    block: native.Block, rank: int, world: int, timeout: float, role: str
+) -> ProcessGroup:
+    """Joins the group in a block as rank `rank`, and waits for the others."""
+    meeting = join_block(block, rank, world, timeout, role)
+    return group_of_meeting(meeting, timeout, Backend.SHM)
 
 
 def set_default_group(group: ProcessGroup) -> None:
@@ -261,6 +225,10 @@ def set_default_group(group: ProcessGroup) -> None:
     World.pid = os.getpid()
     World.init_count += 1
     World.groups = [group]
+    if "SHMTENSOR_ERROR_FD" in os.environ:
+        from ...multiprocessing.child_report import listen_to_launcher
+
+        listen_to_launcher()  # it hears of an exception before the peers do
     add_exit_listener(abort_groups)
 
 

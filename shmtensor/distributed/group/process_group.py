@@ -64,6 +64,7 @@ class ProcessGroup(GroupMethods):
             block.
         domain_blocks: a block of each domain in which members had tensors when the default group
             began; () if there is one domain.
+        is_on_gpus: whether the operands are on GPUs, all of them.
         deferred: calls and results of the collectives that wait for the end of a
             `_coalescing_manager`.
     """
@@ -78,6 +79,7 @@ class ProcessGroup(GroupMethods):
     ) -> None:
         self.native = engine  # native.Group, or another backend's with its methods
         self.domain_blocks = domain_blocks
+        self.is_on_gpus = getattr(engine, "device_type", "cpu") == "cuda"
         self._reaches: Callable[[Array], bool] = getattr(engine, "reaches", native.is_shared)
         self.timeout = timeout
         self.ranks = ranks
@@ -91,16 +93,22 @@ class ProcessGroup(GroupMethods):
 
     # ---------------------------------------------------------------- now or on a lane
     def issue(
-        self, call: Callable[[], object], async_op: bool, result: object, operands: Any = None
+        self,
+        call: Callable[[], object],
+        async_op: bool,
+        result: object,
+        operands: Any = None,
+        defers: bool = True,
     ) -> Work | None:
         """Runs a collective: at once, or after those that are under way.
 
         Args:
             result: what its Work gives.
             operands: tensors on the GPUs that it uses; None: `result`.
+            defers: within a `_coalescing_manager` it runs at the end of that.
         """
         call = after_queued_work(call, result if operands is None else operands)
-        if self.deferred is not None:
+        if self.deferred is not None and defers:
             self.deferred.append((call, result))
             return None
         lane = self._lanes.get(("collectives", -1)) if not async_op else self.lane("collectives")
@@ -159,13 +167,19 @@ class ProcessGroup(GroupMethods):
         not contiguous in shared memory.
 
         Raises:
+            RuntimeError: the group takes only tensors on a GPU.
             DomainError: the peers do not reach this process's own memory.
         """
+        if self.is_on_gpus:
+            self.check_on_gpu(array)
+            return contiguous_on_gpu(array)
         if is_on_gpu(array):
-            if self.takes_gpu_arrays:
-                return contiguous_on_gpu(array)
             self._staged += array.nbytes
             return host_copy(array)
+        return self.shared(array, any_size)
+
+    def shared(self, array: Array, any_size: bool = False) -> Array:
+        """As `readable`, of an array on the host. The library's own data are such in any group."""
         small = array.nbytes <= native.GROUP_INLINE and not any_size
         if array.flags.c_contiguous and (small or self._reaches(array)):
             return array
@@ -189,10 +203,14 @@ class ProcessGroup(GroupMethods):
         if staged is not array:
             assign(array, staged)
 
-    @property
-    def takes_gpu_arrays(self) -> bool:
-        """Whether the engine's collectives take arrays of CuPy."""
-        return getattr(self.native, "takes_gpu_arrays", False)
+    def check_on_gpu(self, array: Array) -> None:
+        """Raises RuntimeError for an array on the host."""
+        if not is_on_gpu(array):
+            raise RuntimeError(
+                f"distributed: the backend {self.backend} takes tensors on a GPU: {array.dtype} "
+                f"{array.shape} is on the CPU, move it with .cuda(), or use a group of the backend "
+                'shm: new_group(backend="shm")'
+            )
 
     def statistics(self) -> GroupStatistics:
         number, inline, _ = self.native.statistics()

@@ -7,8 +7,7 @@ name that all of them know: the identity of the old group's block, and the ranks
 from __future__ import annotations
 
 from ... import native
-from ..rendezvous.find_group import create_block, find_group
-from ..rendezvous.meeting import Meeting
+from ..rendezvous.find_group import find_group
 from .backend import Backend
 from .init_process_group import destroy_process_group, set_default_group
 from .process_group import ProcessGroup
@@ -73,13 +72,8 @@ def shrink_group(
     remaining = [r for r in range(n) if r not in excluded]
     rank = remaining.index(old.rank())
     is_default = old is World.default
-    if len(remaining) == 1:
-        block, handle = create_block(1)
-        native.acknowledge(handle)
-        meeting = Meeting(native.Group(block, 0, 1), block)
-    else:
-        name = f"shrink/{old.identity}/{remaining}"
-        meeting = find_group(name, rank, len(remaining), old.timeout, where="shrink_group")
+    name = f"shrink/{old.identity}/{remaining}"
+    meeting = find_group(name, rank, len(remaining), old.timeout, where="shrink_group")
     ranks = list(range(len(remaining))) if is_default else [old.ranks[r] for r in remaining]
     engine = Backend(old.name()).make_engine(meeting.control, old.timeout, old.ranks[old.rank()])
     new = ProcessGroup(engine, old.timeout, ranks, meeting.block, meeting.domain_blocks)

@@ -1,8 +1,8 @@
-"""How the ranks of a new group find its block, when they know only a name.
+"""How ranks meet: the one way into a new group.
 
-The launcher and the trainer create the block before their ranks and pass its handle on to them. All
+The launcher and the trainer create the group's block before their ranks, which inherit it. All
 other ranks agree on a name (`tcp://localhost:29500`, MASTER_ADDR and MASTER_PORT, a file, any
-string), or on a store, and meet at a socket (meeting.py).
+string), or on a store, and meet at a socket, which hands over the memory (meeting.py).
 """
 
 from __future__ import annotations
@@ -10,25 +10,22 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
-from ...errors import CollectiveMismatch
+from ... import native
 from ...memory.peer_credentials import UNKNOWN, own_user
 from .hosts import is_loopback
-from .meeting import Meeting, Network, apart_error, create_block, tcp_line
+from .meeting import Meeting, Network, create_block
 from .meeting_host import Host
 from .meeting_joiner import Joiner
-from .meeting_messages import decode_error, encode_error
-from .notice import Notice, wait_in_store
-from .places import Place, own_place
-from .secret import shared_secret
+from .notice import Notice
+from .places import own_place
+from .secret import has_secret, shared_secret
 from .store import PrefixStore, Store
 
-__all__ = ["all_gather_json", "create_block", "find_group", "find_group_by_store"]
-
+__all__ = ["all_gather_json", "create_block", "find_group", "join_block"]
 
 MAX_RANKS = 128  # of a group in shared memory: kMaxWorld in native/ipc/process_group/group.h
 
@@ -55,17 +52,6 @@ def all_gather_json(
     return [json.loads(row.tobytes()) for row in table]
 
 
-def has_secret() -> bool:
-    """Whether the user has given a secret, by which ranks may meet over the network. Under a
-    launcher MASTER_PORT is the launcher's own, and the secret may be.
-    """
-    is_given = os.environ.get("SHMTENSOR_SECRET") or os.environ.get("SHMTENSOR_SECRET_FILE")
-    is_launched = "SHMTENSOR_LAUNCHER" in os.environ or (
-        os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    )
-    return bool(is_given) and not is_launched
-
-
 def find_group(
     name: str,
     rank: int,
@@ -74,12 +60,18 @@ def find_group(
     address: tuple[str, int] | None = None,
     where: str = "init_process_group",
     role: str = "",
+    store: Store | None = None,
+    inherited: str = "",
 ) -> Meeting:
     """Meets the other ranks that agree on `name`; returns when all have joined the group.
 
     Args:
         address: of rank 0's host, and the port where ranks meet that share no memory; None: all
             do.
+        store: where rank 0 writes its place, and ranks that share no memory with it theirs; then
+            `name` is a prefix of the keys.
+        inherited: the handle of the group's block, in hexadecimal, from the process that has
+            created it for all ranks, its children; "": there is none.
         role: names this process once it is a member of the block's domain; "": keep its name.
 
     Raises:
@@ -91,6 +83,16 @@ def find_group(
         RuntimeError: ranks may come from other hosts, and another program has the port.
         ValueError: there are too many ranks.
     """
+    if inherited:
+        native.domain_ensure()
+        return join_block(
+            native.receive(bytes.fromhex(inherited), False), rank, world, timeout, role
+        )
+    if world == 1:
+        native.domain_ensure()
+        block, handle = create_block(1)
+        native.acknowledge(handle)
+        return join_block(block, rank, world, timeout, role)
     if own_user() == UNKNOWN:
         raise PermissionError(
             f"{where}: ranks would be of one user id with all users that this user namespace does "
@@ -103,8 +105,10 @@ def find_group(
             "need a secret (SHMTENSOR_SECRET)"
         )
     place, notice = own_place(rank, world), Notice(where, timeout)
-    network = None
-    if address is not None and has_secret():
+    network: Network | Store | None = None
+    if store is not None:
+        network = PrefixStore(name, store)
+    elif address is not None and has_secret():
         number = os.environ.get("SHMTENSOR_ROUND", "0")
         network = Network(*address, shared_secret(where), f"meet/{number}/{name}")
     if rank == 0:
@@ -113,67 +117,12 @@ def find_group(
     return Joiner(name, place, notice, network, role, host).meet()
 
 
-def find_group_by_store(
-    store: Store, key: str, rank: int, world: int, timeout: float, role: str = ""
+def join_block(
+    block: native.Block, rank: int, world: int, timeout: float, role: str = ""
 ) -> Meeting:
-    """As `find_group`, of ranks that share a store: each writes where it runs, so all know at once
-    whether they share memory. If they do not, and have a secret, the meeting has no `control`.
-    """
-    where = "init_process_group"
-    notice = Notice(where, timeout)
-    part = PrefixStore(key, store)
-    own = own_place(rank, world)
-    text = json.dumps({**own.as_dict(), "name": os.urandom(16).hex()}).encode()
-    if (other_text := part.compare_set(str(rank), b"", text)) != text:
-        other, _ = read_place(other_text)
-        if replace(other, world=world) != own:
-            raise_mismatch(part, where, own, f"rank {rank} came twice", other)
-        if other.world != world:  # else this process tries again: by the name of the first attempt
-            part.set(str(rank), text)
-    places = gather_places(part, where, own, notice)
-    name = places[0][1]
-    for place, _ in places[1:]:
-        if why := place.why_apart(places[0][0]):
-            why = f"{place} is {why}: {places[0][0]}"
-            if not has_secret():
-                raise apart_error(where, why)
-            if rank == 0:
-                notice.print(tcp_line(world, why))
-            return Meeting()
-    return find_group(f"store/{name}", rank, world, notice.remaining(), where=where, role=role)
-
-
-def gather_places(
-    part: PrefixStore, where: str, own: Place, notice: Notice
-) -> list[tuple[Place, str]]:
-    """Where all ranks run, and the name that each proposes; waits until all have written it."""
-    earlier_error = part.try_get("error")  # of a meeting that has failed
-
-    def check() -> None:
-        if (error := part.try_get("error")) is not None and error != earlier_error:
-            raise decode_error(json.loads(error))
-
-    wait_in_store(part, own.world, str(own), notice, check)
-    places = [read_place(part.get(str(r))) for r in range(own.world)]
-    for place, _ in places:
-        if place.world != own.world:
-            raise_mismatch(part, where, own, "they disagree about the world size", place)
-    return places
-
-
-def read_place(text: bytes) -> tuple[Place, str]:
-    values = json.loads(text)
-    name = str(values.pop("name"))
-    return Place.from_dict(values), name
-
-
-def raise_mismatch(
-    part: PrefixStore, where: str, own: Place, reason: str, other: Place
-) -> NoReturn:
-    """Raises CollectiveMismatch, also on the ranks that wait at the store."""
-    error = CollectiveMismatch(
-        f"{where}: ranks do not fit together: {reason}: {own} of {own.world}, "
-        f"{other} of {other.world}"
-    )
-    part.set("error", json.dumps({**encode_error(error), "id": os.urandom(8).hex()}))
-    raise error
+    """Joins the group in a block that all ranks can reach, and waits for them."""
+    if role:
+        native.set_role(role)
+    control = native.Group(block, rank, world)
+    control.barrier(timeout)
+    return Meeting(control, block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import socket
 import time
 from contextlib import suppress
@@ -17,37 +18,39 @@ from ...memory.peer_credentials import own_user
 from .handshakes import BACKLOG, LIMIT, PATIENCE, Handshake, Handshakes
 from .hosts import is_loopback
 from .meeting import (
+    HOW_TO,
     Meeting,
     Network,
+    address,
     apart_error,
     connect,
     create_block,
-    describe,
-    gone_error,
-    has_ended,
-    lost,
-    receive_blocks,
-    tcp_line,
-)
-from .meeting_messages import (
-    HOW_TO,
-    address,
     decode_error,
+    describe,
     encode_error,
     fault_point,
+    gone_error,
     handles_of,
+    has_ended,
     hello,
     is_of_this_session,
     last_error,
+    lost,
     open_address,
     parse_hello,
     peer_of,
+    read_error,
+    read_place,
     receive,
+    receive_blocks,
     send,
+    tcp_line,
+    tell,
     wait_readable,
 )
 from .notice import Notice
 from .places import Place, stopped
+from .store import PrefixStore, Store
 from .tcp_store import TCPStore
 
 __all__ = ["Host"]
@@ -64,15 +67,18 @@ class Host:
     """Rank 0's side. `meet` ends it."""
 
     def __init__(
-        self, name: str, place: Place, notice: Notice, network: Network | None, role: str = ""
+        self, name: str, place: Place, notice: Notice, network: Network | Store | None, role: str
     ) -> None:
         self.role = role
-        self.name, self.place, self.notice, self.network = name, place, notice, network
+        self.place, self.notice, self.network = place, notice, network
+        self.id = os.urandom(16).hex()
+        self.name = f"store/{self.id}" if isinstance(network, Store) else name
         self.where, self.world = notice.where, place.world
         self.arrived: dict[int, tuple[socket.socket, Place]] = {}
         self.remote: dict[int, Place] = {}  # ranks that came to the store
-        self.refused: dict[socket.socket, int] = {}  # and their ranks
-        self.store: TCPStore | None = None
+        self.refused: set[int] = set()
+        self.store: TCPStore | None = None  # opened here
+        self.keys: Store | None = None  # of this meeting
         self.port_error = ""
         self.has_told = False  # who is missing, to the ranks that had come by then
         self.strangers: set[tuple[int, int]] = set()  # pid and uid of other users' processes
@@ -101,6 +107,10 @@ class Host:
                 except BaseException as error:
                     self.end_by(error, handshakes)
                     raise
+                finally:
+                    if isinstance(self.network, Store) and self.keys is not None:
+                        with suppress(OSError):
+                            self.network.delete_key("host")  # who comes now is of another meeting
         try:
             why = self.why_apart()
             if why or self.remote:
@@ -159,35 +169,44 @@ class Host:
                     message, _ = receive(connection, 0.0, MAX_HELLO, 0)
             place = parse_hello(message)
         except CollectiveMismatch as error:
-            with suppress(OSError, RuntimeError):
-                send(connection, encode_error(error))
+            tell(connection, encode_error(error))
             raise ConnectionRefusedError(str(error)) from None
         return replace(place, uid=uid, pid=pid or place.pid)
 
     def open_store(self) -> None:
-        """Opens the store, with a secret. At a loopback address a port that another program has is
-        an error only if a rank needs it.
+        """Writes into the store where this rank is. A store at an address is opened first; at a
+        loopback address a port that another program has is an error only if a rank needs it.
         """
-        if self.network is None:
-            return
-        limit = self.notice.remaining()
-        try:
-            self.store = self.network.connect(True, limit if limit >= 0 else 1e9)
-            self.network.part(self.store).set("host", "1")
-        except OSError as error:
-            self.port_error = str(error)
-            if not is_loopback(self.network.host):
+        store = self.network
+        if isinstance(store, Network):
+            limit = self.notice.remaining()
+            try:
+                self.store = store.connect(True, limit if limit >= 0 else 1e9)
+            except OSError as error:
+                self.port_error = str(error)
+                if is_loopback(store.host):
+                    return
                 raise RuntimeError(
                     f"{self.where}: {self.place} cannot open the port at which ranks of other "
                     f"hosts meet: {error}: end the program that has it, or choose another "
                     "MASTER_PORT"
                 ) from None
+            store = store.part(self.store)
+        if store is None:
+            return
+        text = json.dumps({"id": self.id, **self.place.as_dict()}).encode()
+        if (other := store.compare_set("host", b"", text)) != text:
+            place, other_id = read_place(other)
+            mismatch = self.mismatch("rank 0 came twice", self.place, place)
+            PrefixStore(other_id, store).set("error", json.dumps(encode_error(mismatch)))
+            raise mismatch
+        self.keys = PrefixStore(self.id, store)
 
     def gather(self, handshakes: Handshakes, open_listener: socket.socket) -> None:
         """Waits until all ranks have come."""
         while self.missing():
             connections = [connection for connection, _ in self.arrived.values()]
-            pause = self.notice.pause(POLL if self.store else 60.0)
+            pause = self.notice.pause(POLL if self.keys else 60.0)
             pause = min(pause, handshakes.deadline - time.monotonic())
             ready = wait_readable([handshakes, open_listener, *connections], pause)
             for connection, place in handshakes.poll(0):
@@ -222,13 +241,8 @@ class Host:
         """Prints the line about a wait, here and on the ranks that have come."""
         self.notice.print(f"{self.place} {text}")
         self.has_told = True
-        for rank in self.arrived:
-            self.tell(rank, text)
-
-    def tell(self, rank: int, text: str) -> None:
-        connection, place = self.arrived[rank]
-        with suppress(OSError):  # that it has left is noticed where its answer is awaited
-            send(connection, {"note": f"{place} {text}"})
+        for connection, place in self.arrived.values():
+            tell(connection, {"note": f"{place} {text}"})
 
     def check_fit(self, place: Place) -> None:
         """Raises CollectiveMismatch if a rank does not fit the others."""
@@ -242,10 +256,13 @@ class Host:
         elif place.world != self.world or not 0 < place.rank < self.world:
             reason = "they disagree about the world size"
         if reason:
-            raise CollectiveMismatch(
-                f"{self.where}: ranks do not fit together: {reason}: {place} of {place.world}, "
-                f"{other} of {other.world}: two jobs need two values of MASTER_PORT, or two names"
-            )
+            raise self.mismatch(reason, place, other)
+
+    def mismatch(self, reason: str, place: Place, other: Place) -> CollectiveMismatch:
+        return CollectiveMismatch(
+            f"{self.where}: ranks do not fit together: {reason}: {place} of {place.world}, "
+            f"{other} of {other.world}: two jobs need two values of MASTER_PORT, or two names"
+        )
 
     def admit(self, connection: socket.socket, place: Place) -> None:
         """A rank has come."""
@@ -260,14 +277,15 @@ class Host:
                 raise RuntimeError(
                     f"{self.where}: {self.place} is {why}: {place}: {self.port_error}"
                 )
-        except BaseException:
-            self.refused[connection] = place.rank
+        except Exception as error:
+            self.refused.add(place.rank)
+            with connection:
+                tell(connection, encode_error(error))
             raise
         self.arrived[place.rank] = connection, place
-        with suppress(OSError):  # `check_waiting` sees that it has left
-            send(connection, {"welcome": self.place.as_dict()})
+        tell(connection, {"welcome": self.place.as_dict()})
         if self.has_told and self.missing():
-            self.tell(place.rank, self.describe_missing())
+            tell(connection, {"note": f"{place} {self.describe_missing()}"})
 
     def check_waiting(self, rank: int) -> None:
         """A rank that should wait has sent something, or has ended."""
@@ -303,9 +321,9 @@ class Host:
 
     def read_store(self) -> None:
         """Ranks that came to the store, or have left it."""
-        if self.store is None or self.network is None:
+        part = self.keys
+        if part is None:
             return
-        part = self.network.part(self.store)
         keys = set(part.list_keys())
         for rank, place in list(self.remote.items()):
             if f"gone/{rank}" in keys:
@@ -319,11 +337,11 @@ class Host:
             if kind == "came" and rank not in self.remote:
                 if (text := part.try_get(key)) is None:
                     continue
-                place = Place.from_dict(json.loads(text))
+                place, _ = read_place(text)
                 self.check_fit(place)
                 self.remote[place.rank] = place
             elif kind == "error":
-                raise decode_error(json.loads(part.get(key)))
+                raise read_error(part.get(key))
 
     # ---------------------------------------------------------------- all have come
     def why_apart(self) -> str:
@@ -340,11 +358,9 @@ class Host:
         """All ranks connect by TCP, with rank 0's store."""
         self.notice.print(tcp_line(self.world, why))
         for connection, _ in self.arrived.values():
-            with suppress(OSError):
-                send(connection, {"plan": "tcp"})
-        assert self.store is not None
-        assert self.network is not None
-        self.network.part(self.store).set("plan", "tcp")
+            tell(connection, {"plan": "tcp"})
+        if self.keys is not None:
+            self.keys.set("plan", "tcp")
         return Meeting(store=self.store)
 
     def share_memory(self) -> Meeting:
@@ -380,8 +396,7 @@ class Host:
             self.collect("joined")
             fault_point("all joined")
             for connection, _ in self.arrived.values():
-                with suppress(OSError):  # from here on the ledger notices a death
-                    send(connection, {"go": True})
+                tell(connection, {"go": True})  # from here on the ledger notices a death
             control.barrier(self.notice.remaining())
         finally:
             native.acknowledge(handle)
@@ -454,13 +469,12 @@ class Host:
         if not isinstance(error, Exception):  # Ctrl-C, SystemExit: an end of this process alone
             error = gone_error(self.where, self.place, f"gave up: {type(error).__name__}")
         message = encode_error(error)
-        told = set(self.remote) | set(self.arrived) | set(self.refused.values()) - {0}
-        for connection in (*self.refused, *(each for each, _ in self.arrived.values())):
-            with suppress(OSError):
-                send(connection, message)
-        if self.store is not None and self.network is not None:
+        told = {*self.remote, *self.arrived, *self.refused} - {0}
+        for connection, _ in self.arrived.values():
+            tell(connection, message)
+        if self.keys is not None:
             with suppress(OSError, ValueError):
-                self.network.part(self.store).set("plan", json.dumps(message))
+                self.keys.set("plan", json.dumps(message))
         end = time.monotonic() + LINGER
         is_for_late_ranks = isinstance(error, (CollectiveMismatch, PermissionError, RuntimeError))
         while (
@@ -473,12 +487,10 @@ class Host:
             wait_readable([handshakes], min(0.1, end - time.monotonic()))
             for connection, place in handshakes.poll(0):
                 told.add(place.rank)
-                with connection, suppress(OSError):
-                    send(connection, message)
+                with connection:
+                    tell(connection, message)
         if self.remote:
             time.sleep(max(0.0, end - time.monotonic()))  # until they have read it
-        for connection in self.refused:
-            connection.close()
         if handshakes is not None:
             for connection, _ in self.arrived.values():
                 connection.close()

@@ -17,9 +17,12 @@ from ...memory.control_message import close_all
 from ...memory.join_domain import adopt
 from ...memory.peer_credentials import own_user
 from .hosts import is_loopback
-from .meeting import Meeting, Network, apart_error, connect, lost, receive_blocks
-from .meeting_messages import (
+from .meeting import (
     HOW_TO,
+    Meeting,
+    Network,
+    apart_error,
+    connect,
     decode_error,
     encode_error,
     fault_point,
@@ -27,16 +30,21 @@ from .meeting_messages import (
     hello,
     is_of_this_session,
     last_error,
+    lost,
     open_address,
     peer_of,
+    read_error,
+    read_place,
     receive,
+    receive_blocks,
     send,
+    tell,
     wait_readable,
 )
 from .notice import SILENCE, Notice
 from .places import Place, is_own_address, stopped
-from .store import PrefixStore
-from .tcp_store import TCPStore
+from .secret import has_secret
+from .store import PrefixStore, Store
 
 __all__ = ["Joiner"]
 
@@ -58,13 +66,14 @@ class Joiner:
         name: str,
         place: Place,
         notice: Notice,
-        network: Network | None,
-        role: str = "",
-        host: str = "",
+        network: Network | Store | None,
+        role: str,
+        host: str,
     ) -> None:
         self.role = role
         self.name, self.place, self.notice, self.network = name, place, notice, network
         self.where, self.host = notice.where, host
+        self.id = self.why = ""  # of the meeting; why this rank cannot reach rank 0's socket
         self.absence = ""
         self.network_error = ""
         self.stranger = ""
@@ -99,6 +108,8 @@ class Joiner:
     def connect(self) -> socket.socket | None:
         """A connection to rank 0; None if it does not listen, or accepts nothing."""
         self.absence = "no process of this user listens there"
+        if isinstance(self.network, Store) and not self.find_host(self.network):
+            return None
         try:
             return connect(self.where, self.name)
         except PermissionError:
@@ -108,11 +119,31 @@ class Joiner:
                 self.absence = "a process listens there, but accepts no connection"
             return None
 
+    def find_host(self, store: Store) -> bool:
+        """Reads from the store where rank 0 is; returns whether it can be reached at its socket."""
+        self.name, self.absence = "the store", "it has written nothing there"
+        if store.await_all(["host"], self.notice.pause(LATE_PAUSE)):
+            return False
+        if (text := store.try_get("host")) is None:
+            return False
+        host, self.id = read_place(text)
+        self.name, self.why = f"store/{self.id}", self.place.why_apart(host)
+        if not self.why:
+            return True
+        self.why = f"{self.place} is {self.why}: {host}"
+        if not has_secret():
+            error = apart_error(self.where, self.why)
+            PrefixStore(self.id, store).set("error", json.dumps(encode_error(error)))
+            raise error
+        return False
+
     # ---------------------------------------------------------------- elsewhere
     def look_elsewhere(self) -> bool:
         """Rank 0 does not listen here: is it another user's, or on another host? Returns whether
         the group runs over TCP.
         """
+        if isinstance(self.network, Store):
+            return bool(self.why) and self.wait_for_plan(PrefixStore(self.id, self.network))
         self.look_for_another_user()
         waited = time.monotonic() - self.began
         if self.network is not None:
@@ -165,8 +196,8 @@ class Joiner:
             self.network_error = str(error)
             return False
         try:
-            part = network.part(store)
-            if part.try_get("host") is None:
+            text = network.part(store).try_get("host")
+            if text is None:
                 self.network_error = (
                     f"the store at {network.host}:{network.port} is not that of this group's rank 0"
                 )
@@ -174,32 +205,37 @@ class Joiner:
             if (connection := self.connect()) is not None:  # it came meanwhile, to the socket too
                 connection.close()
                 return False
-            return self.wait_for_plan(part, store)
+            part = PrefixStore(read_place(text)[1], network.part(store))
+            end_key = f"{network.prefix}/{part.prefix}/{{}}/{self.place.rank}"
+            store.set_when_gone(end_key.format("gone"), "1")
+            try:
+                return self.wait_for_plan(part)
+            except BaseException:  # this rank lives: rank 0 may wait for it to come again
+                with suppress(OSError):
+                    store.set_when_gone(end_key.format("left"), "1")
+                raise
         except ConnectionError as error:
             raise PeerLostError(f"{self.where}: rank 0 has died: {error}", "rank 0") from None
         finally:
             store.close()
 
-    def wait_for_plan(self, part: PrefixStore, store: TCPStore) -> bool:
+    def wait_for_plan(self, part: PrefixStore) -> bool:
         text = json.dumps(self.place.as_dict()).encode()
         key = f"came/{self.place.rank}"
         if (other_text := part.compare_set(key, b"", text)) != text:
-            other = Place.from_dict(json.loads(other_text))
+            other, _ = read_place(other_text)
             mismatch = CollectiveMismatch(
                 f"{self.where}: ranks do not fit together: rank {self.place.rank} came twice: "
                 f"{self.place} of {self.place.world}, {other} of {other.world}"
             )
             part.set("error", json.dumps(encode_error(mismatch)))
             raise mismatch
-        assert self.network is not None
-        store.set_when_gone(f"{self.network.prefix}/gone/{self.place.rank}", "1")
         fault_point("came")
         try:
             return self.read_plan(part)
-        except BaseException:  # this rank lives: rank 0 may wait for it to come again
+        except BaseException:
             with suppress(OSError):
                 part.delete_key(key)
-                store.set_when_gone(f"{self.network.prefix}/left/{self.place.rank}", "1")
             raise
 
     def read_plan(self, part: PrefixStore) -> bool:
@@ -210,7 +246,7 @@ class Joiner:
                 raise self.notice.timed_out(f"{self.place} came, and other ranks are missing")
         plan = part.get("plan")
         if plan != b"tcp":
-            raise decode_error(json.loads(plan))
+            raise read_error(plan)
         return True
 
     # ---------------------------------------------------------------- at the socket
@@ -280,8 +316,7 @@ class Joiner:
         except (ConnectionError, CollectiveTimeout):  # rank 0 has gone, or waits for others
             raise
         except Exception as error:
-            with suppress(OSError):
-                send(connection, encode_error(error))
+            tell(connection, encode_error(error))
             raise
         finally:
             close_all(descriptors)

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from .hosts import is_loopback
 
-__all__ = ["check_length", "secret_of_run", "shared_secret"]
+__all__ = ["check_length", "has_secret", "secret_of_run", "shared_secret"]
 
 MIN_BYTES = 16
 
@@ -79,3 +79,14 @@ def check_length(where: str, secret: bytes) -> None:
         raise PermissionError(
             f"{where}: the secret is short: {len(secret)} bytes, at least {MIN_BYTES} are needed"
         )
+
+
+def has_secret() -> bool:
+    """Whether the user has given a secret, by which ranks may meet over the network. Under a
+    launcher MASTER_PORT is the launcher's own, and the secret may be.
+    """
+    is_given = os.environ.get("SHMTENSOR_SECRET") or os.environ.get("SHMTENSOR_SECRET_FILE")
+    is_launched = "SHMTENSOR_LAUNCHER" in os.environ or (
+        os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    )
+    return bool(is_given) and not is_launched

@@ -208,6 +208,7 @@ class TCPStore(Store):
             missing = [key.decode() for key in self._ask(WAIT, str(part), *keys)]
             if not missing or (limit >= 0 and time.monotonic() >= end):
                 return missing
+            time.sleep(0.001)  # a lock that is taken again at once is given to no other thread
 
     def change(
         self, key: str, update: Callable[[bytes | None], bytes | None]

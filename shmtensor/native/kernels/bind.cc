@@ -14,6 +14,7 @@
 #include "kernels/pointwise/clamp_addcmul_lerp_cast.h"
 #include "simd/cpu_capability.h"
 #include "kernels/crc32.h"
+#include "kernels/hash_slots.h"
 #include "kernels/shape/cat_stack.h"
 #include "kernels/shape/sample_rows.h"
 #include "kernels/linalg/lapack.h"
@@ -94,6 +95,9 @@ PyMethodDef methods[] = {
      "unless SHMTENSOR_NUM_THREADS or OMP_NUM_THREADS sets the number of threads."},
     {"isa", isa, METH_NOARGS,
      "isa() -> str: instruction-set level of the kernels: generic, avx2 or avx512."},
+    {"hash_slots", fast<hash_slots>(), METH_FASTCALL,
+     "hash_slots(table, hashes, weights, is_set, limit, /): puts hashes in a table of int64 (-1: free), as CPython's\n"
+     "dicts and sets do; what the full slots visited count, more than the limit if it ends early."},
     {"crc32", fast<crc32>(), METH_FASTCALL,
      "crc32(data, value, /): as zlib.crc32, at the speed of memory; None where the CPU lacks PCLMULQDQ."},
     {"blas", blas, METH_NOARGS, "blas() -> str: the BLAS kernels in use; loads the library."},

@@ -132,6 +132,9 @@ class Module(Stateful, Convertible):
         for table in ("_parameters", "_buffers", "_modules"):
             entries = attributes.get(table)
             if entries is not None and name in entries:
+                # A file may fill the tables; an `__array_interface__` is an address to NumPy.
+                if name[-2:] == "__" and name[:2] == "__":
+                    break
                 return entries[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 

@@ -31,12 +31,14 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ...device import Device, as_device
+from ...cuda_arrays import device_of
+from ...device import CPU, Device, as_device
 
 __all__ = [
     "Generator",
     "bits",
     "blocks",
+    "check_state",
     "default_generator",
     "fill_normal",
     "fill_uniform",
@@ -214,8 +216,14 @@ class Generator:
         return native.compute(self.read)
 
     def set_state(self, state: Any) -> None:
-        """Continues from a state of `get_state`."""
-        self.write(getattr(state, "array", state))
+        """Continues from a state of `get_state`.
+
+        Raises:
+            TypeError: it is no tensor on the CPU.
+            RuntimeError: it has another dtype than uint8, or another number of bytes.
+        """
+        check_state("set_state", state)
+        self.write(state.array)
 
     def write(self, state: Any) -> None:
         """Continues from a state of `read`."""
@@ -226,6 +234,18 @@ class Generator:
             )
         with self._lock:
             self._seed, self._offset = (int(i) for i in state.view(np.uint64))
+
+
+def check_state(where: str, state: Any) -> None:
+    """Checks that a state, which may come from a file, is a tensor on the CPU.
+
+    Raises:
+        TypeError: it is not.
+    """
+    if not isinstance(state, native.TensorBase):
+        raise TypeError(f"{where}: expected a uint8 tensor, but got {type(state).__name__}")
+    if (device := device_of(state.array)) is not CPU:
+        raise TypeError(f"{where}: expected a tensor on the CPU, but got one on {device}")
 
 
 def restored(device: Any, seed: int, offset: int) -> Generator:

@@ -23,6 +23,7 @@ from shmtensor import nn, optim  # noqa: E402
 from shmtensor.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
 from shmtensor.distributed.optim import ZeroRedundancyOptimizer  # noqa: E402
 from shmtensor.nn.parallel import DistributedDataParallel  # noqa: E402
+from tests.cuda.distributed.ranks import on_the_cpu  # noqa: E402
 from tests.cuda.standin.program import need_devices, run_case  # noqa: E402
 
 WORLD = 2
@@ -66,7 +67,9 @@ def values(net: Any) -> Any:
 
 def check(function: Any, rank: int, device: str, rtol: float = 2e-4) -> None:
     """Checks that a function of a rank and a device trains the same model on both."""
-    net, reference = function(rank, device), function(rank, "cpu")
+    net = function(rank, device)
+    with on_the_cpu():
+        reference = function(rank, "cpu")
     assert {p.device for p in net.parameters()} == {st.device(device)}
     np.testing.assert_allclose(values(net), values(reference), rtol=rtol, atol=1e-5)
 
@@ -234,7 +237,8 @@ def case_side_stream(rank: int, device: str) -> None:
     with st.cuda.stream(stream):
         net = train(rank, device)
         got = values(net)
-    np.testing.assert_allclose(got, values(train(rank, "cpu")), rtol=2e-2, atol=1e-4)
+    with on_the_cpu():
+        np.testing.assert_allclose(got, values(train(rank, "cpu")), rtol=2e-2, atol=1e-4)
 
 
 def start(case: str, backend: str) -> None:

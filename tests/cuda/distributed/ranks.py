@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tests.cuda.standin.install import install
@@ -19,6 +20,7 @@ import numpy as np  # noqa: E402
 import shmtensor as st  # noqa: E402
 from shmtensor import distributed as dist  # noqa: E402
 from shmtensor import multiprocessing as mp  # noqa: E402
+from shmtensor.distributed.group.world import World  # noqa: E402
 from tests.cuda.standin.program import need_devices, run_case  # noqa: E402
 
 WORLD = 2
@@ -29,6 +31,19 @@ def run(rank: int, case: str, backend: str, name: str) -> None:
     dist.init_process_group(backend, name, timeout=100, world_size=WORLD, rank=rank)
     globals()[f"case_{case}"](rank, f"cuda:{rank}" if backend == "nccl" else "cuda:0")
     dist.destroy_process_group()
+
+
+@contextmanager
+def on_the_cpu() -> Iterator[None]:
+    """The default group is one in shared memory: that of nccl takes tensors on a GPU only."""
+    world: Any = dist.GroupMember.WORLD
+    group = dist.new_group(backend="shm")
+    dist.GroupMember.WORLD = World.default = group
+    try:
+        yield
+    finally:
+        dist.GroupMember.WORLD = World.default = world
+        dist.destroy_process_group(group)
 
 
 def mine(rank: int, n: int = 6, device: str = "cpu") -> Any:
@@ -57,11 +72,24 @@ def case_collectives(rank: int, device: str) -> None:
         "all_to_all_single": lambda d: into(
             dist.all_to_all_single, st.zeros(6, device=d), mine(rank, 6, d)
         ),
+        "all_to_all of unequal parts": lambda d: exchanged(rank, d),
+        "all_to_all_single with splits": lambda d: into(
+            lambda out, x: dist.all_to_all_single(out, x, [rank + 1] * 2, [1, 2]),
+            st.zeros(2 * rank + 2, device=d),
+            mine(rank, 3, d),
+        ),
+        "reduce_scatter": lambda d: into(
+            dist.reduce_scatter, st.zeros(6, device=d), [mine(rank + r, 6, d) for r in range(WORLD)]
+        ),
+        "gather": lambda d: gathered_by_one(rank, d),
+        "scatter": lambda d: scattered(rank, d),
         "messages": lambda d: passed(rank, d),
         "async": lambda d: waited(mine(rank, 6, d)),
     }
     for name, call in calls.items():
-        result, expected = call(device), call("cpu")
+        result = call(device)
+        with on_the_cpu():
+            expected = call("cpu")
         assert result.device == st.device(device), name
         np.testing.assert_array_equal(result.cpu().numpy(), expected.numpy(), err_msg=name)
     values: list[Any] = [None] * WORLD
@@ -84,6 +112,24 @@ def gathered(rank: int, device: str) -> Any:
     outs = [st.zeros(6, device=device) for _ in range(WORLD)]
     dist.all_gather(outs, mine(rank, 6, device))
     return st.stack(outs)
+
+
+def exchanged(rank: int, device: str) -> Any:
+    outs = [st.zeros(p + rank, device=device) for p in range(WORLD)]
+    dist.all_to_all(outs, [mine(rank, rank + r, device) for r in range(WORLD)])
+    return st.cat(outs)
+
+
+def gathered_by_one(rank: int, device: str) -> Any:
+    outs = [st.zeros(6, device=device) for _ in range(WORLD)]
+    dist.gather(mine(rank, 6, device), outs if rank == 1 else None, 1)
+    return st.stack(outs)
+
+
+def scattered(rank: int, device: str) -> Any:
+    out = st.zeros(6, device=device)
+    dist.scatter(out, [mine(r, 6, device) for r in range(WORLD)] if rank == 1 else None, 1)
+    return out
 
 
 def passed(rank: int, device: str) -> Any:
@@ -126,7 +172,9 @@ def trained(rank: int, device: str) -> Any:
 
 
 def case_ddp(rank: int, device: str) -> None:
-    result, expected = trained(rank, device), trained(rank, "cpu")
+    result = trained(rank, device)
+    with on_the_cpu():
+        expected = trained(rank, "cpu")
     assert result.device == st.device(device)
     np.testing.assert_allclose(result.cpu().numpy(), expected.numpy(), rtol=2e-4, atol=1e-6)
 

@@ -103,10 +103,10 @@ def cp(misuses: Misuses) -> Iterator[Any]:
     cupy = cupy_runtime.import_cupy()
     runtime = cupy.cuda.runtime
     runtime.setDevice(0)
-    cudnn_runtime.settings = cudnn_runtime.Settings()
+    cudnn_runtime.settings.__init__()  # the defaults again
     cudnn_runtime.settings.allow_tf32 = False
     yield cupy
-    cudnn_runtime.settings = cudnn_runtime.Settings()
+    cudnn_runtime.settings.__init__()  # the defaults again
     cupy.cuda.set_allocator(cupy.get_default_memory_pool().malloc)
     gc.collect()
     for device in range(runtime.getDeviceCount()):  # plans hold memory

@@ -16,7 +16,11 @@ from tests.cuda.standin.build import ROOT, VENV, Unavailable, build
 from tests.environment import environment
 
 # Every test on the stand-in: whoever takes the fixture `cp`, or finds two GPUs by itself.
-PATHS = ("tests/cuda", "tests/distributed/backends/test_nccl_gpu.py")
+PATHS = (
+    "tests/cuda",
+    "tests/distributed/backends/test_nccl.py",
+    "tests/distributed/backends/test_nccl_faults.py",
+)
 QUICK = (
     "tests/cuda/standin",
     "tests/cuda/dispatch",

@@ -12,7 +12,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +25,7 @@ from shmtensor import native
 from shmtensor.distributed.collectives.reference import reduce_arrays
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 
-from ..battery import sweep, until_lost
+from ..battery import sweep
 from ..ddp.sharded_step import training
 
 LARGE = native.GROUP_INLINE // 4 + 1
@@ -195,30 +194,6 @@ def leave() -> Any:
     return "came"
 
 
-def kill(seed: str = "0", victim: str = "1") -> Any:
-    """A rank killed at a random moment of random collectives."""
-    after = np.random.default_rng(int(seed)).uniform(0.0, 0.3)
-    began = time.monotonic()
-    name, at = until_lost(int(seed), int(victim), float(after))
-    return name, at - began - after
-
-
-def node(victims: str = "2,3", seed: str = "0") -> Any:
-    """All ranks of a node are killed at once, at a random moment of random collectives."""
-    rank = dist.get_rank()
-    pids: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(pids, os.getpid())
-    after = float(np.random.default_rng(int(seed)).uniform(0.1, 0.4))
-    victim_pids = [pids[int(each)] for each in victims.split(",")]
-    began = time.monotonic()
-    if rank == min(r for r in range(len(pids)) if pids[r] not in victim_pids):
-        threading.Timer(
-            after, lambda: [os.kill(pid, signal.SIGKILL) for pid in victim_pids]
-        ).start()
-    name, at = until_lost(int(seed), -1, 0.0)
-    return name, at - began - after
-
-
 def check_deaths() -> Any:
     """A rank dies while its node's other rank is in no call: a rank on another node notices it."""
     rank = dist.get_rank()
@@ -260,11 +235,28 @@ def stop() -> Any:
     return "came"
 
 
+def end(how: str, others: str) -> Any:
+    """Rank 1 ends while the others wait for it, or do something else for a minute."""
+    rank = dist.get_rank()
+    dist.barrier()
+    if rank != 1:
+        dist.barrier() if others == "wait" else time.sleep(60)
+        return "went on"
+    os.write(1, f"{time.time()}\n".encode())
+    if how == "exception":
+        raise LookupError("the first cause")
+    if how == "sys.exit(1)":
+        sys.exit(1)
+    if how == "kill -9":
+        os.kill(os.getpid(), signal.SIGKILL)
+    os._exit(0)
+
+
 CASES: dict[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (
         contract, run_every_case, bits, messages, objects, groups, differ, shards,
-        late, leave, kill, node, check_deaths, stop,
+        late, leave, check_deaths, stop, end,
     )
 }  # fmt: skip
 
@@ -277,6 +269,8 @@ def main() -> None:
     for name in names:
         try:
             record = {"rank": rank, "value": CASES[name](**settings)}
+        except LookupError:
+            raise
         except Exception as error:
             record = {"rank": rank, "error": f"{name}: {type(error).__name__}: {error}"}
         os.write(1, (json.dumps(record) + "\n").encode())  # one write: lines do not mix

@@ -1,9 +1,13 @@
-"""The ranks' functions of test_nccl.py, with a stand-in for CuPy, and of test_nccl_gpu.py."""
+"""The ranks' functions of test_nccl.py and test_nccl_faults.py: each rank has a GPU, of the
+stand-in device or of the machine.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import os
+import subprocess
+import sys
 from importlib.util import find_spec
 from typing import Any
 
@@ -16,51 +20,79 @@ from shmtensor.distributed.collectives.reference import ReduceOp, reduce_arrays
 from shmtensor.distributed.group.init_process_group import set_default_group
 from shmtensor.errors import CollectiveMismatch
 
+from .. import battery
 from ..battery import DTYPES, check, is_defined, sample
 from ..run_ranks import Outcome, run
-from . import fake_nccl as fakenccl
 
 LARGE = 40_000
 Op = ReduceOp
 
+COUNT = """
+import importlib.util
+if importlib.util.find_spec("tests"):  # where the sources are in PYTHONPATH
+    from tests.cuda.standin.install import install, missing
+    missing() or install()
+from shmtensor.distributed.backends.nccl.cupy_nccl import find_cupy
+print(find_cupy()[0].cuda.runtime.getDeviceCount())
+"""
 
-def use_standin() -> None:
-    """CuPy on the stand-in device, in the environment of `make cuda-standin`."""
+
+def count_gpus() -> tuple[int, str]:
+    """The number of GPUs, or what is missing. Runs in another process: CUDA survives no fork."""
+    # In another folder: here `-c` would find the sources before the installed package.
+    completed = subprocess.run(
+        [sys.executable, "-c", COUNT], capture_output=True, text=True, cwd="/"
+    )
+    lines = (
+        (completed.stdout if completed.returncode == 0 else completed.stderr).strip().splitlines()
+    )
+    return (int(lines[-1]), "") if completed.returncode == 0 else (0, lines[-1])
+
+
+RANKS, WHY = count_gpus()
+needs_gpus = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        RANKS < 2, reason=f"needs two GPUs, finds {RANKS}: {WHY or 'one for each rank'}"
+    ),
+]
+
+
+def use_standin() -> Any:
+    """CuPy on the stand-in device, in the environment of `make cuda-standin`; its library."""
     if find_spec("tests"):
         from tests.cuda.standin.install import install, missing
 
         if not missing():
-            install()
+            return install()
+    return None
 
 
-def live(folder: str | None, options: dict[str, Any], function: Any, *arguments: Any) -> Any:
-    """In a rank: the default group uses nccl, or a stand-in if there is a folder for it."""
+def begin() -> Any:
+    """In a rank: tensors are made on its GPU. Returns the stand-in's library, or None."""
     os.environ["LOCAL_RANK"] = str(dist.get_rank())
+    library = use_standin()
+    battery.FREE_ORDER = True  # NCCL adds in another order
+    st.cuda.set_device(dist.get_rank())
+    st.set_default_device(f"cuda:{dist.get_rank()}")
+    return library
+
+
+def live(function: Any, *arguments: Any) -> Any:
+    """In a rank: the default group uses nccl, and nothing misuses the device."""
+    library = begin()
     world: Any = dist.GroupMember.WORLD
-    if folder is None:
-        use_standin()
-        set_default_group(dist.new_group(backend="nccl", timeout=world.timeout))
-        return function(*arguments)
-    with fakenccl.installed(folder, **options):
-        set_default_group(dist.new_group(backend="nccl", timeout=world.timeout))
-        value = function(*arguments)
-        assert not fakenccl.violations, fakenccl.violations
-        return value
+    set_default_group(dist.new_group(backend="nccl", timeout=world.timeout))
+    value = function(*arguments)
+    assert library is None or not library.standin_misuses()
+    return value
 
 
-def on_gpus(
-    folder: str | None,
-    ranks: int,
-    function: Any,
-    *arguments: Any,
-    timeout: float = 20.0,
-    start_method: str | None = None,
-    **options: Any,
-) -> list[Outcome]:
+def on_gpus(ranks: int, function: Any, *arguments: Any, timeout: float = 60.0) -> list[Outcome]:
+    # The stand-in device compiles a kernel at its first use: seconds.
     return run(
-        live, ranks, folder, options, function, *arguments,
-        timeout=timeout, start_method=start_method,
-    )  # fmt: skip
+        live, ranks, function, *arguments, timeout=timeout, patience=250.0, start_method="spawn"
+    )
 
 
 def engine() -> Any:
@@ -79,7 +111,7 @@ def reductions() -> int:
                 on_device += engine().statistics()[2] > before
             else:
                 with pytest.raises(TypeError, match=op.name):
-                    dist.all_reduce(sample(0, dtype, (3,)), op)
+                    dist.all_reduce(st.tensor(sample(0, dtype, (3,))), op)
     return on_device
 
 
@@ -123,6 +155,12 @@ def messages() -> Any:
 def objects() -> Any:
     """Objects, lists of different sizes, sparse sums: built on the collectives."""
     rank, n = dist.get_rank(), dist.get_world_size()
+    if rank == 1:
+        dist.send_object_list(["a", st.ones(2)], 0)
+    elif rank == 0:
+        received: list[Any] = [None, None]
+        dist.recv_object_list(received, 1)
+        assert (received[0], received[1].tolist()) == ("a", [1.0, 1.0])
     gathered: list[Any] = [None] * n
     dist.all_gather_object(gathered, {"rank": rank, "x": st.full((LARGE,), float(rank))})
     assert [each["rank"] for each in gathered] == list(range(n))
@@ -187,12 +225,12 @@ def halves() -> Any:
     """16-bit floats travel as they are, and are reduced on the device."""
     rank, n = dist.get_rank(), dist.get_world_size()
     for dtype in (st.float16, st.bfloat16):
-        parts = [st.arange(LARGE).remainder(7).add(r).to(dtype).array for r in range(n)]
-        x = st.tensor(parts[rank])
+        xs = [st.arange(LARGE).remainder(7).add(r).to(dtype) for r in range(n)]
+        x, parts = xs[rank].clone(), [each.cpu().array for each in xs]
         before = engine().statistics()[2]
         dist.all_reduce(x)
         assert engine().statistics()[2] - before == x.array.nbytes
-        np.testing.assert_array_equal(x.array, reduce_arrays(parts))
+        np.testing.assert_array_equal(x.cpu().array, reduce_arrays(parts))
     return "done"
 
 
@@ -202,5 +240,41 @@ def bits() -> Any:
     for size in (5, LARGE, 5 * LARGE):
         x = st.tensor(sample(dist.get_rank(), "float32", (size,)))
         dist.all_reduce(x)
-        results += x.numpy().tobytes()
+        results += x.cpu().numpy().tobytes()
     return hashlib.sha256(results).hexdigest()
+
+
+def on_the_cpu() -> list[str]:
+    """What a tensor on the CPU, or on another rank's GPU, says in each operation."""
+    rank = dist.get_rank()
+    x, on_gpu = st.zeros(2, 3, device="cpu"), st.zeros(2, 3)
+    texts = []
+    for call in (
+        lambda: dist.all_reduce(x),
+        lambda: dist.broadcast(x, 0),
+        lambda: dist.reduce(x, 0),
+        lambda: dist.all_gather([x, x], on_gpu),
+        lambda: dist.all_gather([on_gpu, on_gpu], x),
+        lambda: dist.reduce_scatter(on_gpu, [x, x]),
+        lambda: dist.reduce_scatter_tensor(x, st.zeros(4, 3)),
+        lambda: dist.all_to_all([on_gpu, on_gpu], [x, x]),
+        lambda: dist.all_to_all_single(x, on_gpu),
+        lambda: dist.all_to_all_single(on_gpu, x, [1, 1], [1, 1]),
+        lambda: dist.scatter(x, [on_gpu, on_gpu] if rank == 0 else None, 0),
+        lambda: dist.send(x, 1 - rank),
+        lambda: dist.recv(x, 1 - rank),
+        lambda: dist.all_reduce(np.zeros((2, 3), np.float32)),
+        lambda: st.nn.parallel.DistributedDataParallel(st.nn.Linear(2, 3, device="cpu")),
+    ):
+        with pytest.raises(RuntimeError, match="the backend nccl takes tensors on a GPU") as caught:
+            call()
+        texts.append(str(caught.value))
+    dist.all_reduce(on_gpu)  # nothing is broken
+    return texts
+
+
+def elsewhere() -> str:
+    x = st.zeros(3, device=f"cuda:{1 - dist.get_rank()}")
+    with pytest.raises(ValueError, match="the tensor is on another GPU") as caught:
+        dist.all_reduce(x)
+    return str(caught.value)

@@ -20,13 +20,21 @@ import numpy as np
 import pytest
 
 from shmtensor import distributed as dist
-from shmtensor.distributed.backends.mpi.liveness_across_nodes import accept, connect
-from shmtensor.distributed.backends.mpi.messages import NEWS, PIECE, Base, Wire
-from shmtensor.distributed.backends.tcp import connection
-from shmtensor.distributed.backends.tcp.connect_ranks import exchange_infos, world_engine
+from shmtensor.distributed.backends.mpi.messages import NEWS, PIECE, Wire
+from shmtensor.distributed.backends.tcp import connection, connections
+from shmtensor.distributed.backends.tcp.connect_ranks import (
+    RANKS,
+    accept,
+    addresses,
+    connect,
+    exchange_infos,
+    world_engine,
+)
 from shmtensor.distributed.backends.tcp.connection import FRAME, TAKEN, Broken
-from shmtensor.distributed.backends.tcp.mpi4py_interface import Connections
-from shmtensor.distributed.rendezvous.hosts import address_of, spans_hosts
+from shmtensor.distributed.backends.tcp.connections import Connections
+from shmtensor.distributed.rendezvous import handshakes
+from shmtensor.distributed.rendezvous.handshakes import prove_to_server
+from shmtensor.distributed.rendezvous.hosts import address_of, keep_alive, spans_hosts
 from shmtensor.distributed.rendezvous.secret import shared_secret
 from shmtensor.distributed.rendezvous.store import HashStore, PrefixStore
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
@@ -171,10 +179,8 @@ def test_missing_and_departed_ranks_are_named() -> None:
 
 # ---------------------------------------------------------------- connections
 @pytest.fixture
-def pair(monkeypatch: pytest.MonkeyPatch) -> Any:
+def pair() -> Any:
     """Both ends of a connection, as two ranks have them."""
-    monkeypatch.setattr(Base, "wires", [])
-    monkeypatch.setattr(Base, "watch", None)
     here, peer = socket.socketpair()
     with socket.create_server(("127.0.0.1", 0)) as listener:
         here.close(), peer.close()
@@ -193,19 +199,19 @@ def bytes_of(*numbers: int) -> Any:
 
 def until_done(request: Any, *ends: Connections) -> None:
     end = time.monotonic() + 20
-    while not request.Test() and time.monotonic() < end:
+    while not request.is_done and time.monotonic() < end:
         for each in ends:
             each.progress()
-    assert request.Test()
+    assert request.is_done
 
 
 def test_messages_of_a_tag_come_in_order(pair: Any) -> None:
     a, b = pair
     early = [np.zeros(2, np.uint8) for _ in range(2)]
-    requests = [b.Irecv(x, 0, 7) for x in early]
+    requests = [b.receive(x, 0, 7) for x in early]
     messages = [(9, (1,)), (7, (2, 3)), (9, (4,)), (7, (5, 6)), (9, (7,)), (7, (8, 9)), (9, (10,))]
     for tag, x in messages:
-        a.Isend(bytes_of(*x), 1, tag)
+        a.send(bytes_of(*x), 1, tag)
     for each in requests:
         until_done(each, b)
     assert [x.tolist() for x in early] == [[2, 3], [5, 6]]
@@ -216,18 +222,18 @@ def test_messages_of_a_tag_come_in_order(pair: Any) -> None:
         b.progress()
     for want in (1, 4, 7, 10):
         late = np.zeros(1, np.uint8)
-        until_done(b.Irecv(late, 0, 9), b)
+        until_done(b.receive(late, 0, 9), b)
         assert late.tolist() == [want]
     late = np.zeros(2, np.uint8)
-    until_done(b.Irecv(late, 0, 7), b)
+    until_done(b.receive(late, 0, 7), b)
     assert late.tolist() == [8, 9]
 
 
 def test_large_messages_go_both_ways_at_once(pair: Any) -> None:
     xs = [np.random.default_rng(r).integers(0, 256, 30_000_000, np.uint8) for r in range(2)]
     outs = [np.zeros_like(x) for x in xs]
-    requests = [each.Isend(x, 1 - r, 1) for r, (each, x) in enumerate(zip(pair, xs, strict=True))]
-    requests += [each.Irecv(out, 1 - r, 1) for r, (each, out) in enumerate(zip(pair, outs))]
+    requests = [each.send(x, 1 - r, 1) for r, (each, x) in enumerate(zip(pair, xs, strict=True))]
+    requests += [each.receive(out, 1 - r, 1) for r, (each, out) in enumerate(zip(pair, outs))]
     for each in requests:
         until_done(each, *pair)
     assert np.array_equal(outs[0], xs[1])
@@ -236,23 +242,23 @@ def test_large_messages_go_both_ways_at_once(pair: Any) -> None:
 
 def test_a_message_is_taken_when_somebody_asks(pair: Any) -> None:
     a, b = pair
-    request = a.Issend(bytes_of(5), 1, 3)
+    request = a.send(bytes_of(5), 1, 3, until_received=True)
     for _ in range(20):
         a.progress(), b.progress()
-    assert not request.Test()
-    b.Irecv(np.zeros(1, np.uint8), 0, 3)
+    assert not a.are_done([request])
+    b.receive(np.zeros(1, np.uint8), 0, 3)
     until_done(request, a, b)
 
 
 def test_last_messages_arrive_although_earlier_ones_are_unread(pair: Any) -> None:
     a, b = pair
-    b.Isend(bytes_of(1, 2, 3), 0, 5)  # a never reads it
+    b.send(bytes_of(1, 2, 3), 0, 5)  # a never reads it
     x = np.arange(3_000_000, dtype=np.int64).view(np.uint8)
     out = np.zeros_like(x)
-    a.Isend(x, 1, 4)
+    a.send(x, 1, 4)
     closing = threading.Thread(target=a.close)
     closing.start()
-    until_done(b.Irecv(out, 0, 4), b)
+    until_done(b.receive(out, 0, 4), b)
     closing.join()
     assert np.array_equal(out, x)
 
@@ -260,15 +266,41 @@ def test_last_messages_arrive_although_earlier_ones_are_unread(pair: Any) -> Non
 def test_a_dead_peer_without_a_ledger_entry_is_gone(
     pair: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(connections, "NEWS_FIRST", 60.0)
     a, b = pair
     wire = Wire(b, 1, range(2))
     a.drop()
     end = time.monotonic() + 20
-    while not b.dead_ranks() and time.monotonic() < end:
+    while not b._closed_at and time.monotonic() < end:
         wire.receive_news()
-    assert b.dead_ranks() == [0]
+    assert b.find_dead() == {}  # others have time to send the cause
+    monkeypatch.setattr(connections, "NEWS_FIRST", 0.0)
+    assert b.find_dead() == {0: (11, "here")}
     b.local_ranks = [0]
-    assert b.dead_ranks() == []
+    assert b.find_dead() == {}
+
+
+def test_the_last_group_closes_the_connections(pair: Any) -> None:
+    a, b = pair
+    wires = [Wire(a, 0, range(2)) for _ in range(2)]
+    wires[0].close()
+    until_done(b.receive(np.zeros(1, np.uint8), 0, 1) if a.send(bytes_of(1), 1, 1) else None, b)
+    wires[1].close()
+    until_dead_is(b, [0])
+
+
+def test_a_forked_child_does_not_keep_a_connection_alive(pair: Any) -> None:
+    a, b = pair
+    wait, go = os.pipe()
+    if not (pid := os.fork()):
+        os.close(go)
+        os.read(wait, 1)
+        os._exit(0)
+    os.close(wait)
+    a.drop()  # as when this process ends; the child still runs
+    until_dead_is(b, [0])
+    os.close(go)
+    os.waitpid(pid, 0)
 
 
 @pytest.mark.parametrize(
@@ -291,8 +323,8 @@ def test_a_frame_that_cannot_be_ends_the_connection(pair: Any, frame: bytes, tex
 def test_a_frame_that_an_interrupt_cuts_ends_the_connection(pair: Any) -> None:
     """The bytes that were read may be lost, and what follows would be misread."""
     a, b = pair
-    b.Irecv(np.zeros(8, np.uint8), 0, 1)
-    a.Isend(bytes_of(*range(8)), 1, 1)
+    b.receive(np.zeros(8, np.uint8), 0, 1)
+    a.send(bytes_of(*range(8)), 1, 1)
     link = b._links[0]
     select.select([link.socket], [], [], 20)
     assert interrupt_after(20, b.progress, connection.__file__)
@@ -300,10 +332,15 @@ def test_a_frame_that_an_interrupt_cuts_ends_the_connection(pair: Any) -> None:
 
 
 def until_dead(a: Connections, b: Connections) -> None:
+    until_dead_is(a, [1])
+    until_dead_is(b, [0])
+
+
+def until_dead_is(connections: Connections, dead: list[int]) -> None:
     end = time.monotonic() + 20
-    while not (a.dead_ranks() and b.dead_ranks()) and time.monotonic() < end:
-        a.progress(), b.progress()
-    assert (a.dead_ranks(), b.dead_ranks()) == ([1], [0])
+    while not connections.find_dead() and time.monotonic() < end:
+        connections.progress()
+    assert list(connections.find_dead()) == dead
 
 
 # ---------------------------------------------------------------- the begin
@@ -365,16 +402,89 @@ def test_a_port_in_use_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
             dist.init_process_group("gloo", f"tcp://{place}", rank=0, world_size=2)
 
 
-def test_a_peer_with_another_key_is_refused() -> None:
-    links: list[dict[int, Any]] = []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        infos = [{"addresses": ["127.0.0.1"], "port": listener.getsockname()[1]}]
-        end = time.monotonic() + 0.5
-        other = threading.Thread(target=lambda: links.append(connect(1, [0], infos, b"other", end)))
-        other.start()
-        assert accept(0, {1}, listener, b"the key", end) == {}
-        other.join()
-    assert links == [{}]
+KEY = b"s" * 16
+
+
+def connect_and_accept(
+    infos: list[dict[str, Any]], listener: socket.socket, secret: bytes, patience: float = 5.0
+) -> tuple[dict[int, socket.socket], dict[int, socket.socket]]:
+    """The connections of rank 1 to rank 0, and of rank 0 from rank 1."""
+    accepted: list[dict[int, socket.socket]] = []
+    deadline = time.monotonic() + patience
+    thread = threading.Thread(
+        target=lambda: accepted.append(accept(0, {1}, listener, KEY, deadline))
+    )
+    thread.start()
+    connected = connect(1, [0], infos, secret, deadline)
+    thread.join()
+    return connected, accepted[0]
+
+
+def close(*links: dict[int, socket.socket]) -> None:
+    for each in links:
+        for link in each.values():
+            link.close()
+
+
+@pytest.fixture
+def listener() -> Any:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen(handshakes.BACKLOG)
+        yield server
+
+
+def place(listener: socket.socket, *before: str) -> list[dict[str, Any]]:
+    return [{"addresses": [*before, "127.0.0.1"], "port": listener.getsockname()[1]}]
+
+
+def test_ranks_connect_where_they_can_be_reached(listener: socket.socket) -> None:
+    infos = place(listener, "127.77.77.77")  # no listener there
+    connected, accepted = connect_and_accept(infos, listener, KEY)
+    assert (list(connected), list(accepted)) == ([0], [1])
+    close(connected, accepted)
+
+
+def test_a_peer_with_another_key_is_refused(listener: socket.socket) -> None:
+    connected, accepted = connect_and_accept(
+        place(listener), listener, b"another secret..", patience=0.5
+    )
+    assert (connected, accepted) == ({}, {})
+
+
+def test_three_hundred_silent_strangers_delay_no_rank(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handshakes, "PATIENCE", 1000.0)  # nobody is served by waiting for an end
+    address = listener.getsockname()
+    talking = socket.create_connection(address)
+    talking.sendall(b"GET / HTTP/1.1\r\nHost: nobody\r\n\r\n")
+    strangers = [talking] + [socket.create_connection(address) for _ in range(300)]
+    connected, accepted = connect_and_accept(place(listener), listener, KEY, patience=60.0)
+    assert (list(connected), list(accepted)) == ([0], [1])
+    with strangers[-1].makefile("rb") as file:  # a challenge, and the end
+        assert len(file.read()) == len(handshakes.MAGIC) + handshakes.NONCE
+    for each in strangers:
+        each.close()
+    close(connected, accepted)
+
+
+def test_a_silent_machine_is_probed(listener: socket.socket) -> None:
+    with socket.create_connection(listener.getsockname()) as link:
+        keep_alive(link)
+        assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        idle, between, most = (
+            link.getsockopt(socket.IPPROTO_TCP, name)
+            for name in (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+        )
+        assert idle + between * most <= 10
+
+
+def test_addresses_are_reachable() -> None:
+    for address in addresses():
+        assert not address.startswith("127.")
+        with socket.socket() as server:
+            server.bind((address, 0))  # the address belongs to this machine
 
 
 @pytest.mark.parametrize("dead", [0, 1], ids=["accepts", "connects"])
@@ -399,3 +509,26 @@ def test_ranks_that_do_not_fit_are_named(twice: bool) -> None:
     mine = {"world": 2, "pid": 4, "host": "here"}
     with pytest.raises(CollectiveMismatch, match="pid 5 on there" if twice else "of 3"):
         exchange_infos(store, 0, 2, mine, 5.0)
+
+
+def test_who_proves_the_secret_and_is_no_rank_of_the_group_is_not_taken_for_one() -> None:
+    links: list[dict[int, Any]] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        infos = [{"addresses": ["127.0.0.1"], "port": listener.getsockname()[1]}]
+        end = time.monotonic() + 60
+        server = threading.Thread(
+            target=lambda: links.append(accept(0, {1}, listener, b"key", end))
+        )
+        server.start()
+        for ranks in (RANKS.pack(2, 0), RANKS.pack(1, 1), b"\1"):
+            with socket.create_connection(listener.getsockname()) as stranger:
+                prove_to_server(stranger, b"key", end)
+                stranger.sendall(ranks)
+                stranger.shutdown(socket.SHUT_WR)
+                assert stranger.recv(1) == b""
+        links.append(connect(1, [0], infos, b"key", end))
+        server.join()
+    assert sorted(map(sorted, links)) == [[0], [1]]
+    for each in links:
+        for link in each.values():
+            link.close()

@@ -27,6 +27,6 @@ def training(atol: float = 1e-14) -> bytes:
     single(st.tensor(x)).square().mean().backward()
     wrapped = DistributedDataParallel(model)
     wrapped(st.tensor(x[4 * rank : 4 * rank + 4])).square().mean().backward()
-    gradient = model.weight.grad.numpy()
-    np.testing.assert_allclose(gradient, single.weight.grad.numpy(), atol=atol)
+    gradient = model.weight.grad.cpu().numpy()
+    np.testing.assert_allclose(gradient, single.weight.grad.cpu().numpy(), atol=atol)
     return gradient.tobytes()

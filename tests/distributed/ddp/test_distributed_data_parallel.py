@@ -420,7 +420,9 @@ def uneven(by_all: bool, kind: str) -> list[Any]:
     model = nn.Linear(1, 1, bias=False)
     model.weight.data.fill_(0.0)
     wrapped = DistributedDataParallel(model, find_unused_parameters=kind == "unused")
-    if kind == "zero":
+    if kind == "hook":
+        wrapped.register_comm_hook(None, hooks.fp16_compress_hook)
+    if kind in ("zero", "hook"):
         optimizer: Any = dist.ZeroRedundancyOptimizer(model.parameters(), optim.SGD, lr=1.0)
         joinables: list[Any] = [wrapped, optimizer]
     else:
@@ -435,13 +437,42 @@ def uneven(by_all: bool, kind: str) -> list[Any]:
     return [float(model.weight.data)]
 
 
-@pytest.mark.parametrize("kind", ["plain", "unused", "zero"])
-@pytest.mark.parametrize("by_all", [True, False])
+@pytest.mark.parametrize(
+    ("by_all", "kind"),
+    [(True, "hook"), *itertools.product([True, False], ["plain", "unused", "zero"])],
+)
 def test_ranks_with_different_numbers_of_batches(by_all: bool, kind: str) -> None:
     # steps of all three, of two, of one
     want = -(2 + 2 / 3 + 1 / 3) if by_all else -4.0
     for result in values(run(uneven, 3, by_all, kind)):
-        np.testing.assert_allclose(result, [want], rtol=1e-5)
+        np.testing.assert_allclose(result, [want], rtol=1e-3 if kind == "hook" else 1e-5)
+
+
+def backward_that_fails(overlaps: bool) -> None:
+    """After the first bucket's reduction; then one that does not, with an optimizer in backward."""
+    model = nn.Sequential(nn.Linear(3, 3, bias=False), nn.Linear(3, 3, bias=False))
+    wrapped = DistributedDataParallel(model, bucket_cap_mb=1e-5)
+    wrapped._overlaps = overlaps
+    wrapped._register_fused_optim(optim.SGD, lr=1.0)
+
+    def fail(gradient: Any) -> None:
+        raise ValueError("the hook of the first layer fails")
+
+    handle = model[0].weight.register_hook(fail)
+    with pytest.raises(ValueError, match="first layer fails"):
+        wrapped(st.ones(1, 3)).sum().backward()
+    handle.remove()
+    model.zero_grad()
+    before = [p.detach().clone() for p in model.parameters()]
+    wrapped(st.ones(1, 3)).sum().backward()
+    for p, old in zip(model.parameters(), before, strict=True):
+        assert p.grad is not None
+        assert st.allclose(p, old - p.grad)
+
+
+@pytest.mark.parametrize("overlaps", [True, False])
+def test_a_backward_that_failed_leaves_nothing_for_the_next(overlaps: bool) -> None:
+    values(run(backward_that_fails, 2, overlaps))
 
 
 def uneven_without_join(ending: str) -> int:
@@ -585,3 +616,18 @@ def some_missing() -> None:
 
 def test_parameters_without_a_gradient_are_named() -> None:
     values(run(some_missing, 2, start_method="fork"))
+
+
+def within_a_coalescing_manager() -> list[Any]:
+    x = st.full((3,), float(dist.get_rank()))
+    wrapped = DistributedDataParallel(nn.Linear(1, 1, bias=False))
+    with dist._coalescing_manager():
+        dist.all_reduce(x)
+        wrapped(st.full((1, 1), 1.0 + dist.get_rank())).sum().backward()
+        before = x.tolist()
+    return [before, x.tolist(), wrapped.module.weight.grad.item()]
+
+
+def test_a_coalescing_manager_does_not_defer_gradients() -> None:
+    results = values(run(within_a_coalescing_manager, 2))
+    assert results == [[[rank] * 3, [1.0] * 3, 1.5] for rank in range(2)]

@@ -12,7 +12,7 @@ import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
 from shmtensor.distributed import distributed_c10d
-from shmtensor.distributed.rendezvous.meeting_messages import address
+from shmtensor.distributed.rendezvous.meeting import address
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
 
 from ..run_ranks import run, values

@@ -16,7 +16,7 @@ import pytest
 from shmtensor.distributed.rendezvous import find_group as find_group_module
 from shmtensor.distributed.rendezvous import handshakes
 from shmtensor.distributed.rendezvous.find_group import find_group
-from shmtensor.distributed.rendezvous.meeting_messages import (
+from shmtensor.distributed.rendezvous.meeting import (
     PROTOCOL,
     address,
     decode_error,

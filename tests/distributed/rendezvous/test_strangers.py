@@ -10,17 +10,17 @@ import socket
 import subprocess
 import sys
 import threading
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from shmtensor import distributed as dist
-from shmtensor.distributed.rendezvous.find_group import find_group_by_store
-from shmtensor.distributed.rendezvous.meeting_messages import address
+from shmtensor.distributed.rendezvous.find_group import find_group
+from shmtensor.distributed.rendezvous.meeting import address
 from shmtensor.distributed.rendezvous.secret import shared_secret
-from shmtensor.errors import CollectiveTimeout
+from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
 
 from ..ddp.sharded_step import training
 from ..run_ranks import SECRET, free_port, run
@@ -115,12 +115,10 @@ def test_any_name_is_a_place_to_meet(method: str) -> None:
 def test_a_rank_tries_again_at_a_store_after_a_timeout() -> None:
     store = dist.HashStore()
     for rank in (0, 1):
-        with pytest.raises(CollectiveTimeout, match=f"ranks {1 - rank}"):
-            find_group_by_store(store, f"again/{rank}", rank, 2, 0.01)
-        threads = [
-            threading.Thread(target=find_group_by_store, args=(store, f"again/{rank}", r, 2, 60.0))
-            for r in range(2)
-        ]
+        meet = partial(find_group, f"again/{rank}", store=store)
+        with pytest.raises(CollectiveTimeout, match=f"rank {1 - rank} "):
+            meet(rank, 2, 0.01)
+        threads = [threading.Thread(target=meet, args=(r, 2, 60.0)) for r in range(2)]
         for each in threads:
             each.start()
         for each in threads:
@@ -400,20 +398,16 @@ def test_two_ranks_of_one_number_all_raise_at_once(rank: int) -> None:
     assert all(f"pid {pid}" in records[0]["text"] for pid in pids)
 
 
-def await_keys(path: Path, n: int) -> None:
-    store = dist.FileStore(str(path))
-    while store.num_keys() < n:
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize(("rank", "world"), [(1, 3), (2, 2)], ids=["number", "size"])
 def test_ranks_that_do_not_fit_in_a_store_all_raise_at_once(
     tmp_path: Path, rank: int, world: int
 ) -> None:
     """Two of one number, or of different world sizes."""
     path = tmp_path / "store"
-    ranks = [Stranger(r, 3, 1, "stay", f"store={path}") for r in (0, 1)]
-    await_keys(path, 2)
+    ranks = [Stranger(r, 3, 1, "stay", "silence=0.1", f"store={path}") for r in (0, 1)]
+    assert ranks[1].process.stderr is not None
+    while "1 of 3 are missing" not in (line := ranks[1].process.stderr.readline()):
+        assert line  # rank 0 tells a rank that has come who is missing
     ranks.append(Stranger(min(rank, world - 1), world, 1, "stay", f"store={path}"))
     for record in end_all(ranks):
         assert record["error"] == "CollectiveMismatch", record
@@ -595,6 +589,30 @@ def test_a_rank_in_another_pid_namespace_shares_no_memory(has_secret: bool) -> N
         check_over_tcp(end_all(ranks), "in another pid namespace")
     else:
         check_apart(end_all(ranks), "in another pid namespace", "rank 0", "rank 1")
+
+
+@AS_ROOT
+@pytest.mark.skipif(not can_unshare(*PID), reason="may not make a pid namespace")
+def test_ranks_that_share_a_store_and_no_memory_communicate_over_tcp(tmp_path: Path) -> None:
+    """Rank 1 shares memory with rank 0, rank 2 comes to the store; each reads where rank 0 is."""
+    store = f"store={tmp_path / 'store'}"
+    ranks = [
+        Stranger(0, 3, 1, "meet", store, **HAS_SECRET),
+        Stranger(1, 3, 1, "meet", store, "before=1", **HAS_SECRET),
+        Stranger(2, 3, 1, "meet", store, prefix=["unshare", *PID], **HAS_SECRET),
+    ]
+    check_over_tcp(end_all(ranks), "in another pid namespace")
+    keys = dist.FileStore(str(tmp_path / "store")).list_keys()
+    assert not [key for key in keys if key.endswith("/host")]
+
+
+@pytest.mark.parametrize("left", [b"", b"{}", b"[]", b'{"id": 3, "rank": "0"}', b"\xff"])
+def test_what_is_in_a_store_and_no_place_is_an_error(left: bytes) -> None:
+    store = dist.HashStore()
+    store.set("absurd/host", left or b"no JSON")
+    for rank in (0, 1):
+        with pytest.raises(CollectiveMismatch, match="what is in the store is no rank: b"):
+            find_group("absurd", rank, 2, 60.0, store=store)
 
 
 @AS_ROOT

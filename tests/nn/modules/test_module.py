@@ -278,3 +278,13 @@ def test_missing_init_call_is_an_error() -> None:
         Model()(1)
     with pytest.raises(AttributeError, match="_parameters"):
         list(Model().parameters())
+
+
+def test_no_protocol_is_looked_up_in_the_tables() -> None:
+    """A file fills the tables of a module that it may construct; NumPy would read the address."""
+    memory = {"shape": (8,), "typestr": "<f4", "data": (4096, False), "version": 3}
+    for table in ("_parameters", "_buffers", "_modules"):
+        module = nn.Linear(2, 2)
+        getattr(module, table)["__array_interface__"] = memory
+        assert not hasattr(module, "__array_interface__")
+        assert np.asarray(module).shape == ()

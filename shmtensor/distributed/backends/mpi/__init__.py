@@ -11,8 +11,8 @@ Without MPI the same code runs over TCP (../tcp).
 
 | file | has |
 |---|---|
-| messages.py | messages by MPI, and news of ranks that died or gave up; every wait ends |
-| liveness_across_nodes.py | deaths of ranks on other nodes: connections that end with a process |
+| mpi_messages.py | messages by MPI (../transport.py), and how MPI begins and ends |
+| messages.py | a group's messages, and news of ranks that died or gave up; every wait ends |
 | nodes.py | which ranks share memory, and one domain for them |
 | member.py | how a collective begins, and how it fails |
 | large_collectives.py | large data, along the nodes |

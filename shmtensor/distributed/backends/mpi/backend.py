@@ -1,4 +1,5 @@
-"""The collectives of the backend mpi: the methods of `native.Group`, over memory and MPI.
+"""The collectives of the backend mpi: the methods of `native.Group`, over memory and
+messages between nodes.
 
 Each first gathers the calls of all ranks (member.py). Small data comes with the calls, and every
 rank computes its result from it; large data goes through large_collectives.py.
@@ -27,9 +28,9 @@ from ...group.call_signature import (
 from ...group.operands import Array
 from ...rendezvous.find_group import all_gather_json
 from . import large_collectives
-from .liveness_across_nodes import start_watch
 from .member import MpiMember
-from .messages import BODY, HEADER, VERDICT, Base, Wire, init_mpi
+from .messages import BODY, HEADER, VERDICT, Wire
+from .mpi_messages import init_mpi
 from .nodes import describe_self, join_node, subgroup_nodes
 
 __all__ = ["Engine", "world_engine"]
@@ -233,7 +234,7 @@ class Engine(MpiMember):
             self.call_local("send", x, self.local_ranks.index(to), tag, timeout)
         elif x.nbytes:
             self._bytes_sent += x.nbytes
-            self.wait_message("send", self.wire.send(x, to, BODY, is_taken=True), to, timeout)
+            self.wait_message("send", self.wire.send(x, to, BODY, until_received=True), to, timeout)
 
     def recv(self, x: Array, source: int, tag: int, timeout: float) -> None:
         """Receives into x, which has the message's shape and dtype."""
@@ -271,10 +272,10 @@ class Engine(MpiMember):
     def subgroup(self, members: Sequence[int], block: native.Block | None) -> Engine | None:
         """This rank's end of a group of some ranks. All ranks of this group call it."""
         if self.rank not in members:
-            Base.number += 1  # so that groups have the same numbers on all ranks
+            self.wire.transport.n_groups += 1  # the same number on all ranks
             return None
-        mpi_ranks = [self.wire.ranks[rank] for rank in members]
-        wire = Wire(self.wire.comm, members.index(self.rank), mpi_ranks)
+        ranks = [self.wire.ranks[rank] for rank in members]
+        wire = Wire(self.wire.transport, members.index(self.rank), ranks)
         nodes = subgroup_nodes(self.nodes, members)
         local_ranks = [rank for rank in self.local_ranks if rank in members]
         local_group = None
@@ -293,17 +294,15 @@ def world_engine(rank: int, world: int, timeout: float) -> Engine:
         RuntimeError: mpi4py is not installed.
         ValueError: a rank or world size is given that differs from MPI's.
     """
-    comm = init_mpi(timeout)
-    if rank not in (-1, comm.rank) or world not in (-1, comm.size):
+    mpi = init_mpi(timeout)
+    if rank not in (-1, mpi.rank) or world not in (-1, mpi.size):
         raise ValueError(
             f"init_process_group: rank and world_size are not those of MPI: rank {rank} of "
-            f"{world}, MPI says rank {comm.rank} of {comm.size}"
+            f"{world}, MPI says rank {mpi.rank} of {mpi.size}"
         )
-    wire = Wire(comm, comm.rank, range(comm.size))
-    infos = all_gather_json(wire.all_gather, comm.size, describe_self(comm.rank), timeout)
+    wire = Wire(mpi, mpi.rank, range(mpi.size))
+    infos = all_gather_json(wire.all_gather, mpi.size, describe_self(mpi.rank), timeout)
     nodes, local_group, process_rows = join_node(wire, infos, timeout)
-    if len(nodes) > 1 and Base.watch is None:
-        start_watch(wire, nodes, infos, timeout)
     engine = Engine(wire, nodes, local_group, process_rows)
     engine.barrier(timeout)
     return engine

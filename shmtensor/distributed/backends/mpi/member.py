@@ -92,7 +92,7 @@ class MpiMember(Member):
         return bits
 
     def statistics(self) -> tuple[int, int, int]:
-        """Collectives, bytes copied inline, bytes sent by MPI."""
+        """Collectives, bytes copied inline, bytes sent to other nodes."""
         return self._number, self._inline, self._bytes_sent
 
     def _leave(self) -> None:
@@ -239,9 +239,10 @@ class MpiMember(Member):
             try:
                 self.wait(what, requests, timeout)
             except CollectiveTimeout:
-                is_done = [all(r.Test() for r in each) for each, _ in requests]
-                for (_, ranks), has_come in zip(requests, is_done, strict=True):
-                    self._absent |= 0 if has_come else sum(1 << r for r in ranks)
+                with self.wire.transport.lock:
+                    for each, ranks in requests:
+                        if not self.wire.transport.are_done(each):
+                            self._absent |= sum(1 << r for r in ranks)
                 raise
         if local_group is not None:
             self.call_local("broadcast", table, 0, timeout)
@@ -249,12 +250,12 @@ class MpiMember(Member):
         return table[:, HEAD.itemsize :]
 
     def isend(self, x: Array, to: int, kind: int = DATA) -> list[Any]:
-        """Begins to send by MPI."""
+        """Begins to send."""
         self._bytes_sent += x.nbytes
         return self.wire.send(x, to, kind)
 
     def irecv(self, x: Array, source: int, kind: int = DATA) -> list[Any]:
-        """Begins to receive by MPI."""
+        """Begins to receive."""
         return self.wire.receive(x, source, kind)
 
     def wait(

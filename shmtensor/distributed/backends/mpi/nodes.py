@@ -52,7 +52,6 @@ def describe_self(rank: int, separate_domains: bool = False) -> dict[str, Any]:
     domain = native.domain_id().hex() if native.domain_ready() else ""
     return {
         "machine": machine(rank) + (f"/{domain}" if separate_domains else ""),
-        "network": f"{boot_id()}/{os.stat('/proc/self/ns/net').st_ino}",
         "domain": domain,
         "host": socket.gethostname(),
         "pid": os.getpid(),

@@ -41,20 +41,19 @@ class Communicator:
         self.comm.reduce(at, at, count, dtype_number, op, root, self.stream.ptr)
 
     def reduce_scatter(
-        self, at: int, count: int, itemsize: int, dtype_number: int, op: int
+        self, source: int, target: int, count: int, dtype_number: int, op: int
     ) -> None:
-        """Replaces this rank's part of `world * count` numbers by its reduction over all ranks."""
-        output = at + self.rank * count * itemsize
-        self.comm.reduceScatter(at, output, count, dtype_number, op, self.stream.ptr)
+        """Writes this rank's `count` of the `world * count` numbers' reduction over all ranks."""
+        self.comm.reduceScatter(source, target, count, dtype_number, op, self.stream.ptr)
 
     # ---------------------------------------------------------------- bytes
     def broadcast(self, at: int, nbytes: int, root: int) -> None:
         """Copies the root's bytes to all ranks."""
         self.comm.broadcast(at, at, nbytes, BYTE, root, self.stream.ptr)
 
-    def all_gather(self, at: int, nbytes: int) -> None:
-        """Fills `world * nbytes` bytes from each rank's part of them."""
-        self.comm.allGather(at + self.rank * nbytes, at, nbytes, BYTE, self.stream.ptr)
+    def all_gather(self, source: int, target: int, nbytes: int) -> None:
+        """Fills `world * nbytes` bytes from each rank's `nbytes`."""
+        self.comm.allGather(source, target, nbytes, BYTE, self.stream.ptr)
 
     def exchange(self, sends: Sequence[Part], receives: Sequence[Part]) -> None:
         """Sends the bytes of `sends[p]` to each rank p and receives those of `receives[p]`, all at
@@ -62,10 +61,7 @@ class Communicator:
         """
         (source, nbytes), (target, _) = sends[self.rank], receives[self.rank]
         if nbytes and source != target:
-            runtime = self.cupy.cuda.runtime
-            runtime.memcpyAsync(
-                target, source, nbytes, runtime.memcpyDeviceToDevice, self.stream.ptr
-            )
+            self.copy(source, target, nbytes)
         peers = [p for p in range(self.world) if p != self.rank]
         self.nccl.groupStart()
         try:
@@ -77,6 +73,16 @@ class Communicator:
         finally:
             self.nccl.groupEnd()
 
+    def copy(self, source: int, target: int, nbytes: int) -> None:
+        """Copies bytes on this rank's GPU."""
+        runtime = self.cupy.cuda.runtime
+        runtime.memcpyAsync(target, source, nbytes, runtime.memcpyDeviceToDevice, self.stream.ptr)
+
+    def allocate(self, nbytes: int) -> Any:
+        """New memory, to be used by what comes next; it has the address as `ptr`."""
+        with self.stream:  # CuPy's pool reuses memory in the order of this stream
+            return self.cupy.cuda.alloc(nbytes)
+
     def send(self, at: int, nbytes: int, peer: int) -> None:
         """Sends bytes to one rank, which calls `receive`."""
         self.comm.send(at, nbytes, BYTE, peer, self.stream.ptr)
@@ -86,6 +92,22 @@ class Communicator:
         self.comm.recv(at, nbytes, BYTE, peer, self.stream.ptr)
 
     # ---------------------------------------------------------------- progress
+    def follow(self, where: str, array: Any) -> None:
+        """What comes next runs after the work that is queued on the array now.
+
+        Raises:
+            ValueError: the array is on another GPU.
+        """
+        if array.device.id != self.device.id:
+            raise ValueError(
+                f"{where}: the tensor is on another GPU than the group's of rank {self.rank}: "
+                f"cuda:{array.device.id}, not cuda:{self.device.id}"
+            )
+        cuda = self.cupy.cuda
+        with array.device:
+            event = cuda.get_current_stream().record(cuda.Event(disable_timing=True))
+        self.stream.wait_event(event)
+
     def mark(self) -> Any:
         """An event that is done when all earlier calls are."""
         event = self.cupy.cuda.Event(disable_timing=True)

@@ -20,10 +20,10 @@ from __future__ import annotations
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from math import inf
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -34,7 +34,6 @@ from ...group.call_signature import HEAD, NO_OP, compare, write
 from ...group.operands import Array
 from ..engine import Member
 from .communicator import Communicator
-from .host_staging import Staging
 
 __all__ = ["NcclMember", "remaining_seconds"]
 
@@ -75,8 +74,8 @@ class NcclMember(Member):
     def __init__(self, control: native.Group, communicator: Communicator) -> None:
         super().__init__(control.rank, control.world)
         self.control, self.communicator = control, communicator
-        self._staged = 0
-        self._aborted: list[Staging] = []  # memory that an aborted stream may still write to
+        self._nbytes = 0
+        self._aborted: list[Any] = []  # arrays that an aborted stream may still write to
 
     # ---------------------------------------------------------------- state
     @property
@@ -89,8 +88,8 @@ class NcclMember(Member):
         return self.control.missing()
 
     def statistics(self) -> tuple[int, int, int]:
-        """Collectives, bytes copied inline, bytes copied to the GPU."""
-        return self._number, self.control.statistics()[1], self._staged
+        """Collectives, bytes copied inline, bytes of the operands that NCCL has read or written."""
+        return self._number, self.control.statistics()[1], self._nbytes
 
     def break_off(self, why: str) -> None:
         """Ends the waits of all ranks, for the reason `why`."""
@@ -191,17 +190,21 @@ class NcclMember(Member):
             raise
 
     @contextmanager
-    def work(self, where: str, end: float, peer: int | None = None) -> Iterator[Staging]:
+    def work(
+        self, where: str, end: float, arrays: Sequence[Any], peer: int | None = None
+    ) -> Iterator[None]:
         """Waits at its end for the work that its body puts on the stream. The caller has the turn,
         which is released.
 
         Args:
+            arrays: what NCCL reads and writes: after the work that is queued on them now.
             peer: the other rank of a message; None: a collective.
         """
-        staging = Staging(self.communicator)
         try:
+            for x in arrays:
+                self.communicator.follow(where, x)
             with self.communicator.device:
-                yield staging
+                yield
                 is_done = self.wait(where, end, peer)
             late = [] if is_done else [self.rank]
             if peer is None:
@@ -210,10 +213,9 @@ class NcclMember(Member):
                 raise CollectiveTimeout(
                     f"{where}: NCCL has not finished in time: on ranks {late} of {self.world}"
                 )
-            staging.write_results()
-            self._staged += staging.bytes_copied
+            self._nbytes += sum(x.nbytes for x in arrays)
         except BaseException as error:
-            self._aborted.append(staging)
+            self._aborted += arrays
             self.communicator.abort()
             if isinstance(error, self.communicator.nccl.NcclError):
                 self.await_news(where, peer)  # a death, as NCCL sees it

@@ -3,40 +3,58 @@
 ```
 store     MASTER_ADDR:MASTER_PORT: of the first node's launcher, without one of rank 0
 rank r    writes  its address, machine, host, pid                   waits for those of all others
-          accepts from every higher rank, connects to every lower one: both prove the secret
+          connects to every lower rank, accepts from every higher one: both prove the secret, then
+          its own rank u32, the other's u32 ->
           creates its node's group in shared memory (../mpi/nodes.py); ends with a barrier of all
 ```
 
 If a rank dies meanwhile, the others notice it at the timeout while they wait for the store, later
-by its connections. Ranks connect from the address by which their host reaches the store.
+by its connections. Ranks connect from the address by which their host reaches the store. What they
+prove is a hash of the secret and a key of this group. Strangers that connect and stay silent delay
+no rank (../../rendezvous/handshakes.py).
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import socket
+import struct
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from hashlib import blake2b
+from multiprocessing import AuthenticationError
 from typing import Any
 
 from .... import native
 from ....errors import CollectiveMismatch, CollectiveTimeout
-from ...rendezvous.handshakes import BACKLOG
+from ...rendezvous.handshakes import (
+    BACKLOG,
+    LIMIT,
+    Handshake,
+    Handshakes,
+    prove_to_client,
+    prove_to_server,
+)
 from ...rendezvous.hosts import address_of, is_loopback
 from ...rendezvous.notice import Notice, wait_in_store
 from ...rendezvous.secret import shared_secret
 from ...rendezvous.store import PrefixStore, Store
 from ...rendezvous.tcp_store import TCPStore
 from ..mpi.backend import Engine
-from ..mpi.liveness_across_nodes import accept, addresses, connect
-from ..mpi.messages import Base, Wire
+from ..mpi.messages import Wire
 from ..mpi.nodes import describe_self, join_node
-from .mpi4py_interface import Connections
+from .connections import Connections
 
-__all__ = ["world_engine"]
+__all__ = ["accept", "connect", "world_engine"]
 
 WHERE = "init_process_group"
+RANKS = struct.Struct("<II")  # the sender's, the receiver's
+TRIAL = 1.0  # seconds for one address
+ATTEMPTS = 3  # at the addresses of a rank
+SIOCGIFADDR = 0x8915
 
 
 def world_engine(
@@ -163,8 +181,6 @@ def join_group(
     connections = Connections(rank, links, [(each["pid"], each["host"]) for each in infos])
     limit = remaining if timeout >= 0 else timeout
     try:
-        # Tags start at 0: only this group has these connections.
-        Base.watch, Base.number = connections, 0
         wire = Wire(connections, rank, range(connections.size))
         nodes, local_group, process_rows = join_node(wire, infos, limit)
         native.set_role(f"rank {rank}")
@@ -175,3 +191,73 @@ def join_group(
         connections.drop()
         raise
     return engine
+
+
+# ---------------------------------------------------------------- connections
+def connect(
+    rank: int, peers: list[int], listeners: list[dict[str, Any]], secret: bytes, deadline: float
+) -> dict[int, socket.socket]:
+    """Connections to ranks that accept."""
+    links: dict[int, socket.socket] = {}
+    for _ in range(ATTEMPTS):
+        unreachable: set[str] = set()
+        for peer in peers:
+            if peer in links or (link := reach(listeners[peer], unreachable, deadline)) is None:
+                continue
+            try:
+                prove_to_server(link, secret, deadline)
+                link.sendall(RANKS.pack(rank, peer))
+                links[peer] = link
+            except (OSError, AuthenticationError):  # not that rank, or it served many others
+                link.close()
+    return links
+
+
+def reach(listener: dict[str, Any], unreachable: set[str], deadline: float) -> socket.socket | None:
+    """A connection to one of a listener's addresses; adds those that do not answer to
+    `unreachable`, and leaves out what is in it.
+    """
+    for address in listener["addresses"]:
+        if address in unreachable or time.monotonic() > deadline:
+            continue
+        try:
+            return socket.create_connection((address, listener["port"]), TRIAL)
+        except TimeoutError:
+            unreachable.add(address)
+        except OSError:
+            continue
+    return None
+
+
+def accept(
+    rank: int, peers: set[int], listener: socket.socket, secret: bytes, deadline: float
+) -> dict[int, socket.socket]:
+    """Connections from ranks that connect."""
+
+    def prove(link: socket.socket) -> Handshake:
+        yield from prove_to_client(link, secret)
+        peer, target = RANKS.unpack((yield RANKS.size))
+        if target != rank or peer not in peers:
+            raise ConnectionRefusedError("not a rank of this group")
+        return peer
+
+    links: dict[int, socket.socket] = {}
+    with Handshakes(listener, prove, LIMIT + len(peers)) as handshakes:
+        while peers - set(links) and (remaining := deadline - time.monotonic()) > 0:
+            for link, peer in handshakes.poll(remaining):
+                if peer in links:  # the rank has connected anew
+                    links[peer].close()
+                links[peer] = link
+    return links
+
+
+def addresses() -> Iterator[str]:
+    """The IPv4 addresses of this machine that other machines may reach."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        for _, name in socket.if_nameindex():
+            with suppress(OSError):  # it has none
+                request = struct.pack("256s", name.encode()[:15])
+                response = fcntl.ioctl(probe.fileno(), SIOCGIFADDR, request)
+                address = socket.inet_ntoa(response[20:24])
+                if not address.startswith("127."):
+                    yield address

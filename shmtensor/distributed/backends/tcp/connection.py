@@ -19,7 +19,6 @@ from __future__ import annotations
 import socket
 from collections import defaultdict, deque
 from contextlib import suppress
-from typing import Any
 
 from ...rendezvous.store_messages import FRAME
 from ..mpi.messages import PIECE
@@ -36,24 +35,11 @@ class Broken(OSError):
 class Request:
     """A send or receive that has begun."""
 
-    __slots__ = ("buffer", "is_done", "links")
+    __slots__ = ("buffer", "is_done")
 
-    def __init__(self, links: Any, buffer: memoryview) -> None:
-        self.links, self.buffer = links, buffer
+    def __init__(self, buffer: memoryview) -> None:
+        self.buffer = buffer
         self.is_done = False
-
-    def Test(self) -> bool:
-        """Whether it is done, without polling."""
-        return self.is_done
-
-    @staticmethod
-    def Testall(requests: list[Request]) -> bool:
-        """Whether all are done, after polling the connections."""
-        for each in requests:
-            if not each.is_done:
-                each.links.progress()
-                return all(r.is_done for r in requests)
-        return True
 
 
 class Arrival:

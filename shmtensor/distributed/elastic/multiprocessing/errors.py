@@ -53,7 +53,8 @@ class ErrorHandler:
             with open(path, "w") as file:
                 json.dump({"message": message}, file)
         if "SHMTENSOR_ERROR_FD" in os.environ:
-            child_report.fail_as_program(e)
+            child_report.listen_to_launcher()
+            child_report.fail(e)
 
 
 def get_error_handler() -> ErrorHandler:

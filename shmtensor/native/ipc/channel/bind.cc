@@ -1,5 +1,4 @@
-// Python bindings of channel.h: the type Channel. Waiting is here, because it releases the GIL.
-#include <algorithm>
+// Python bindings of channel.h: the type Channel; putting and getting are in bind_put_get.cc.
 #include <new>
 
 #include "memory/heap/heap.h"
@@ -8,7 +7,6 @@
 #include "python.h"
 #include "ipc/codec/block.h"
 #include "ipc/channel/channel_object.h"
-#include "ipc/codec/codec.h"
 #include "ipc/liveness.h"
 
 namespace shmtensor {
@@ -65,55 +63,6 @@ bool is_open(ChannelObject* self, const char* where) {
   return false;
 }
 
-bool put_message(ChannelObject* self, const OutgoingMessage& message, const Deadline& deadline, double timeout, const char* where,
-                bool* done) {
-  void* spill = nullptr;
-  bool good = is_open(self, where);
-  *done = false;
-  for (bool is_first = true; good && !*done; is_first = false) {
-    Root* root = self->channel.root();
-    // Readers write to that word often; the first try, which rarely fails, does not read it.
-    uint32_t room = is_first ? 0 : root->room.load(std::memory_order_seq_cst);
-    Channel::Try result = self->channel.put(message.bytes, message.nbytes, message.blocks, message.n, &spill);
-    if (result == Channel::Try::Over) raise("ShutDown", "%s: the queue was shut down", where);
-    good = result == Channel::Try::Ok || result == Channel::Try::NotNow;
-    *done = result == Channel::Try::Ok;
-    if (result != Channel::Try::NotNow) break;
-    if (is_first) continue;
-    bool late = deadline.is_over();
-    if (!late) good = wait_for(&root->room, room, &root->writers, deadline, {}, where, &late) && is_open(self, where);
-    if (late && timeout == 0.0) break;
-    if (late) timeout = 0.0;  // one more look
-  }
-  Channel::discard(&spill);
-  return good;
-}
-
-bool take_message(ChannelObject* self, ReceivedMessage* message, const Deadline& deadline, double timeout, PyObject* peers,
-                  const char* where, bool* done) {
-  std::vector<Peer> peers_to_watch;
-  bool is_first = true;
-  *done = false;
-  while (is_open(self, where)) {
-    Root* root = self->channel.root();
-    uint32_t items = root->items.load(std::memory_order_seq_cst);
-    Channel::Try result = self->channel.get(message);
-    *done = result == Channel::Try::Ok;
-    if (result == Channel::Try::Over) raise("ShutDown", "%s: the queue was shut down", where);
-    if (result != Channel::Try::NotNow) return *done;
-    bool late = deadline.is_over();
-    if (late && timeout == 0.0) return true;
-    if (late) {
-      timeout = 0.0;  // one more look
-      continue;
-    }
-    if (is_first && !read_peers(peers, &peers_to_watch)) return false;  // only needed if it waits
-    is_first = false;
-    if (!wait_for(&root->items, items, &root->readers, deadline, peers_to_watch, where, &late)) return false;
-  }
-  return false;
-}
-
 namespace {
 
 PyObject* channel_new(PyTypeObject* type, PyObject* arguments, PyObject* kwargs) {
@@ -162,32 +111,30 @@ PyObject* channel_close(ChannelObject* self, PyObject*) {
   Py_RETURN_NONE;
 }
 
-PyObject* channel_put(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
-  if (n != 3) return raise("TypeError", "Channel.put: takes bytes, blocks, timeout: got %zd arguments", n);
-  double timeout;
-  if (!read_timeout(a[2], &timeout)) return nullptr;
-  PyObject* pair = PyTuple_Pack(2, a[0], a[1]);
-  MessageEncoder draft;
-  bool done = false;
-  Deadline deadline(timeout);
-  bool good = pair && draft.adopt(pair) &&
-              put_message(self, {draft.bytes(), draft.nbytes(), draft.blocks(), draft.n_blocks()}, deadline, timeout,
-                         "Channel.put", &done);
-  Py_XDECREF(pair);
-  return good ? PyBool_FromLong(done) : nullptr;
+PyObject* channel_shut_down(ChannelObject* self, PyObject* immediate) {
+  int at_once = PyObject_IsTrue(immediate);
+  if (at_once < 0 || !is_open(self, "Queue.shutdown")) return nullptr;
+  self->channel.shut_down(at_once ? AT_ONCE : NO_MORE);
+  if (at_once && !self->channel.drain()) return nullptr;
+  Py_RETURN_NONE;
 }
 
-PyObject* channel_get(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
-  if (n < 1 || n > 2) return raise("TypeError", "Channel.get: takes timeout and peers: got %zd arguments", n);
-  double timeout;
-  if (!read_timeout(a[0], &timeout)) return nullptr;
-  ReceivedMessage message;
-  bool done;
-  Deadline deadline(timeout);
-  if (!take_message(self, &message, deadline, timeout, n > 1 ? a[1] : nullptr, "Channel.get", &done)) return nullptr;
-  if (!done) Py_RETURN_NONE;
-  PyObject *data = message.data(), *blocks = data ? message.blocks() : nullptr;
-  return blocks ? Py_BuildValue("NN", data, blocks) : (Py_XDECREF(data), nullptr);
+PyObject* channel_statistics(ChannelObject* self, PyObject*) {
+  MessageCounts x;
+  if (!is_open(self, "Queue.statistics") || !self->channel.count(&x)) return nullptr;
+  Root* root = self->channel.root();
+  auto n = [](uint64_t value) { return static_cast<unsigned long long>(value); };
+  return Py_BuildValue("{sKsKsKsKsKsKsKsKsIsIsI}", "maxsize", n(root->maxsize), "sent", n(x.sent), "received", n(x.received),
+                       "waiting", n(x.waiting), "reading", n(x.reading), "writing", n(x.writing), "given_up", n(x.given_up),
+                       "segments", n(x.segments), "shut", root->shut.load(), "getters", root->readers.load(), "putters",
+                       root->writers.load());
+}
+
+PyObject* channel_check(ChannelObject* self, PyObject*) {
+  std::string violation;
+  if (!is_open(self, "Queue.check") || !self->channel.check(&violation)) return nullptr;
+  if (violation.empty()) Py_RETURN_NONE;
+  return PyUnicode_FromString(violation.c_str());
 }
 
 PyObject* channel_size(ChannelObject* self, PyObject*) {

@@ -23,26 +23,12 @@ bool is_open(ChannelObject* self, const char* where);
 bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>* waiters, const Deadline& deadline,
               const std::vector<Peer>& peers, const char* where, bool* late);
 
-struct OutgoingMessage {
-  const char* bytes;
-  size_t nbytes;
-  const BlockRef* blocks;
-  uint32_t n;
-};
-// Puts a message, waiting for room until the deadline; *done: it was put. timeout 0: no wait.
-bool put_message(ChannelObject* self, const OutgoingMessage& message, const Deadline& deadline, double timeout, const char* where,
-                bool* done);
-// Receives a message, waiting until the deadline; *done: it was received.
-bool take_message(ChannelObject* self, ReceivedMessage* message, const Deadline& deadline, double timeout, PyObject* peers,
-                  const char* where, bool* done);
-
 // ---- methods (bind_put_get.cc)
+PyObject* channel_put(ChannelObject* self, PyObject* const* a, Py_ssize_t n);
+PyObject* channel_get(ChannelObject* self, PyObject* const* a, Py_ssize_t n);
 PyObject* channel_send(ChannelObject* self, PyObject* const* a, Py_ssize_t n);
 PyObject* channel_send_many(ChannelObject* self, PyObject* const* a, Py_ssize_t n);
 PyObject* channel_receive(ChannelObject* self, PyObject* const* a, Py_ssize_t n);
 PyObject* channel_receive_many(ChannelObject* self, PyObject* const* a, Py_ssize_t n);
-PyObject* channel_shut_down(ChannelObject* self, PyObject* immediate);
-PyObject* channel_statistics(ChannelObject* self, PyObject*);
-PyObject* channel_check(ChannelObject* self, PyObject*);
 
 }  // namespace shmtensor

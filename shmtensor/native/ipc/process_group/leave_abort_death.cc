@@ -114,7 +114,7 @@ bool Group::check_peers(const char* where, uint32_t phase, int only) {
     return false;
   }
   std::string text = "rank " + std::to_string(p) + " (pid " + std::to_string(line(p).pid) +
-                     ") has left the group: it called destroy_process_group() and is waited for";
+                     ") has left the group: it called destroy_process_group() or has ended, and is waited for";
   raise_peer_lost(*members_, where, line(p).row, line(p).inc, text.c_str());
   return false;
 }

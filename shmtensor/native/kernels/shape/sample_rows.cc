@@ -1,5 +1,5 @@
 // The large arrays of a sample are copied to a row of the batch's arrays and replaced by views of it: Note [Warm samples]
-// in dataloaders/loader/sample_rows.py.
+// in dataloaders/loader/fetch.py.
 #include "kernels/shape/sample_rows.h"
 
 #include "kernels/arguments.h"
@@ -82,7 +82,7 @@ PyObject* copy_to_rows(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const Py_ssize_t i = PyLong_AsSsize_t(args[2]);
   if (i == -1 && PyErr_Occurred()) return nullptr;
   if (!PyList_CheckExact(fields)) return raise("TypeError", "%s: fields is not a list: %s", where, Py_TYPE(fields)->tp_name);
-  // Besides the caller's variable there is the reference of the call: counts_references in sample_rows.py checks it.
+  // Besides the caller's variable there is the reference of the call: counts_references in fetch.py checks it.
   if (Py_REFCNT(sample) > 2) return Py_NewRef(sample);
   Ref out;
   for (Py_ssize_t k = 0; k < PyList_GET_SIZE(fields); ++k) {

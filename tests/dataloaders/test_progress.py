@@ -212,6 +212,40 @@ def test_resuming_does_not_use_the_default_generator() -> None:
     assert st.rand(2).tolist() == expected
 
 
+@pytest.mark.parametrize("kind", [np.random.MT19937, np.random.Philox])
+@pytest.mark.parametrize("position", [-1, 625, 2**31 - 1, 1.0, None, "1"])
+def test_a_position_outside_of_a_generators_words_is_refused(kind: Any, position: Any) -> None:
+    """NumPy would read, and later write, there: the state may come from another's checkpoint."""
+    first = DataLoader(Drawn(), 2, shuffle=True, generator=np.random.Generator(kind(3)))
+    take(iter(first), 2)
+    state = first.state_dict()
+    words = state["origin"]["generator"]
+    if kind is np.random.Philox:
+        words["buffer_pos"] = position
+    else:
+        words["state"]["pos"] = position
+    second = DataLoader(Drawn(), 2, shuffle=True, generator=np.random.Generator(kind(4)))
+    second.load_state_dict(state)
+    with pytest.raises(ValueError, match="a generator's position is outside of its words: "):
+        list(second)
+
+
+def test_a_position_of_numpys_own_generator_is_checked() -> None:
+    def state_at(position: Any) -> Any:
+        name, words, _, *gauss = np.random.get_state()
+        return (name, words, position, *gauss)
+
+    first = DataLoader(Drawn(), 2, sampler=Countdown(20), collate_fn=plain)
+    take(iter(first), 2)
+    for position in (-1, 625):
+        state = first.state_dict()
+        state["origin"]["numpy"] = state_at(position)
+        second = DataLoader(Drawn(), 2, sampler=Countdown(20), collate_fn=plain)
+        second.load_state_dict(state)
+        with pytest.raises(ValueError, match=f"outside of its words: {position} of 624"):
+            list(second)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_between_epochs_the_next_one_is_resumed(workers: int) -> None:
     first = make(workers, shuffle=True)
@@ -461,7 +495,7 @@ TRAIN = """
 import os, pickle, sys
 sys.path.insert(0, sys.argv[3])
 import numpy as np
-from test_epoch_progress import make_again
+from test_progress import make_again
 
 path, workers = sys.argv[1], int(sys.argv[2])
 loader = make_again(sys.argv[4], workers)

@@ -1,9 +1,7 @@
-"""Messages over a TCP connection to each other rank, by the few names of mpi4py that `Wire` uses.
+"""Messages over a TCP connection to each other rank.
 
-Messages are matched by source and tag; those with the same source and tag come in order. A process
-makes one call at a time, except for `pause` (`Wire` has the lock). A connection that closes means
-that its process has ended; `dead_ranks` reports it after ranks on the same node had time to send
-the cause.
+A connection that closes means that its process has ended; `find_dead` reports it after ranks on the
+same node had time to send the cause.
 """
 
 from __future__ import annotations
@@ -16,56 +14,38 @@ import struct
 import termios
 import time
 import weakref
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from types import SimpleNamespace
-from typing import Any
 
 from ...group.operands import Array
 from ...rendezvous.hosts import is_silent, keep_alive
-from ..mpi.liveness_across_nodes import NEWS_FIRST
-from ..mpi.messages import Base, Wire, lock
+from ..transport import Transport
 from .connection import TAKEN, Broken, Link, Request
 
 __all__ = ["Connections"]
 
 PATIENCE = 2.0  # seconds that `close` waits until the other kernels have acknowledged all data
 ASK = 1.0  # seconds between two checks for machines that no longer answer
-ANY_SOURCE = -1
+NEWS_FIRST = 0.2  # seconds in which ranks on the dead one's node, which know more, may send news
 CLOSED = 7  # TCP_CLOSE: the state of a connection that the other side has reset
-
-
-class Status:
-    """Where a message came from."""
-
-    source = ANY_SOURCE
-
-    def Get_source(self) -> int:
-        """The sender's rank."""
-        return self.source
 
 
 all_connections: weakref.WeakSet[Connections] = weakref.WeakSet()
 
 
-class Connections:
+class Connections(Transport):
     """All connections of this rank.
 
     Attributes:
-        library: the names that `Wire` uses of the module MPI.
-        rank, size: as of MPI's COMM_WORLD.
         processes: everybody's pid and host.
         local_ranks: the ranks of this node, whose deaths shared memory reports with their causes.
     """
 
-    library: Any = SimpleNamespace(
-        Request=Request, Status=Status, Exception=Broken, ANY_SOURCE=ANY_SOURCE, TAG_UB=0
-    )
-
     def __init__(
         self, rank: int, links: dict[int, socket.socket], processes: list[tuple[int, str]]
     ):
-        self.rank, self.size, self.processes = rank, len(links) + 1, processes
+        super().__init__(rank, len(links) + 1, TAKEN - 1, Broken)
+        self.processes = processes
         self.local_ranks: Iterable[int] = ()
         self._links: dict[int, Link] = {}
         self._ranks: dict[int, int] = {}
@@ -82,50 +62,40 @@ class Connections:
             self._epoll.register(connection, select.EPOLLIN)
         all_connections.add(self)
 
-    # ---------------------------------------------------------------- mpi4py's names
-    def Get_attr(self, _: int) -> int:
-        """The highest tag."""
-        return TAKEN - 1
+    # ---------------------------------------------------------------- messages
+    def send(self, x: Array, to: int, tag: int, until_received: bool = False) -> Request:
+        """Begins to send; done when the kernel has taken it, or the receiver has confirmed it."""
+        if until_received:
+            self._number = self._number % (TAKEN - 1) + 1
+        request = Request(x.data)
+        link = self._links[to]
+        link.send(tag, request, self._number if until_received else 0)
+        self._update_events(to, link)
+        return request
 
-    def Isend(self, x: Array, to: int, tag: int) -> Request:
-        """Begins to send bytes; done when the kernel has taken them."""
-        return self._send(x, to, tag, 0)
-
-    def Issend(self, x: Array, to: int, tag: int) -> Request:
-        """Begins to send bytes; done when the receiver has confirmed them."""
-        self._number = self._number % (TAKEN - 1) + 1
-        return self._send(x, to, tag, self._number)
-
-    def Irecv(self, x: Array, source: int, tag: int) -> Request:
-        """Begins to receive bytes."""
-        request = Request(self, x.data)
+    def receive(self, x: Array, source: int, tag: int) -> Request:
+        """Begins to receive."""
+        request = Request(x.data)
         link = self._links[source]
         link.receive(tag, request)
         self._update_events(source, link)
         return request
 
-    def Iprobe(self, source: int, tag: int, status: Status) -> bool:
-        """Whether a message has come for which no receive is posted."""
+    def are_done(self, requests: Sequence[Request]) -> bool:
+        """Whether requests are done, after polling the connections."""
+        if all(each.is_done for each in requests):
+            return True
         self.progress()
-        ranks = self._links if source == ANY_SOURCE else (source,)
-        for rank in ranks:
-            messages = self._links[rank].unexpected.get(tag)
+        return all(each.is_done for each in requests)
+
+    def find(self, tag: int) -> int | None:
+        """A rank whose message has come, or None."""
+        self.progress()
+        for rank, link in self._links.items():
+            messages = link.unexpected.get(tag)
             if messages and messages[0].is_complete:
-                status.source = rank
-                return True
-        return False
-
-    def Recv(self, x: Array, source: int, tag: int) -> None:
-        """Receives a message that `Iprobe` has reported."""
-        if not self.Irecv(x, source, tag).is_done:
-            raise RuntimeError(f"Recv: no complete message with tag {tag} from rank {source}")
-
-    def _send(self, x: Array, to: int, tag: int, number: int) -> Request:
-        request = Request(self, x.data)
-        link = self._links[to]
-        link.send(tag, request, number)
-        self._update_events(to, link)
-        return request
+                return rank
+        return None
 
     # ---------------------------------------------------------------- progress
     def progress(self) -> None:
@@ -161,27 +131,26 @@ class Connections:
             out = select.EPOLLOUT if link.has_output else 0
             self._epoll.modify(link.socket, select.EPOLLIN | out)
 
-    def dead_ranks(self) -> list[int]:
-        """The remote ranks whose connections have closed, after NEWS_FIRST for news of it."""
+    def find_dead(self) -> dict[int, tuple[int, str]]:
+        """Pid and host of remote ranks whose connections have closed, after NEWS_FIRST for news."""
         now = time.monotonic()
         if now - self._last_check > ASK:
             self._last_check = now
-            with lock:
+            with self.lock:
                 for rank, link in self._links.items():
                     if not link.is_closed and not self._is_closed and is_silent(link.socket):
                         link.end()
                         self._update_events(rank, link)
         closed_at = {r: at for r, at in self._closed_at.items() if r not in self.local_ranks}
         if closed_at and now - min(closed_at.values()) > NEWS_FIRST:
-            return sorted(closed_at)
-        return []
+            return {rank: self.processes[rank] for rank in sorted(closed_at)}
+        return {}
 
     # ---------------------------------------------------------------- the end
-    def release(self, wire: Wire) -> None:
-        """Called when a group is left. With the last group all connections are closed."""
-        with suppress(ValueError):
-            Base.wires.remove(wire)
-        if not any(each.comm is self for each in Base.wires):
+    def leave(self) -> None:
+        """A group has been left. With the last one all connections are closed."""
+        super().leave()
+        if not self.n_open:
             self.close()
 
     def close(self) -> None:

@@ -1,4 +1,5 @@
-"""How far an epoch is, and how to resume it in another process.
+"""How far an epoch is: what was handed over, what each worker does, where the time went; and how
+to resume it in another process.
 
     generator's state ──> seed of the epoch, and order of its samples ──> numbered index lists
     batches handed over:  0 1 2 3 4 . 6 . .        batches = 5, ahead = [6]
@@ -7,6 +8,15 @@ The order is not stored: resuming draws it again from the generator's state at t
 epoch, and skips the batches that were handed over. A batch's content depends on the seed and its
 number only (Note [Seeds of samples]), so map-style data needs nothing else. The state of a sampler
 with `state_dict` is taken at each batch instead, and a stream sends its state with each batch.
+
+The board is in shared memory:
+
+    row 0          | current epoch | 0 ...                                                 |
+    row 1 + worker | task + 1 | position | since | samples | batches | fetch | collate | ...|
+
+Each row is two cache lines, written by one process and read by the consumer at any time: to name
+the sample of a dead worker, to warn of a slow one, and for `statistics()`. All numbers are float64,
+eight aligned bytes each, so no reader sees a half-written one.
 """
 
 from __future__ import annotations
@@ -16,6 +26,7 @@ import random
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from time import monotonic
 from typing import Any
 
 import numpy as np
@@ -23,19 +34,32 @@ import numpy as np
 from shmtensor.random import Generator, default_generator
 
 from ..sampler import BatchSampler, Sampler
-from .fetch import is_stateful
+from .batch_block import Array, allocate_parts
 from .seeding import GeneratorLike, generator_of_torch, is_of_torch, new_seed
+from .statistics import LoaderStatistics, WorkerStatistics, shared_bytes
 
-__all__ = ["Progress", "State", "check_state"]
+__all__ = ["Progress", "State", "check_state", "is_stateful", "make_board", "note_each", "row_of"]
 
 PACKAGE = "shmtensor.dataloaders."
 
 State = dict[str, Any]
 VERSION = 2
+TWISTER_WORDS = 624  # of NumPy's MT19937
+PHILOX_WORDS = 4
+
+COLUMNS = 16  # of the board
+TASK = 0  # the number of its current batch, plus 1; 0: none
+POSITION = 1  # the current sample's index in the batch
+SINCE = 2  # the monotonic time when it began that sample; 0: none
+SAMPLES, BATCHES = 3, 4  # made so far
+FETCH, COLLATE, SEND, IDLE = 5, 6, 7, 8  # seconds
+PEAK = 9  # its largest resident size in KiB
+BLOCK = 10  # bytes of its largest block
 
 
 class Progress:
-    """One epoch: its seed, its numbered index lists, and which batches have been handed over.
+    """One epoch: its seed, its numbered index lists, which batches have been handed over, and where
+    its processes spend their time.
 
     Args:
         source: the index lists (or indices) of an epoch.
@@ -70,6 +94,8 @@ class Progress:
         self.sampler_state: tuple[int, Any] | None = None
         self.pending_states: dict[int, Any] = {}  # the sampler's states after batches in flight
         self.number = 0  # of the next index list
+        self.wait_seconds = self.use_seconds = 0.0
+        self.ready_total = self.handed_over = self.restarts = 0
         with self.restored_generators(generator, samplers, resumed):
             self.origin = resumed["origin"] if resumed else capture(generator, samplers)
             seed = new_seed(generator)
@@ -109,6 +135,7 @@ class Progress:
     # ------------------------------------------------------------------ consumed batches
     def mark_consumed(self, number: int, stream: int = 0, state: Any = None) -> None:
         """Records that the consumer has batch `number`."""
+        self.handed_over += 1
         if self.streams:
             position = self.streams[stream]
             position["batches"] += 1
@@ -159,6 +186,47 @@ class Progress:
             "turn": 0,
         }
 
+    # ------------------------------------------------------------------ time
+    def begin(self, rows: list[Any], capacity: int) -> None:
+        """From now on the time is counted, and that of the processes which write these rows."""
+        self.rows = rows
+        self.capacity = capacity  # the most batches in flight or ready
+        self.pids: list[int] = []
+        self.before = [list(row) for row in rows]
+        self.last_batch_time = monotonic()  # when the consumer last got a batch
+
+    def begin_wait(self) -> float:
+        """The consumer requests a batch; returns the time."""
+        now = monotonic()
+        self.use_seconds += now - self.last_batch_time
+        return now
+
+    def end_wait(self, began: float) -> None:
+        """The consumer gets a batch."""
+        self.last_batch_time = monotonic()
+        self.wait_seconds += self.last_batch_time - began
+
+    def statistics(self) -> LoaderStatistics:
+        workers = []
+        for worker, (row, before) in enumerate(zip(self.rows, self.before, strict=True)):
+            delta = [now - start for now, start in zip(row, before, strict=True)]
+            workers.append(
+                WorkerStatistics(
+                    worker, self.pids[worker], int(delta[BATCHES]), int(delta[SAMPLES]),
+                    delta[FETCH], delta[COLLATE], delta[SEND], delta[IDLE], int(row[PEAK]) << 10,
+                )
+            )  # fmt: skip
+        return LoaderStatistics(
+            workers=tuple(workers),
+            batches=self.handed_over,
+            wait_seconds=self.wait_seconds,
+            use_seconds=self.use_seconds,
+            mean_fill=self.ready_total / self.handed_over if self.handed_over else 0.0,
+            capacity=self.capacity,
+            restarts=self.restarts,
+            shared_bytes=shared_bytes(),
+        )
+
     # ------------------------------------------------------------------ resuming
     def restore(self, resumed: State, samplers: list[Any]) -> None:
         """Restores the samplers' epochs and state."""
@@ -195,6 +263,7 @@ class Progress:
             if state is not None:
                 write(sampler.generator, state)
         if "python" in origin:
+            check_position(origin["numpy"])
             random.setstate(origin["python"])
             np.random.set_state(origin["numpy"])
         if of_torch is not None and origin.get("torch") is not None:
@@ -207,6 +276,45 @@ class Progress:
             np.random.set_state(before[2])
             if of_torch is not None:
                 write(of_torch, torch_before)
+
+
+# ---------------------------------------------------------------------- the board
+def make_board(workers: int) -> Array:
+    """The rows of all workers, in shared memory."""
+    (rows,) = allocate_parts([((workers + 1, COLUMNS), np.dtype(np.float64))])
+    rows[...] = 0
+    return rows
+
+
+def row_of(board: Array, worker: int) -> Any:
+    """A worker's row: indexing a memoryview takes a third of the time of an array's."""
+    return memoryview(board[worker + 1])
+
+
+def epoch_of(board: Array) -> int:
+    """The current epoch; tasks of others are stale."""
+    return int(board[0, 0])
+
+
+def set_epoch(board: Array, epoch: int) -> None:
+    """Makes tasks of all other epochs stale."""
+    board[0, 0] = epoch
+
+
+def note_each(row: Any, indices: Iterable[Any]) -> Iterator[Any]:
+    """The same indices of a batch; notes on a row which sample begins, and when."""
+    position = 0.0
+    for index in indices:
+        row[POSITION] = position
+        row[SINCE] = monotonic()
+        yield index
+        position += 1.0
+
+
+# ---------------------------------------------------------------------- states
+def is_stateful(obj: Any) -> bool:
+    """Whether it can save and restore its state."""
+    return hasattr(obj, "state_dict") and hasattr(obj, "load_state_dict")
 
 
 def fresh_streams(workers: Sequence[int], size: int) -> list[State]:
@@ -262,6 +370,7 @@ def write(generator: GeneratorLike, state: Any) -> None:
             f"this one has {type(generator).__name__}"
         )
     if isinstance(generator, np.random.Generator):
+        check_position(state)
         generator.bit_generator.state = state
     elif kind == "torch":
         torch: Any = sys.modules["torch"]
@@ -271,6 +380,26 @@ def write(generator: GeneratorLike, state: Any) -> None:
     else:
         target: Any = default_generator if generator is None else generator
         target.write(np.frombuffer(state, np.uint8))
+
+
+def check_position(state: Any) -> None:
+    """Checks the positions in a state of NumPy's, which reads its words there without a look.
+
+    Raises:
+        ValueError: one is outside.
+    """
+    if isinstance(state, dict):
+        words = state.get("state")
+        position = words.get("pos", 0) if isinstance(words, dict) else 0
+        positions = [(position, TWISTER_WORDS), (state.get("buffer_pos", 0), PHILOX_WORDS)]
+    else:
+        positions = [(state[2], TWISTER_WORDS)]
+    for position, size in positions:
+        if not isinstance(position, (int, np.integer)) or not 0 <= position <= size:
+            raise ValueError(
+                "DataLoader.load_state_dict: a generator's position is outside of its words: "
+                f"{position!r:.80} of {size}"
+            )
 
 
 def library_of_generator(generator: GeneratorLike) -> str:
