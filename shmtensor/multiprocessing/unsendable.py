@@ -43,7 +43,7 @@ START = "multiprocessing: cannot be sent to another process: "
 MAX_OBJECTS = 200_000  # looked at before a search without `reached` is given up
 MAX_PATH = 400  # characters
 ATOMS = (int, float, complex, str, bytes, bytearray, bool, type(None), ModuleType)
-OURS = ("shmtensor.", "dataloaders.")
+OURS = "shmtensor."
 # Errors that are raised again as what they are, with another message.
 KINDS: tuple[type[Exception], ...] = (
     OutOfSharedMemory,
