@@ -183,3 +183,11 @@ def explained(error: Exception) -> Exception:
 def is_explained(error: BaseException) -> bool:
     """Whether an error is marked by `explained`."""
     return getattr(error, "explained", False)
+
+
+def printable(text: object) -> str:
+    """A text from a file, for a message: as it is, or its `repr` if it has what a terminal obeys or
+    cannot show.
+    """
+    shown = str(text)
+    return shown if shown.isprintable() else repr(shown)

@@ -16,12 +16,10 @@ from shmtensor.serialization import load
 __all__ = ["attempt", "file_with", "number", "refuses", "word"]
 
 
-def file_with(
-    pickled: bytes, compression: int = zipfile.ZIP_STORED, **records: bytes
-) -> io.BytesIO:
+def file_with(pickled: bytes, **records: bytes) -> io.BytesIO:
     """A file of tensors with this pickle and these storages."""
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", compression) as archive:
+    with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("archive/data.pkl", pickled)
         for name, data in records.items():
             archive.writestr(f"archive/data/{name.strip('_')}", data)

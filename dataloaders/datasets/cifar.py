@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from shmtensor.errors import printable
 from shmtensor.serialization.unpickler import RestrictedUnpickler
 
 from .in_memory_images import Array, PathLike, PictureDataset, no_download
@@ -170,7 +171,7 @@ def unpickle(path: Path) -> dict[str, Any]:
     try:
         contents = RestrictedUnpickler(data, encoding="latin1").load()
     except (pickle.UnpicklingError, RuntimeError, MemoryError) as error:
-        raise ValueError(f"{path}: cannot be read as a CIFAR pickle: {error}") from error
+        raise ValueError(f"{path}: cannot be read as a CIFAR pickle: {printable(error)}") from error
     if type(contents) is not dict:
         raise ValueError(f"{path}: not a dict: {type(contents).__name__}")
     return {k.decode("latin1") if isinstance(k, bytes) else k: v for k, v in contents.items()}

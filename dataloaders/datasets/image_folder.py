@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from shmtensor.errors import printable
 from shmtensor.shared_containers import SharedList
 
 from ..dataset import Dataset
@@ -87,8 +89,8 @@ class ImageFolder(Dataset[Any]):
         empty = [name for name, files in zip(self.classes, paths, strict=True) if not files]
         if empty and not allow_empty:
             raise FileNotFoundError(
-                f"ImageFolder: no images for the classes {', '.join(empty)} in {self.root}, "
-                f"extensions are {', '.join(IMG_EXTENSIONS)}"
+                f"ImageFolder: no images for the classes {', '.join(map(printable, empty))} in "
+                f"{self.root}, extensions are {', '.join(IMG_EXTENSIONS)}"
             )
         self.paths = SharedList(path for files in paths for path in files)
         self._targets = shared(np.repeat(np.arange(len(paths)), [len(files) for files in paths]))
@@ -150,11 +152,11 @@ class ImageFolder(Dataset[Any]):
     def open(self, path: str) -> Any:
         if self.loader is not None:
             return self.loader(path)
-        return open_image(Path(path).read_bytes(), self.mode, self.size)
+        return open_image(read_regular_file(path), self.mode, self.size)
 
     def report_corrupt(self, path: str, error: Exception) -> None:
         """Raises the error of a corrupt file, or warns of it."""
-        text = f"ImageFolder: the image is corrupt: {path}: {error}"
+        text = f"ImageFolder: the image is corrupt: {printable(path)}: {printable(error)}"
         if self.corrupt == "raise":
             raise OSError(text) from error
         warnings.warn(f"{text}, the next one is taken", RuntimeWarning, stacklevel=2)
@@ -221,11 +223,32 @@ def find_classes(root: Path) -> list[str]:
 
 
 def files_below(folder: Path, is_valid: Callable[[str], bool]) -> Iterator[str]:
-    for base, _, files in os.walk(folder, followlinks=True):
+    """The valid regular files in a folder and those below it. Links are followed, each folder is
+    read once: one that links lead to again, maybe itself, is left out.
+    """
+    visited = set()
+    for base, folders, files in os.walk(folder, followlinks=True):
+        status = os.stat(base)
+        if (status.st_dev, status.st_ino) in visited:
+            folders.clear()
+            continue
+        visited.add((status.st_dev, status.st_ino))
         for file in files:
-            path = str(Path(base, file))
-            if is_valid(path):
+            path = os.path.join(base, file)
+            if is_valid(path) and os.path.isfile(path):
                 yield path
+
+
+def read_regular_file(path: str) -> bytes:
+    """The bytes of a file, which may have become a pipe or device since it was found: no wait.
+
+    Raises:
+        OSError: it is no regular file.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError("not a regular file")
+        return file.read()
 
 
 def is_image(path: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import math
+import os
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from .in_memory_images import Array, PathLike, PictureDataset, find_folder, no_download
-from .tar import read_up_to
+from .tar import MAX_EXPANSION, expansion_limit, read_up_to
 
 __all__ = ["KMNIST", "MNIST", "FashionMNIST", "read_idx"]
 
@@ -25,22 +26,29 @@ MAX_DIMS = 64  # of an array, as in NumPy
 MAX_ELEMENTS = 2**58  # of an array with each size 0 replaced by 1: the bytes are an int64
 
 
-def read_idx(path: PathLike) -> Array:
+def read_idx(path: PathLike, max_expansion: int = MAX_EXPANSION) -> Array:
     """The array in an idx file, or in one compressed by gzip (detected by its first bytes).
 
+    Args:
+        max_expansion: bytes that a compressed file may become, if that is more than 100 times its
+            size; 256 MiB by default.
+
     Raises:
-        ValueError: the file is not of this format, or shorter or longer than its header says.
+        ValueError: the file is not of this format, or shorter or longer than its header says, or
+            expands to more than is allowed.
     """
     with Path(path).open("rb") as plain:
         is_gzip = plain.read(2) == b"\x1f\x8b"
+        nbytes = os.fstat(plain.fileno()).st_size
+    limit = expansion_limit(nbytes, max_expansion) if is_gzip else None
     try:
         with gzip.open(path) if is_gzip else Path(path).open("rb") as file:
-            return read_array(file, path)
+            return read_array(file, path, limit)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"read_idx: the gzip file is damaged: {path}: {error}") from error
 
 
-def read_array(file: Any, path: PathLike) -> Array:
+def read_array(file: Any, path: PathLike, limit: int | None) -> Array:
     """The array in an open idx file; reads no more than the header says."""
     start = file.read(4)
     if len(start) < 4 or start[:2] != b"\0\0" or start[2] not in TYPES or not start[3]:
@@ -49,6 +57,11 @@ def read_array(file: Any, path: PathLike) -> Array:
     shape = tuple(np.frombuffer(sizes, ">u4").tolist()) if len(sizes) == 4 * start[3] else ()
     dtype: np.dtype[Any] = np.dtype(TYPES[start[2]])
     nbytes = dtype.itemsize * math.prod(shape)
+    if limit is not None and nbytes > limit:
+        raise ValueError(
+            f"read_idx: the file expands to {nbytes} bytes, more than {limit}: {path}, hint: "
+            "max_expansion"
+        )
     data = read_up_to(file, nbytes + 1) if shape else b""
     if not shape or len(data) != nbytes or math.prod(n or 1 for n in shape) > MAX_ELEMENTS:
         raise ValueError(

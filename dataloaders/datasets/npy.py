@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from shmtensor.autograd import wrap
+from shmtensor.errors import printable
 
 from ..dataset import Dataset
 from ..loader.batch_block import gather_rows
@@ -62,12 +63,14 @@ def read_header(file: Any, nbytes: int, dtypes: str = NUMBERS) -> Header:
     try:  # Python 2 wrote 3 as 3L
         fields = ast.literal_eval(re.sub(r"(?<=\d)L\b", "", text.decode("latin1")).strip())
     except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
-        raise ValueError(f"the header is damaged: {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"the header is damaged: {type(error).__name__}: {printable(error)}"
+        ) from error
     if type(fields) is not dict or fields.keys() != {"descr", "fortran_order", "shape"}:
         raise ValueError("the header does not have descr, fortran_order and shape alone")
     descr, shape = fields["descr"], fields["shape"]
     if type(descr) is not str or not re.fullmatch(f"[<>=|]?({dtypes})", descr):
-        raise ValueError(f"it holds no numbers: dtype {str(descr)[:80]}")
+        raise ValueError(f"it holds no numbers: dtype {printable(descr)[:80]}")
     try:
         dtype = np.dtype(descr)
     except TypeError as error:
@@ -75,7 +78,7 @@ def read_header(file: Any, nbytes: int, dtypes: str = NUMBERS) -> Header:
     if dtype.char in "gG":  # longer than any tensor's
         raise ValueError(f"it holds no numbers: dtype {descr}")
     if type(shape) is not tuple or not all(type(n) is int and n >= 0 for n in shape):
-        raise ValueError(f"not a shape: {str(shape)[:80]}")
+        raise ValueError(f"not a shape: {printable(shape)[:80]}")
     offset = 8 + width + length
     needed = math.prod(shape) * dtype.itemsize
     if offset + needed > nbytes or math.prod(n or 1 for n in shape) > MAX_ELEMENTS:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from shmtensor.autograd import wrap
+from shmtensor.errors import printable
 from shmtensor.shared_containers import SharedList
 
 from ..transforms.compose import empty
@@ -114,7 +115,9 @@ def path_in_errors(path: str) -> Iterator[None]:
     except (FileNotFoundError, PermissionError, MemoryError):
         raise
     except Exception as error:  # Arrow has a class for each, and OSError for damaged metadata
-        raise ValueError(f"ParquetDataset: {path}: {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"ParquetDataset: {path}: {type(error).__name__}: {printable(error)}"
+        ) from error
 
 
 def value_type(kind: Any) -> str:

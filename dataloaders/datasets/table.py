@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from shmtensor.autograd import wrap
+from shmtensor.errors import printable
 from shmtensor.shared_containers import SharedList
 from shmtensor.tensor import Tensor
 
@@ -121,7 +122,7 @@ class TableDataset(Dataset[Any]):
 
     def __repr__(self) -> str:
         dtypes = ", ".join(
-            f"{name}: {column.dtype.name if isinstance(column, Tensor) else 'object'}"
+            f"{printable(name)}: {column.dtype.name if isinstance(column, Tensor) else 'object'}"
             for name, column in self.columns.items()
         )
         return f"{type(self).__name__}({self.length} rows; {dtypes})"
@@ -169,7 +170,7 @@ class CSVDataset(TableDataset):
                 parse_options=arrow.ParseOptions(delimiter=delimiter),
             )
         except ValueError as error:  # Arrow's errors are its own kind of ValueError
-            raise ValueError(f"CSVDataset: {path}: {error}") from error
+            raise ValueError(f"CSVDataset: {path}: {printable(error)}") from error
         super().__init__(table, columns)
 
 
@@ -285,7 +286,9 @@ def read_csv(
         except StopIteration:
             raise ValueError(f"CSVDataset: {path}: the file is empty") from None
         except (csv.Error, UnicodeError) as error:
-            raise ValueError(f"CSVDataset: {path}: line {lines.line_num}: {error}") from error
+            raise ValueError(
+                f"CSVDataset: {path}: line {lines.line_num}: {printable(error)}"
+            ) from error
     names = set(header if selected is None else selected)
     columns = zip(*rows, strict=True) if rows else [()] * len(header)
     return {n: parse_column(list(c)) for n, c in zip(header, columns, strict=True) if n in names}

@@ -8,17 +8,22 @@ Python's tarfile mistakes a damaged header in the middle for the end of the file
 from __future__ import annotations
 
 import gzip
+import os
 import tarfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-__all__ = ["BrokenShard", "read_members", "read_samples"]
+from shmtensor.errors import printable
+
+__all__ = ["MAX_EXPANSION", "BrokenShard", "expansion_limit", "read_members", "read_samples"]
 
 BLOCK = 512
 STEP = 1 << 24  # bytes read at a time
 MAX_MEMBER = 1 << 48  # bytes; a size beyond it is damage
+MAX_EXPANSION = 1 << 28  # bytes that compressed data may become ...
+MAX_RATIO = 100  # ... or from each byte of its file, if that is more
 MAX_DIGITS = 20  # of a length in an extended header
 REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 
@@ -27,22 +32,31 @@ class BrokenShard(OSError):
     """A tar file is damaged: names the file, where in it, and what is wrong."""
 
 
-def read_members(path: Path) -> Iterator[tuple[str, bytes]]:
+def expansion_limit(nbytes: int, max_expansion: int = MAX_EXPANSION) -> int:
+    """How many bytes a file of `nbytes` may become in memory: a sample, or an array."""
+    return max(max_expansion, MAX_RATIO * nbytes)
+
+
+def read_members(path: Path, max_expansion: int = MAX_EXPANSION) -> Iterator[tuple[str, bytes]]:
     """Name and content of each regular file in a tar file, which may be compressed by gzip.
 
     Raises:
-        BrokenShard: a damaged header, an end before the end mark, a damaged gzip stream.
+        BrokenShard: a damaged header, an end before the end mark, a damaged gzip stream, a member
+            of a compressed file that is larger than `expansion_limit`.
     """
     with path.open("rb") as plain:
         is_gzip = plain.read(2) == b"\x1f\x8b"
+        nbytes = os.fstat(plain.fileno()).st_size
+    limit = expansion_limit(nbytes, max_expansion) if is_gzip else MAX_MEMBER
+    where = printable(path)
     with gzip.open(path) if is_gzip else path.open("rb") as file:
         try:
-            yield from read_tar(file, path)
+            yield from read_tar(file, where, limit)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise BrokenShard(f"{path}: the gzip stream is damaged: {error}") from error
+            raise BrokenShard(f"{where}: the gzip stream is damaged: {error}") from error
 
 
-def read_tar(file: Any, path: Path) -> Iterator[tuple[str, bytes]]:
+def read_tar(file: Any, where: str, limit: int) -> Iterator[tuple[str, bytes]]:
     offset, name, size = 0, None, None
     last = "the beginning"
     while True:
@@ -56,13 +70,20 @@ def read_tar(file: Any, path: Path) -> Iterator[tuple[str, bytes]]:
                 raise tarfile.HeaderError(f"a size of {length} bytes")
         except (tarfile.HeaderError, ValueError) as error:
             raise BrokenShard(
-                f"{path}: damaged at byte {offset}, after {last}: {error or 'no end mark'}"
+                f"{where}: damaged at byte {offset}, after {last}: {error or 'no end mark'}"
             ) from error
+        if length > limit:
+            raise BrokenShard(
+                f"{where}: damaged at byte {offset}, after {last}: "
+                f"{printable(name or info.name)} expands to {length} bytes, more than {limit}, "
+                "hint: max_expansion"
+            )
         padded = -(-length // BLOCK) * BLOCK
         data = read_up_to(file, padded)
         if len(data) < length:
             raise BrokenShard(
-                f"{path}: ends in the middle of {name or info.name}: {len(data)} of {length} bytes"
+                f"{where}: ends in the middle of {printable(name or info.name)}: "
+                f"{len(data)} of {length} bytes"
             )
         offset += BLOCK + padded
         if info.type == tarfile.XHDTYPE:
@@ -71,8 +92,8 @@ def read_tar(file: Any, path: Path) -> Iterator[tuple[str, bytes]]:
                 size = int(fields["size"]) if "size" in fields else None
             except ValueError as error:
                 raise BrokenShard(
-                    f"{path}: damaged before byte {offset}, after {last}: an extended header: "
-                    f"{error}"
+                    f"{where}: damaged before byte {offset}, after {last}: an extended header: "
+                    f"{printable(error)}"
                 ) from error
             name = fields.get("path", name)
         elif info.type == tarfile.GNUTYPE_LONGNAME:
@@ -80,9 +101,9 @@ def read_tar(file: Any, path: Path) -> Iterator[tuple[str, bytes]]:
         elif info.type == tarfile.XGLTYPE:
             continue
         else:
-            last = name or info.name
             if info.type in REGULAR:
-                yield last, data[:length]
+                yield name or info.name, data[:length]
+            last = printable(name or info.name)
             name, size = None, None
 
 
@@ -120,17 +141,21 @@ def pax_fields(data: bytes) -> dict[str, str]:
     return fields
 
 
-def read_samples(path: Path) -> Iterator[dict[str, bytes | str]]:
+def read_samples(
+    path: Path, max_expansion: int = MAX_EXPANSION
+) -> Iterator[dict[str, bytes | str]]:
     """Consecutive members of one base name as samples: {"__key__": "a/1", "jpg": ..., "cls": ...}.
 
     The base name ends, and the extension begins, at the first dot of the last path component.
 
     Raises:
-        BrokenShard: see `read_members`; or one extension twice in a sample. All samples before the
-            damaged one are yielded first.
+        BrokenShard: see `read_members`; or one extension twice in a sample; or the members of a
+            sample together are larger than the limit. All samples before the damaged one are
+            yielded first.
     """
     sample: dict[str, bytes | str] = {}
-    for name, data in read_members(path):
+    limit = expansion_limit(path.stat().st_size, max_expansion)
+    for name, data in read_members(path, max_expansion):
         folder, slash, file = name.rpartition("/")
         base, dot, extension = file.partition(".")
         if not dot or not base or (base.startswith("__") and base.endswith("__")):
@@ -140,9 +165,14 @@ def read_samples(path: Path) -> Iterator[dict[str, bytes | str]]:
             yield sample
             sample = {}
         if extension in sample:
-            raise BrokenShard(f"{path}: twice in the shard: {name}")
+            raise BrokenShard(f"{printable(path)}: twice in the shard: {printable(name)}")
         if not sample:
             sample = {"__key__": key, "__url__": str(path)}
         sample[extension] = data
+        if (total := sum(map(len, sample.values()))) > limit:
+            raise BrokenShard(
+                f"{printable(path)}: sample {printable(key)} expands to {total} bytes, more than "
+                f"{limit}, hint: max_expansion"
+            )
     if sample:
         yield sample

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from shmtensor.errors import printable
 from shmtensor.tensor import Tensor
 from shmtensor.tensor.from_data import as_tensor
 
@@ -25,14 +26,16 @@ from ..loader.worker_info import get_worker_info
 from .image_decoding import decode_image
 from .in_memory_images import PathLike
 from .npy import load_npy
-from .tar import BrokenShard, read_samples
+from .tar import MAX_EXPANSION, BrokenShard, expansion_limit, read_samples
 
 __all__ = ["WebDataset", "decoders"]
 
 Sample = dict[str, Any]
 
 
-def load_npz(data: bytes) -> dict[str, Any]:
+def load_npz(data: bytes, limit: int | None = None) -> dict[str, Any]:
+    """The arrays in an `.npz` file, of at most `limit` bytes, or of `expansion_limit`."""
+    limit = expansion_limit(len(data)) if limit is None else limit
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = archive.infolist()
         kinds = {member.compress_type for member in members}
@@ -40,6 +43,10 @@ def load_npz(data: bytes) -> dict[str, Any]:
             raise ValueError(f"npz: compression that NumPy does not write: {kinds}")
         if sum(member.compress_size for member in members) > len(data):
             raise ValueError(f"npz: members overlap: more than the {len(data)} bytes of the file")
+        if (total := sum(member.file_size for member in members)) > limit:
+            raise ValueError(
+                f"npz: the members expand to {total} bytes, more than {limit}, hint: max_expansion"
+            )
         return {m.filename.removesuffix(".npy"): load_npy(archive.read(m)) for m in members}
 
 
@@ -82,6 +89,9 @@ class WebDataset(IterableDataset[Any]):
             returns whether to go on.
         num_replicas: the number of ranks; that of the default process group, or 1, if None.
         rank: this rank; that of the default process group, or 0, if None.
+        max_expansion: bytes that a sample may have when it is decompressed (a shard that is
+            compressed, arrays in `.npz`, images), if that is more than 100 times the size of the
+            shard; 256 MiB by default.
 
     The stream can be resumed (`state_dict`): shards are read again, but consumed samples are not
     decoded again.
@@ -105,6 +115,7 @@ class WebDataset(IterableDataset[Any]):
         handler: str | Callable[[Exception], bool] = "raise",
         num_replicas: int | None = None,
         rank: int | None = None,
+        max_expansion: int = MAX_EXPANSION,
     ) -> None:
         if shuffle < 0:
             raise ValueError(f"WebDataset: shuffle is negative: {shuffle}")
@@ -119,6 +130,7 @@ class WebDataset(IterableDataset[Any]):
             self.decoders.update(decode)
         self.transform = transform
         self.handler = handler
+        self.max_expansion = int(max_expansion)
         if num_replicas is None:
             try:
                 num_replicas, group_rank = default_group()
@@ -161,8 +173,9 @@ class WebDataset(IterableDataset[Any]):
             try:
                 decoded = self.decode_sample(sample)
             except Exception as error:
-                where = f"{sample['__url__']}: sample {sample['__key__']}"
-                self.handle_error(BrokenShard(f"{where}: {type(error).__name__}: {error}"), error)
+                where = f"{printable(sample['__url__'])}: sample {printable(sample['__key__'])}"
+                text = f"{where}: {type(error).__name__}: {printable(error)}"
+                self.handle_error(BrokenShard(text), error)
                 continue
             yield decoded
 
@@ -182,7 +195,7 @@ class WebDataset(IterableDataset[Any]):
 
     def read(self, path: Path) -> Iterator[Sample]:
         try:
-            yield from read_samples(path)
+            yield from read_samples(path, self.max_expansion)
         except OSError as error:
             self.handle_error(error, None)
 
@@ -199,12 +212,19 @@ class WebDataset(IterableDataset[Any]):
 
     def decode_sample(self, sample: Sample) -> Any:
         """Decodes the members of `keys`, or all, and applies the transform."""
-        members: Any
-        if self.keys is None:
-            members = {name: self.decode_member(name, sample) for name in sample}
-        else:
-            names = [self.find_member(key, sample) for key in self.keys]
-            members = tuple(self.decode_member(name, sample) for name in names)
+        left = expansion_limit(Path(sample["__url__"]).stat().st_size, self.max_expansion)
+        names = sample if self.keys is None else [self.find_member(k, sample) for k in self.keys]
+        values = []
+        for name in names:
+            value = self.decode_member(name, sample, left)
+            left -= nbytes_of(value)
+            if left < 0:
+                raise ValueError(
+                    f"the sample expands to {-left} bytes more than allowed, at {name!r}, hint: "
+                    "max_expansion"
+                )
+            values.append(value)
+        members = dict(zip(names, values)) if self.keys is None else tuple(values)
         return members if self.transform is None else self.transform(members)
 
     def find_member(self, names: list[str], sample: Sample) -> str:
@@ -213,11 +233,13 @@ class WebDataset(IterableDataset[Any]):
                 return name
         raise KeyError(f"no {' or '.join(names)} among {[n for n in sample if n[:2] != '__']}")
 
-    def decode_member(self, name: str, sample: Sample) -> Any:
+    def decode_member(self, name: str, sample: Sample, limit: int) -> Any:
         value = sample[name]
         if isinstance(value, str):  # __key__ and __url__
             return value
-        decoder = self.decoders.get(name) or self.decoders.get(name.rpartition(".")[2])
+        decoder: Any = self.decoders.get(name) or self.decoders.get(name.rpartition(".")[2])
+        if decoder is load_npz:
+            return decoder(value, limit)
         return value if decoder is None else decoder(value)
 
     # -------------------------------------------------------------- resuming
@@ -237,6 +259,12 @@ class WebDataset(IterableDataset[Any]):
             f"WebDataset({len(self.urls)} shards, shuffle={self.shuffle}, seed={self.seed}, "
             f"rank {self.rank} of {self.num_replicas})"
         )
+
+
+def nbytes_of(value: Any) -> int:
+    """The bytes of an array or tensor, or of a dict of them."""
+    values = value.values() if type(value) is dict else [value]
+    return sum(getattr(v, "nbytes", 0) for v in values if isinstance(v, (np.ndarray, Tensor)))
 
 
 def shuffled(stream: Iterator[Sample], size: int, random: np.random.Generator) -> Iterator[Sample]:
@@ -273,7 +301,7 @@ def expand_paths(urls: PathLike | Sequence[PathLike]) -> list[Path]:
     missing = [path for path in paths if not path.is_file()]
     if missing or not paths:
         raise FileNotFoundError(
-            f"WebDataset: no such shard: {', '.join(map(str, missing[:3])) or patterns}, "
+            f"WebDataset: no such shard: {', '.join(map(printable, missing[:3])) or patterns}, "
             f"{len(missing)} of {len(paths)} are not there; shards are local files"
         )
     return paths

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 
+from shmtensor.errors import printable
 from shmtensor.random import Generator, default_generator
 
 from ..sampler import BatchSampler, Sampler
@@ -420,11 +421,12 @@ def check_state(state: State, promised: State) -> None:
     if not isinstance(state, dict) or state.get("version") != VERSION:
         version = state.get("version") if isinstance(state, dict) else type(state).__name__
         raise ValueError(
-            f"DataLoader.load_state_dict: not a state of this version: {version}, not {VERSION}"
+            f"DataLoader.load_state_dict: not a state of this version: {printable(version)}, "
+            f"not {VERSION}"
         )
     for name, value in promised.items():
         if state[name] != value:
             raise ValueError(
-                f"DataLoader.load_state_dict: {name} differs: {state[name]} when the state was "
-                f"taken, {value} here"
+                f"DataLoader.load_state_dict: {name} differs: {printable(state[name])} when the "
+                f"state was taken, {value} here"
             )

@@ -17,6 +17,7 @@ from ..autograd import wrap
 from ..cuda_arrays import device_of, move_array, new_array
 from ..device import META, Device, DeviceMissing, as_device
 from ..dtypes import as_dtype
+from ..errors import printable
 from ..nn import MultiheadAttention, Parameter
 from ..nn.modules.linear import NonDynamicallyQuantizableLinear
 from ..nn.parameter import UninitializedBuffer, UninitializedParameter
@@ -202,7 +203,7 @@ def existing_device(location: Any) -> Device:
         device = Device(location)
     except (RuntimeError, AttributeError):
         raise RuntimeError(
-            f"load: no such device: {location}, load with map_location='cpu'"
+            f"load: no such device: {printable(location)}, load with map_location='cpu'"
         ) from None
     if device.type != "cuda":
         return as_device(device)

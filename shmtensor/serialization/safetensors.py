@@ -19,6 +19,7 @@ from ..autograd import wrap
 from ..cuda_arrays import copy_array, move_array
 from ..device import CPU, Device, as_device
 from ..dtypes import as_dtype
+from ..errors import printable
 from ..tensor import Tensor
 from .atomic_write import replacing
 from .zip_archive import empty_bytes, read_into
@@ -164,7 +165,9 @@ def read_header(file: IO[bytes], name: str) -> tuple[dict[str, Any], int]:
     try:
         header = json.loads(file.read(n))
     except (ValueError, RecursionError) as error:
-        raise RuntimeError(f"load_file: not a safetensors file: {name}: {error}") from error
+        raise RuntimeError(
+            f"load_file: not a safetensors file: {name}: {printable(error)}"
+        ) from error
     if not isinstance(header, dict):
         raise RuntimeError(
             f"load_file: not a safetensors file: {name}: the header is not an object"

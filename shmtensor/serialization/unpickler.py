@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..errors import printable
 from .constructors import (
     CONSTRUCTORS,
     NAMES,
@@ -120,7 +121,7 @@ class RestrictedUnpickler:
                 raise  # of a storage, or of the user's function
             raise pickle.UnpicklingError(
                 f"load: the pickle is damaged at byte {self.pos} of {len(data)}: "
-                f"{type(error).__name__}: {str(error)[:200]}"
+                f"{type(error).__name__}: {printable(text_of(error)[:200])}"
             ) from error
 
     # ------------------------------------------------------------------ reading
@@ -290,7 +291,7 @@ class RestrictedUnpickler:
         if obj is None:
             raise pickle.UnpicklingError(
                 "load: the file constructs something that is not trusted: "
-                f"{module[:200]}.{name[:200]}{self.hint}"
+                f"{printable(module[:200])}.{printable(name[:200])}{self.hint}"
             )
         return obj
 
@@ -440,6 +441,13 @@ def check_names(target: Any, names: Iterable[Any]) -> None:
                 f"load: the file sets what Python and NumPy look up: {brief(name)} of "
                 f"{describe(target)}"
             )
+
+
+def text_of(error: Exception) -> str:
+    try:
+        return str(error)
+    except ValueError:  # Python shows no int of more than MAX_DIGITS
+        return ""
 
 
 def describe(obj: Any) -> str:

@@ -27,7 +27,6 @@ ALIGNMENT = 64
 MAX_ITEMSIZE = 16  # a record that begins between elements is read, not mapped
 RECORD = b"PK\x03\x04"  # what each record begins with
 LOCAL_HEADER = 30  # bytes of a zip local file header, before the name and the extra field
-DEFLATE_RATIO = 1032  # bytes from one, at most
 READ_STEP = 1 << 30
 CRC_STEP = 1 << 18  # half of a small second-level cache
 
@@ -82,8 +81,8 @@ class ArchiveReader:
     """Reads records of an archive directly into shared memory.
 
     All records together are not larger than the file: a directory that names the same bytes many
-    times is refused. A compressed record, which others than `save` and PyTorch may write, is at
-    most 1,032 times as large as its bytes in the file (the limit of deflate).
+    times is refused. So is a compressed record, which neither `save` nor PyTorch writes: a thousand
+    times as much memory as the file.
 
     Raises:
         RuntimeError: the file is not an archive of tensors, or damaged.
@@ -144,8 +143,7 @@ class ArchiveReader:
         Copies: one (file to block; none if mapped).
         """
         info, start = self.locate(name)
-        is_stored = info.compress_type == zipfile.ZIP_STORED
-        if mapped and is_stored and info.file_size and start % MAX_ITEMSIZE == 0:
+        if mapped and info.file_size and start % MAX_ITEMSIZE == 0:
             assert self._path is not None
             return np.memmap(self._path, np.uint8, "c", start, (info.file_size,))
         array = empty_bytes(info.file_size)
@@ -158,10 +156,13 @@ class ArchiveReader:
         if info is None:
             raise self.damaged(name, "there is no such record")
         packed, nbytes = info.compress_size, info.file_size
-        is_stored = info.compress_type == zipfile.ZIP_STORED
-        if not is_stored and info.compress_type != zipfile.ZIP_DEFLATED:
-            raise self.damaged(name, f"compression of type {info.compress_type} is not supported")
-        if packed != nbytes if is_stored else nbytes > DEFLATE_RATIO * packed:
+        if info.compress_type != zipfile.ZIP_STORED:
+            raise self.damaged(
+                name,
+                f"it is compressed (type {info.compress_type}, {packed} bytes to {nbytes}), which "
+                "neither save nor PyTorch does",
+            )
+        if packed != nbytes:
             raise self.damaged(name, f"{packed} bytes in the file cannot be {nbytes} bytes")
         if info.flag_bits & 1:
             raise self.damaged(name, "it is encrypted")
@@ -185,18 +186,7 @@ class ArchiveReader:
     def fill(self, name: str, info: zipfile.ZipInfo, start: int, out: memoryview) -> None:
         """Reads the bytes of a record, and compares them with its CRC-32."""
         self._file.seek(start)
-        if info.compress_type == zipfile.ZIP_STORED:
-            crc = read_into(self._file, out, self._check_crc)
-        else:
-            inflate = zlib.decompressobj(-zlib.MAX_WBITS)
-            try:
-                data = inflate.decompress(self._file.read(info.compress_size), len(out) + 1)
-            except zlib.error as error:
-                raise self.damaged(name, str(error)) from error
-            if len(data) != len(out):
-                raise self.damaged(name, f"{len(data)} bytes, not {len(out)}")
-            out[:] = data
-            crc = crc32(data)
+        crc = read_into(self._file, out, self._check_crc)
         if self._check_crc and crc != info.CRC:
             raise self.damaged(
                 name,

@@ -93,7 +93,7 @@ WORDS = [
     "", "x", "latin1", "utf-8", "utf-7", "rot13", "|", "<", ">", "=", "f4", "f8", "i1", "u1", "b1",
     "O", "V8", "O8", "S0", "bfloat16", "storage", "cpu", "cuda:0", "0", "1", "2", "../0", "C", "F",
     "__class__", "__dict__", "__setstate__", "__reduce__", "size", "args", "instance", "9" * 5000,
-    "_metadata", "keys", *PROTOCOLS,
+    "_metadata", "keys", "\x1b[2J", *PROTOCOLS,
 ]  # fmt: skip
 NUMBERS = [0, 1, 2, 3, 4, -1, 8, 24, 255, 1 << 16, (1 << 31) - 1, -(1 << 31), 1 << 62, 1 << 63,
            1 << 87, -(1 << 70)]  # fmt: skip
@@ -470,6 +470,11 @@ def read_all(obj: Any) -> None:
             array.tobytes()
 
 
+def check_text(error: Exception, data: bytes) -> None:
+    """Checks that a terminal obeys nothing in an error's text."""
+    assert "\x1b" not in str(error), f"{error!a}: {data!r}"
+
+
 def forge(seed: int, count: int) -> None:
     """Loads `count` pickles."""
     rng = random.Random(seed)
@@ -484,8 +489,8 @@ def forge(seed: int, count: int) -> None:
             try:
                 read_all(load(archive_of(data)))
                 loaded += 1
-            except (pickle.UnpicklingError, RuntimeError):
-                pass
+            except (pickle.UnpicklingError, RuntimeError) as error:
+                check_text(error, data)
             except BaseException:
                 print(f"pickles: seed {seed}, input {n}: {data!r}")
                 raise

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import fcntl
 import gc
 import io
+import mmap
 import os
 import pickle
 from collections.abc import Callable, Iterator
@@ -50,6 +52,26 @@ def assert_unmoved(tensor: Any, address: int) -> None:
 
 
 # ---- what moves
+def test_others_see_the_storage_and_zeros_beyond_it() -> None:
+    """Of a block of memory that had another tensor's bytes, the storage's alone."""
+    secret = st.full((64, 64), 0x5A, dtype=st.uint8)
+    del secret
+    x = st.empty(1000, dtype=st.uint8)  # what freed tensors left may be in it: docs/trust.md
+    x[:] = 7
+    file = publish(x)
+    assert os.fstat(file.descriptor).st_size == 1000
+    reader = file.open_readonly()
+    try:
+        assert os.pread(reader, 8192, 0) == bytes([7]) * 1000
+        with mmap.mmap(reader, 1000, mmap.MAP_SHARED, mmap.PROT_READ) as mapped:
+            page = (ctypes.c_char * mmap.PAGESIZE).from_address(
+                np.frombuffer(mapped, np.uint8).ctypes.data
+            )
+            assert page.raw[1000:] == bytes(mmap.PAGESIZE - 1000)
+    finally:
+        os.close(reader)
+
+
 def test_views_follow_and_later_writes_are_seen_on_both_sides() -> None:
     x = st.arange(60, dtype=st.float64).reshape(3, 4, 5)
     rows, turned, flat, same = x[1:], x.transpose(0, 2), x.view(-1), x.detach()

@@ -271,7 +271,7 @@ def test_legal_keys_of_any_number_are_loaded(protocol: int) -> None:
         OrderedDict((key, 0) for key in numbers[:3000]),
         Counter(numbers[:3000]),
         defaultdict(list, {key: [1] for key in numbers[:3000]}),
-        nested_frozensets(300),
+        nested_frozensets(60),
         {"x" * 100_000: 1, "y" * 100_000: 2},
     ]
     for value in values:

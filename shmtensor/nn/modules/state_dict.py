@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ... import __future__ as _switches
 from ...autograd import no_grad
+from ...errors import printable
 from ...tensor import Tensor
 from ...tensor.from_data import as_tensor
 from ..parameter import Parameter, is_lazy
@@ -183,7 +184,7 @@ class Stateful(Hooked):
         if strict:
             for title, names in (("Unexpected", unexpected), ("Missing", missing)):
                 if names:
-                    listed = ", ".join(f'"{name}"' for name in names)
+                    listed = ", ".join(f'"{printable(name)}"' for name in names)
                     errors.insert(0, f"{title} key(s) in state_dict: {listed}.")
         if errors:
             raise RuntimeError(
