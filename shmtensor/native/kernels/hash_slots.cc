@@ -6,7 +6,8 @@ namespace shmtensor {
 namespace {
 
 constexpr int64_t kFree = -1;  // no hash of Python's
-constexpr int64_t kVisit = 16;  // what a visit of a full slot counts
+constexpr int64_t kVisit = 8;   // what a visit of a full slot counts: it may not be in the cache
+constexpr int64_t kBeside = 1;  // and of one beside the last
 constexpr uint64_t kLinearProbes = 9;  // of a set, beside each slot
 
 // Puts a hash in the first free slot. Returns what the full ones before it count: as CPython's insertdict and
@@ -21,7 +22,7 @@ int64_t place(int64_t* table, uint64_t mask, int64_t hash, int64_t weight, bool 
         table[i] = hash;
         return work;
       }
-      work += table[i] == hash ? kVisit + weight : kVisit;
+      work += (i == slot ? kVisit : kBeside) + (table[i] == hash ? weight : 0);
     }
     perturb >>= 5;
     slot = (5 * slot + perturb + 1) & mask;
