@@ -51,11 +51,12 @@ def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
 
     A mode beyond that (0640, 0644, 0666) moves the tensor's storage, with all tensors that view it,
     into a file of its own: whoever may open the name sees that storage, all of it, and nothing
-    else; in an `empty` one, that nobody has filled, the bytes of freed tensors. Later writes are seen on both sides. From then on the memory is not in the domain:
-    `is_shared()` is False, queues send copies, `share_memory_()` gives the tensor new memory that
-    the name does not follow, and a forked child shares it. Addresses taken before (`data_ptr()`)
-    are of the former memory, and no other thread may use these tensors during the move. Root counts
-    as this user, but opens only what is in a file.
+    else; in an `empty` one, that nobody has filled, the bytes of freed tensors. Later writes are
+    seen on both sides. From then on the memory is not in the domain: `is_shared()` is False, queues
+    send copies, `share_memory_()` gives the tensor new memory that the name does not follow, and a
+    forked child shares it. Addresses taken before (`data_ptr()`) are of the former memory, and no
+    other thread may use these tensors during the move. Root counts as this user, but opens only
+    what is in a file.
 
     Args:
         name: one publisher per user and name; letters, digits and `. _ : @ / + -`.
