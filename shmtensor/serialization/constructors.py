@@ -24,6 +24,7 @@ Array = np.ndarray[Any, Any]
 Constructor = Callable[..., Any]
 
 MAX_DIGITS = 4300  # of a number's text, as in Python: longer ones take quadratic time
+QUADRATIC_SHIFT = 8
 MAX_BITS = 1024  # of an int in a range or slice, whose hash reads it, and whose length divides it
 NUMBERS = (bool, int, float, complex)
 MAX_ELEMENTS = 2**58  # of an array with each size 0 replaced by 1: the bytes are an int64
@@ -44,6 +45,8 @@ def number(kind: Any) -> Constructor:
             is_text = type(arg) in (str, bytes) and len(arg) <= MAX_DIGITS
             if type(arg) not in NUMBERS and not is_text:
                 raise refused(f"{kind.__name__} is constructed from what is not a number", arg)
+            if is_text:  # its conversion takes quadratic time
+                limits.copy(len(arg) ** 2 >> QUADRATIC_SHIFT)
             if kind is range and type(arg) is int and arg.bit_length() > MAX_BITS:
                 raise refused("range is constructed from an int that is too large", arg)
         return kind(*args)

@@ -152,6 +152,12 @@ def test_large_integers_in_keys_are_counted(key: bytes) -> None:
     assert survives(refuses(b"}" + key + b"q\x010" + b"h\x01Ns" * 150_000, OFTEN))
 
 
+@pytest.mark.parametrize("kind", ["int", "float", "complex"])
+def test_texts_that_become_numbers_are_counted(kind: str) -> None:
+    stream = f"c__builtin__\n{kind}\nq\x010".encode() + word("9" * 4300) + b"\x85q\x020"
+    assert survives(refuses(stream + many(b"h\x01h\x02R", 200_000), "copies|damaged"))
+
+
 def test_a_size_has_the_numbers_of_a_tensor() -> None:
     stream = b"ctorch\nSize\n(" + LARGE + b"t\x85R"
     assert survives(refuses(stream, "not the sizes of a tensor"))
