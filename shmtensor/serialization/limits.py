@@ -15,10 +15,11 @@ from .. import native
 __all__ = ["ATTRIBUTE", "STORAGE_COPIES", "Limits", "brief"]
 
 MAX_DEPTH = 1000  # of tuples in tuples; Python's own pickler stops at about 500
-COPIES = 64  # bytes for each byte of the pickle that its constructors may copy ...
-HASHES = 64  # ... and elements that they may hash; each has 4 Mi more
+COPIES = 64  # bytes for each byte of the pickle that its constructors may copy; and 32 MiB
+HASHES = 64  # elements for each byte that they may hash; and 4 Mi
 STORAGE_COPIES = 4  # bytes for each byte of a storage that checks of its tensors may read
-ALLOWANCE = 1 << 22
+HASHES_ALLOWANCE = 1 << 22
+COPIES_ALLOWANCE = 1 << 25
 RECURSIVE = (defaultdict, deque)
 TEXT = {str, bytes}  # Python hashes them with a secret, once, and compares them by memcmp
 TEXT_SHIFT = 6  # 64 bytes of a text count as one element
@@ -30,6 +31,11 @@ STEP = 4  # elements that one counts as which Python's own code visits
 ATTRIBUTE = 16  # elements that an attribute counts as
 LEAF = 0, 1  # depth and weight
 FREE = np.int64(-1)  # of a slot: no hash
+# What NumPy and `tensor` look up on an object: an address, or a function that gives one.
+PROTOCOLS = frozenset(
+    ("__array__", "__array_interface__", "__array_struct__", "__cuda_array_interface__",
+     "__dlpack__", "__dlpack_device__", "__buffer__")
+)  # fmt: skip
 
 
 class Limits:
@@ -49,9 +55,10 @@ class Limits:
     no count; of up to FEW keys only those of equal hash, which Python compares.
     """
 
-    def __init__(self, nbytes: int) -> None:
-        self.copies = COPIES * nbytes + ALLOWANCE
-        self.hashes = HASHES * nbytes + ALLOWANCE
+    def __init__(self, nbytes: int, has_classes: bool = False) -> None:
+        self.has_classes = has_classes  # of the user: their `__getattr__` may look into a dict
+        self.copies = COPIES * nbytes + COPIES_ALLOWANCE
+        self.hashes = HASHES * nbytes + HASHES_ALLOWANCE
         # id -> (object, depth, weight). The reference keeps the id from being used again.
         self.sizes: dict[int, tuple[Any, int, int]] = {}
         self.inner: dict[int, Any] = {}  # each RECURSIVE object that is in another one
@@ -104,6 +111,13 @@ class Limits:
         Returns:
             What visits of slots count. See Note [Equal hashes].
         """
+        if self.has_classes:
+            for key in keys:
+                if type(key) is str and key in PROTOCOLS:
+                    raise pickle.UnpicklingError(
+                        "load: a key is an attribute that NumPy looks up, and a trusted class may "
+                        f"give it out: {key!r}"
+                    )
         known = self.slots.get(id(outer))
         contents = contents_of(outer) if known is None else ()
         n = len(contents)

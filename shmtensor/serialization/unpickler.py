@@ -98,7 +98,7 @@ class RestrictedUnpickler:
         self.memo: list[Any] = []  # a list: a file could choose numbers of equal hash
         self.made: dict[int, Any] = {}
         self.unfilled: dict[int, Any] = {}  # arrays that wait for their BUILD
-        self.limits = Limits(len(data))
+        self.limits = Limits(len(data), has_classes=bool(self.trusted))
 
     def load(self) -> Any:
         """The object.

@@ -118,7 +118,7 @@ def test_nothing_else_that_any_file_constructs_has_a_state(target: bytes) -> Non
 
 def test_keyword_arguments_of_a_class_name_no_protocol() -> None:
     kind = f"c{HERE}\nPlain\n)".encode() + state_of("__array_interface__") + b"\x92"
-    with safe_globals([Plain]), pytest.raises(pickle.UnpicklingError, match="look up"):
+    with safe_globals([Plain]), pytest.raises(pickle.UnpicklingError, match="looks up"):
         attempt(kind)
 
 
@@ -174,3 +174,27 @@ def test_the_state_of_a_generator_is_a_tensor(state: Any) -> None:
             use(state)
     with pytest.raises(RuntimeError, match="16 bytes are needed: float32"):
         st.set_rng_state(st.zeros(16))
+
+
+# ------------------------------------------------------------------ classes with `__getattr__`
+class Config:
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["values"][name]
+        except KeyError:
+            raise AttributeError(name) from None
+
+
+@pytest.mark.parametrize("name", ["__array_interface__", "__cuda_array_interface__", "__array__"])
+@pytest.mark.parametrize("form", ["s", "d", "u", "call"])
+def test_a_trusted_class_finds_no_protocol_in_a_dict_of_the_file(name: str, form: str) -> None:
+    items = word(name) + interface()
+    values = {
+        "s": b"}" + items + b"s",
+        "d": b"(" + items + b"d",
+        "u": b"}(" + items + b"u",
+        "call": b"ccollections\nOrderedDict\n](" + items + b"\x86e\x85R",
+    }[form]
+    stream = f"c{HERE}\nConfig\n)\x81".encode("latin1") + b"}" + word("values") + values + b"sb"
+    with safe_globals([Config]), pytest.raises(pickle.UnpicklingError, match="a key is an attrib"):
+        attempt(stream)
