@@ -134,6 +134,8 @@ class Child:
         self.exitcode, self._ended_at = code, time.monotonic()
         if self.is_command:
             native.record_exit_pid(self.pid, code)
+        else:
+            self.process.join()  # multiprocessing forgets it
         self._close()
 
     def signal(self, number: int) -> None:
@@ -240,10 +242,10 @@ class Children:
             timeout = _RUNS_UNSEEN if timeout is None else min(timeout, _RUNS_UNSEEN)
         ready: list[Any] = connection.wait([*handles, *others], timeout)  # type: ignore[list-item]
         for child in self.running:
-            if child.handle in ready:
-                child.reap()
-            elif child.handle is None:
+            if child.handle in ready or child.handle is None:
                 child.look()
+            if child.handle in ready:
+                child.reap()  # its sentinel is closed a little earlier
         return [item for item in ready if item not in handles]
 
     @property
