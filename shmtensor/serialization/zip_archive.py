@@ -160,7 +160,7 @@ class ArchiveReader:
             raise self.damaged(
                 name,
                 f"it is compressed (type {info.compress_type}, {packed} bytes to {nbytes}), which "
-                "neither save nor PyTorch does",
+                "neither save nor PyTorch does, hint: pack the records again with `zip -0`",
             )
         if packed != nbytes:
             raise self.damaged(name, f"{packed} bytes in the file cannot be {nbytes} bytes")
