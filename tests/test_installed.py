@@ -61,7 +61,11 @@ def entries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     # setuptools writes such a file for `package_dir` of setup.cfg.
     (editable := folder / "editable").mkdir()
     (editable / "shmtensor.pth").write_text(f"{bare}\n")
-    (editable / "sitecustomize.py").write_text(f"import site; site.addsitedir({str(editable)!r})")
+    (editable / "sitecustomize.py").write_text(
+        "import site, sys\n"
+        f"sys.path[:] = [entry for entry in sys.path if entry != {str(ROOT)!r}]\n"  # of these tests
+        f"site.addsitedir({str(editable)!r})\n"
+    )
     made = (bare, editable, folder / "wheel", folder / archive.name.removesuffix(".tar.gz"))
     for root in (bare, *made[2:]):
         shutil.copy(native._core.__file__, root / "shmtensor" / "native")

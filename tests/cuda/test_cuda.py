@@ -48,7 +48,7 @@ DO_NOTHING: dict[str, tuple[Any, ...]] = {
     "seed": (),
     "seed_all": (),
     "set_device": (-1,),
-    "set_rng_state": (None,),
+    "set_rng_state": (st.random.get_rng_state(),),
     "set_rng_state_all": ([],),
     "set_stream": (None,),
 }
