@@ -36,9 +36,12 @@ case ${1:-} in
   fuzz) "$@" ;;
   ?*) test_all "$@" ;;
   *)
+    # Each uses one core.
+    { fuzz --inputs 150000 handles && fuzz --inputs 10000 pickles file_formats name_requests sockets; } >"$out/fuzz.log" 2>&1 &
+    forged=$!
     test_all "$root/tests/native" "$root"/tests/memory/test_{heap,gradient_buffer,ownership,machine,ledger,handles,reclaim}.py \
-      "$root"/tests/multiprocessing/test_codec.py "$root"/tests/shared_containers/test_corruption.py
-    fuzz --inputs 150000 handles
-    fuzz --inputs 10000 pickles file_formats name_requests sockets
+      "$root"/tests/multiprocessing/test_codec.py "$root"/tests/shared_containers/test_corruption.py || { wait "$forged"; exit 1; }
+    wait "$forged" || { cat "$out/fuzz.log"; exit 1; }
+    cat "$out/fuzz.log"
     ;;
 esac
