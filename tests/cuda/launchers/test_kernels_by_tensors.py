@@ -66,8 +66,10 @@ def test_one_seed_gives_the_cpus_numbers(cp: Any, name: str, draw: Callable[[Any
     results = []
     for device in ("cuda", "cpu"):
         st.manual_seed(11)
+        state = st.get_rng_state()
         x = st.full((3, 5), 0.25).to(device)
         results.append(draw(x).cpu().numpy())
+        assert st.equal(st.get_rng_state(), state) == (device == "cuda")
     np.testing.assert_allclose(results[0], results[1], 1e-6, 1e-6)
 
 
