@@ -218,14 +218,22 @@ def test_state() -> None:
     assert st.GradScaler is GradScaler
 
 
-def test_an_expanded_gradient_is_not_written() -> None:
-    p, one = st.ones(3, requires_grad=True), st.ones(1)
-    scaler = GradScaler("cpu")
-    scaler.scale(p.detach())
+def test_an_expanded_gradient_is_not_written(device: str) -> None:
+    p, one = st.ones(3, device=device).requires_grad_(), st.full((1,), 4.0, device=device)
+    optimizer, scaler = optim.SGD([p], lr=0.1), GradScaler(device, init_scale=2.0)
+    scaler.scale(p.detach().sum())
     p.grad = one.expand(3)
-    with pytest.raises(RuntimeError, match="mul_: the memory cannot be written"):
-        scaler.unscale_(optim.SGD([p], 0.1))
-    assert one.tolist() == [1]
+    factor = " and 0.5" if device == "cpu" else ""  # on a GPU it is in device memory
+    with pytest.raises(RuntimeError) as raised:
+        scaler.unscale_(optimizer)
+    assert str(raised.value) == (
+        f"mul_: the memory cannot be written: shape (3,){factor}, it is expanded or read-only; "
+        "write to a clone()"
+    )
+    assert one.tolist() == [4]
+    p.grad = p.grad.clone()
+    scaler.unscale_(optimizer)
+    assert p.grad.tolist() == [2, 2, 2]
 
 
 @pytest.mark.torch
