@@ -67,7 +67,7 @@ gpu-test: build
 # pytest-benchmark, where it is installed, warns under xdist, and warnings are errors.
 gpu-suite: build
 	TESTS_ON_GPU=1 PYTHONPATH=$(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH)) $(PYTHON) -m pytest --import-mode=importlib -q -p no:cacheprovider -p no:benchmark \
-		-n $(JOBS) --dist worksteal $(addprefix --ignore=tests/cuda/,standin kernels gpu) $(or $(TESTS),tests/cuda)
+		-n $(JOBS) --dist worksteal $(addprefix --ignore=tests/cuda/,standin kernels gpu) $(or $(TESTS),tests/cuda tests/amp/test_scaler.py)
 
 gpu-bench: build
 	$(PYTHON) -m benchmarks.cuda

@@ -26,6 +26,7 @@ from tests.cuda.convolution.fixtures import cudnn, plans  # noqa: F401
 from tests.cuda.memory.fixtures import mc  # noqa: F401
 from tests.cuda.standin.fixtures import (  # noqa: F401
     cp,
+    device,
     last_device,
     late_work,
     misuses,

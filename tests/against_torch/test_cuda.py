@@ -57,6 +57,10 @@ def outcome(module: Any, name: str) -> Any:
         return error
 
 
+def test_every_name_is_there() -> None:
+    assert not [name for name in torch.cuda.__all__ if not hasattr(st.cuda, name)]
+
+
 @pytest.mark.parametrize("room", ["cuda", "accelerator"])
 def test_calls_without_arguments_end_as_pytorchs(room: str) -> None:
     ours, theirs = getattr(st, room), getattr(torch, room)

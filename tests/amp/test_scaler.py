@@ -1,4 +1,4 @@
-"""GradScaler: gradients, steps and the scale."""
+"""GradScaler: gradients, steps and the scale, on the CPU and on a GPU."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from shmtensor import nn, optim
+from shmtensor import cupy_runtime, nn, optim
 from shmtensor.amp import GradScaler
 
 
-def weight(*values: float) -> Any:
-    return st.tensor(values, requires_grad=True)
+def weight(*values: float, device: str = "cpu") -> Any:
+    return st.tensor(values, device=device, requires_grad=True)
 
 
-def test_a_step_is_that_without_scaling() -> None:
+def test_a_step_is_that_without_scaling(device: str) -> None:
     weights = []
     for is_enabled in (True, False):
         st.manual_seed(1)
-        model = nn.Linear(4, 3)
+        model = nn.Linear(4, 3).to(device)
         optimizer = optim.Adam(model.parameters(), 0.1)
-        scaler = GradScaler("cpu", enabled=is_enabled)
-        data = st.randn(8, 4)
+        scaler = GradScaler(device, enabled=is_enabled)
+        data = st.randn(8, 4, device=device)
         for _ in range(4):
             optimizer.zero_grad()
             scaler.scale(model(data).square().mean()).backward()
             scaler.step(optimizer)
             scaler.update()
-        weights.append([p.detach().numpy().copy() for p in model.parameters()])
+        weights.append([p.detach().cpu().numpy().copy() for p in model.parameters()])
     for scaled, plain in zip(*weights):
         np.testing.assert_allclose(scaled, plain, rtol=1e-5)
 
@@ -53,11 +53,12 @@ def test_small_gradients_survive_in_float16() -> None:
 
 
 @pytest.mark.parametrize("bad", [float("inf"), float("-inf"), float("nan")])
-def test_a_step_with_infinite_gradients_is_skipped(bad: float) -> None:
-    w, other = weight(1.0, 2.0), weight(3.0)
+def test_a_step_with_infinite_gradients_is_skipped(device: str, bad: float) -> None:
+    w, other = weight(1.0, 2.0, device=device), weight(3.0, device=device)
     optimizer = optim.SGD([w, other], 1.0)
-    scaler = GradScaler("cpu", init_scale=8.0)
-    (scaler.scale(w * st.tensor([1.0, bad])).sum() + other.sum()).backward()
+    scaler = GradScaler(device, init_scale=8.0)
+    factors = st.tensor([1.0, bad], device=device)
+    (scaler.scale(w * factors).sum() + other.sum()).backward()
     assert scaler.step(optimizer) is None
     scaler.update()
     assert w.tolist() == [1, 2]
@@ -69,23 +70,23 @@ def test_a_step_with_infinite_gradients_is_skipped(bad: float) -> None:
     assert w.tolist() == [0, 1]
 
 
-def test_an_overflowing_sum_is_not_an_infinite_gradient() -> None:
-    w = weight(1.0, 1.0)
+def test_an_overflowing_sum_is_not_an_infinite_gradient(device: str) -> None:
+    w = weight(1.0, 1.0, device=device)
     optimizer = optim.SGD([w], 1e-38)
-    scaler = GradScaler("cpu", init_scale=1.0)
+    scaler = GradScaler(device, init_scale=1.0)
     scaler.scale(w.sum()).backward()
-    w.grad = st.full((2,), 3e38)
+    w.grad = st.full((2,), 3e38, device=device)
     scaler.step(optimizer)
     assert w[0].item() < 0.0
 
 
-def test_the_factor_grows_and_falls() -> None:
-    w = weight(1.0)
+def test_the_factor_grows_and_falls(device: str) -> None:
+    w = weight(1.0, device=device)
     optimizer = optim.SGD([w], 0.0)
-    scaler = GradScaler("cpu", 4.0, growth_factor=3.0, backoff_factor=0.25, growth_interval=2)
+    scaler = GradScaler(device, 4.0, growth_factor=3.0, backoff_factor=0.25, growth_interval=2)
 
     def step(gradient: float) -> float:
-        w.grad = st.tensor([gradient])
+        w.grad = st.tensor([gradient], device=device)
         scaler.scale(w)
         scaler.step(optimizer)
         scaler.update()
@@ -104,7 +105,7 @@ def test_the_factor_grows_and_falls() -> None:
     ]
     scaler.update(64.0)
     assert scaler.get_scale() == 64
-    scaler.update(st.tensor([32.0]))
+    scaler.update(st.tensor([32.0], device=device))
     assert scaler.get_scale() == 32
     scaler.update(3e38)
     step(1.0)
@@ -125,13 +126,16 @@ def test_nested_outputs() -> None:
         scaler.scale(3)
 
 
-def test_gradients_may_be_clipped_between() -> None:
-    w = weight(3.0, 4.0)
+def test_gradients_are_unscaled_in_place_and_may_be_clipped(device: str) -> None:
+    w = weight(3.0, 4.0, device=device)
     optimizer = optim.SGD([w], 1.0)
-    scaler = GradScaler("cpu")
-    scaler.scale((w * st.tensor([3.0, 4.0])).sum()).backward()
+    scaler = GradScaler(device)
+    scaler.scale((w * st.tensor([3.0, 4.0], device=device)).sum()).backward()
+    g, version = w.grad, w.grad._version
     scaler.unscale_(optimizer)
-    assert w.grad.tolist() == [3, 4]
+    assert w.grad is g
+    assert g._version == version + 1
+    assert g.tolist() == [3, 4]
     nn.utils.clip_grad_norm_([w], 1.0)
     with pytest.raises(RuntimeError, match="already been called on this optimizer"):
         scaler.unscale_(optimizer)
@@ -146,10 +150,10 @@ def test_gradients_may_be_clipped_between() -> None:
     scaler.update()
 
 
-def test_two_optimizers_share_a_factor() -> None:
-    a, b = weight(1.0), weight(1.0)
+def test_two_optimizers_share_a_factor(device: str) -> None:
+    a, b = weight(1.0, device=device), weight(1.0, device=device)
     first, second = optim.SGD([a], 1.0), optim.SGD([b], 1.0)
-    scaler = GradScaler("cpu", init_scale=2.0)
+    scaler = GradScaler(device, init_scale=2.0)
     scaler.scale(a.sum() + (b * float("inf")).sum()).backward()
     scaler.step(first)
     scaler.step(second)
@@ -157,7 +161,7 @@ def test_two_optimizers_share_a_factor() -> None:
     assert (a.item(), b.item(), scaler.get_scale()) == (0, 1, 1)
 
 
-def test_wrong_use() -> None:
+def test_wrong_use(monkeypatch: pytest.MonkeyPatch) -> None:
     w = weight(1.0)
     optimizer = optim.SGD([w], 1.0)
     scaler = GradScaler("cpu")
@@ -180,6 +184,7 @@ def test_wrong_use() -> None:
     other.scale(half.sum()).backward()
     with pytest.raises(ValueError, match="FP16"):
         other.step(optim.SGD([half], 1.0))
+    monkeypatch.setattr(cupy_runtime.state, "devices", 0)
     with pytest.warns(UserWarning, match="CUDA is not available"):
         assert not GradScaler().is_enabled()
 
@@ -213,14 +218,22 @@ def test_state() -> None:
     assert st.GradScaler is GradScaler
 
 
-def test_an_expanded_gradient_is_not_written() -> None:
-    p, one = st.ones(3, requires_grad=True), st.ones(1)
-    scaler = GradScaler("cpu")
-    scaler.scale(p.detach())
+def test_an_expanded_gradient_is_not_written(device: str) -> None:
+    p, one = st.ones(3, device=device).requires_grad_(), st.full((1,), 4.0, device=device)
+    optimizer, scaler = optim.SGD([p], lr=0.1), GradScaler(device, init_scale=2.0)
+    scaler.scale(p.detach().sum())
     p.grad = one.expand(3)
-    with pytest.raises(RuntimeError, match="mul_: the memory cannot be written"):
-        scaler.unscale_(optim.SGD([p], 0.1))
-    assert one.tolist() == [1]
+    factor = " and 0.5" if device == "cpu" else ""  # on a GPU it is in device memory
+    with pytest.raises(RuntimeError) as raised:
+        scaler.unscale_(optimizer)
+    assert str(raised.value) == (
+        f"mul_: the memory cannot be written: shape (3,){factor}, it is expanded or read-only; "
+        "write to a clone()"
+    )
+    assert one.tolist() == [4]
+    p.grad = p.grad.clone()
+    scaler.unscale_(optimizer)
+    assert p.grad.tolist() == [2, 2, 2]
 
 
 @pytest.mark.torch

@@ -24,7 +24,6 @@ from typing import Any
 import cupy
 
 from ... import native
-from ...errors import OutOfMemoryError
 from . import streams
 from .blocks import BINNED, LEAVING, LENT, MIB, OWN, USED, Chunk, FreeLists, Slab, layout_of
 from .streams import StreamRecord, records
@@ -65,10 +64,6 @@ class Device(native.DeviceFigures):
         self.free[pool].add(slab.first)
 
 
-def no_memory(device: Device, nbytes: int) -> Exception:
-    return OutOfMemoryError(f"cuda: no memory for {nbytes} bytes on GPU {device.index}")
-
-
 class Allocator(native.DeviceAllocator):
     """All that this process has of GPU memory, under one lock.
 
@@ -90,6 +85,7 @@ class Allocator(native.DeviceAllocator):
     devices: dict[int, Device]
     # Whose events have not passed yet: what to do then, device, events.
     leaving: list[tuple[Any, int, list[int]]]
+    out_of_memory: Callable[[Device, int], Exception]  # the error with the figures: statistics.py
 
     def __init__(self) -> None:
         self.pid = 0  # of the process that uses CUDA; 0: none has
@@ -107,8 +103,6 @@ class Allocator(native.DeviceAllocator):
         self.is_closed = False  # the interpreter ends
         self.on_work: Callable[[], None] | None = None  # wakes the timer
         self.close_imports: Callable[[], None] | None = None
-        # The error with the figures (statistics.py).
-        self.out_of_memory: Callable[[Device, int], Exception] = no_memory
 
     # ---- the process
     def begin(self) -> None:

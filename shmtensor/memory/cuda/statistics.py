@@ -16,7 +16,6 @@ from .blocks import BINNED, FREE, LEAVING, LENT, MIB, SMALL, USED, Slab
 __all__ = [
     "max_memory_allocated",
     "max_memory_reserved",
-    "mem_get_info",
     "memory_allocated",
     "memory_reserved",
     "memory_snapshot",
@@ -57,13 +56,6 @@ def reset_peaks(index: int | None = None) -> None:
     """The maxima begin anew at what is in use now."""
     device = device_at(index)
     device.peak_allocated, device.peak_reserved = device.allocated, device.reserved
-
-
-def mem_get_info(index: int | None = None) -> tuple[int, int]:
-    """Free and total bytes of a device, as the driver says."""
-    with streams.on_device(device_at(index).index):
-        free, total = cupy.cuda.runtime.memGetInfo()
-    return free, total
 
 
 def figures(device: Device) -> dict[str, int]:
@@ -258,7 +250,8 @@ def borrowers(device: Device) -> str:
 def lines(device: Device) -> list[str]:
     """What the memory of a device is used for. The lock is held."""
     rest = figures(device)
-    free, total = mem_get_info(device.index)
+    with streams.on_device(device.index):
+        free, total = cupy.cuda.runtime.memGetInfo()
     return [
         f"in use by arrays {size_text(device.allocated)}, reserved {size_text(device.reserved)} in "
         f"{len(device.slabs)} slabs, of {size_text(total)}, {size_text(free)} of them free",

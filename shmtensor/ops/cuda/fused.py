@@ -31,6 +31,15 @@ class NotTraceable(Exception):
     """The function does with a symbol what no expression has."""
 
 
+def binary(text: str, kind: str = VALUE) -> Callable[[Symbol, Any], Symbol]:
+    """An operator of symbols: {0} is the symbol, {1} the other operand."""
+
+    def operator(x: Symbol, y: Any) -> Symbol:
+        return x.trace.emit(text, (x, y), kind)
+
+    return operator
+
+
 class Symbol:
     """A number or a truth value in a kernel. Its operators add statements to the trace."""
 
@@ -64,64 +73,26 @@ class Symbol:
     def __bool__(self) -> bool:
         raise NotTraceable("a branch on a value")
 
-    def number(self, text: str, *operands: Any, kind: str = VALUE) -> Symbol:
-        return self.trace.emit(text, operands, kind)
-
-    def __add__(self, y: Any) -> Symbol:
-        return self.number("{} + {}", self, y)
-
-    def __radd__(self, y: Any) -> Symbol:
-        return self.number("{} + {}", y, self)
-
-    def __sub__(self, y: Any) -> Symbol:
-        return self.number("{} - {}", self, y)
-
-    def __rsub__(self, y: Any) -> Symbol:
-        return self.number("{} - {}", y, self)
-
-    def __mul__(self, y: Any) -> Symbol:
-        return self.number("{} * {}", self, y)
-
-    def __rmul__(self, y: Any) -> Symbol:
-        return self.number("{} * {}", y, self)
-
-    def __truediv__(self, y: Any) -> Symbol:
-        return self.number("{} / {}", self, y)
-
-    def __rtruediv__(self, y: Any) -> Symbol:
-        return self.number("{} / {}", y, self)
+    __add__, __radd__ = binary("{0} + {1}"), binary("{1} + {0}")
+    __sub__, __rsub__ = binary("{0} - {1}"), binary("{1} - {0}")
+    __mul__, __rmul__ = binary("{0} * {1}"), binary("{1} * {0}")
+    __truediv__, __rtruediv__ = binary("{0} / {1}"), binary("{1} / {0}")
+    __rpow__ = binary("pow({1}, {0})")
+    __lt__, __le__ = binary("{0} < {1}", TRUTH), binary("{0} <= {1}", TRUTH)
+    __gt__, __ge__ = binary("{0} > {1}", TRUTH), binary("{0} >= {1}", TRUTH)
+    __eq__ = binary("{0} == {1}", TRUTH)  # type: ignore[assignment]
+    __ne__ = binary("{0} != {1}", TRUTH)  # type: ignore[assignment]
 
     def __pow__(self, y: Any) -> Symbol:
         if y.__class__ in (int, float) and y == 2:
             return self * self
         return self.trace.power(self, y)
 
-    def __rpow__(self, y: Any) -> Symbol:
-        return self.number("pow({}, {})", y, self)
-
     def __neg__(self) -> Symbol:
-        return self.number("-{}", self)
+        return self.trace.emit("-{}", (self,), VALUE)
 
     def __abs__(self) -> Symbol:
-        return self.number("fabs({})", self)
-
-    def __lt__(self, y: Any) -> Symbol:
-        return self.number("{} < {}", self, y, kind=TRUTH)
-
-    def __le__(self, y: Any) -> Symbol:
-        return self.number("{} <= {}", self, y, kind=TRUTH)
-
-    def __gt__(self, y: Any) -> Symbol:
-        return self.number("{} > {}", self, y, kind=TRUTH)
-
-    def __ge__(self, y: Any) -> Symbol:
-        return self.number("{} >= {}", self, y, kind=TRUTH)
-
-    def __eq__(self, y: Any) -> Symbol:  # type: ignore[override]
-        return self.number("{} == {}", self, y, kind=TRUTH)
-
-    def __ne__(self, y: Any) -> Symbol:  # type: ignore[override]
-        return self.number("{} != {}", self, y, kind=TRUTH)
+        return self.trace.abs(self)
 
     __hash__ = None  # type: ignore[assignment]
 

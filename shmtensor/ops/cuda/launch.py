@@ -28,7 +28,6 @@ __all__ = [
     "CACHED",
     "FLOAT32",
     "FLOAT64",
-    "NULL",
     "PACK",
     "PLANS",
     "THREADS",
@@ -43,7 +42,6 @@ __all__ = [
     "is_floating",
     "launch",
     "load_kernel",
-    "pointers",
     "prepare",
     "row_threads",
     "split_at",
@@ -58,7 +56,6 @@ WARP = 1024  # a warp computes rows up to this length, a block longer ones
 CACHED = 40 * 1024  # bytes of a row that a block keeps in shared memory
 PACK = 16  # bytes that a thread loads at once
 PLANS = 1024  # prepared launches that a family keeps
-NULL = np.uint64(0)  # the pointer to no array
 
 FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
 # Keys are dtypes: their names are slow properties.
@@ -212,11 +209,6 @@ def acc_dtype(dtype: Any) -> Any:
 def as_acc(dtype: Any, value: float) -> Any:
     """A number in the type that the kernels of a dtype compute in."""
     return acc_dtype(dtype).type(value)
-
-
-def pointers(*arrays: Any) -> tuple[Any, ...]:
-    """The arguments of arrays, of which some may be None."""
-    return tuple(NULL if x is None else x for x in arrays)
 
 
 def split_at(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:

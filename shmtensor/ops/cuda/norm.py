@@ -183,11 +183,8 @@ def layer_norm_backward(
         add(parts, products)  # and sums, which follow
     else:
         prepare_backward(shape, dtype, n, groups, centred)(g, x, weight, mean, rstd, out)
-        if groups:
-            sizes = shape[0], shape[1], math.prod(shape[2:])
-            sums, products = plane_sums(g, x, mean, rstd, sizes, groups)
-        else:
-            sums, products = column_sums(g, x, mean, rstd, (rows, length), True)
+        sizes = sizes_of(shape) if groups else (rows, length, 0)
+        sums, products = channel_sums(g, x, mean, rstd, sizes, groups, not groups)
     return cast(out, dtypes[0]), cast(products, dtypes[1]), cast(sums, dtypes[1])
 
 
@@ -242,20 +239,6 @@ def channel_sums(
     if chunks > 1:
         parts = sum_of_dims(cupy.ndarray((2, chunks, sizes[1]), mean.dtype, parts.data), 1)
     return rows_of(parts)
-
-
-def column_sums(
-    g: Any, x: Any, mean: Any, rstd: Any, shape: tuple[int, int], by_sample: bool
-) -> tuple[Any, Any]:
-    """`channel_sums` of (samples, channels)."""
-    return channel_sums(g, x, mean, rstd, (*shape, 0), 0, by_sample)
-
-
-def plane_sums(
-    g: Any, x: Any, mean: Any, rstd: Any, shape: tuple[int, int, int], groups: int
-) -> tuple[Any, Any]:
-    """`channel_sums` of (samples, channels, spatial)."""
-    return channel_sums(g, x, mean, rstd, shape, groups, False)
 
 
 # ---- batch norm
@@ -368,16 +351,10 @@ def _channel_gradients(
     wanted = x.dtype
     x, y, mean, var = in_one_dtype(x, y, mean, var)
     mean, rstd = in_acc(x.dtype, mean, var, eps)
-    sums, products = sums_of_channels(x, y, mean, rstd)
-    return cast(products, wanted), cast(sums, wanted)
-
-
-def sums_of_channels(g: Any, x: Any, mean: Any, rstd: Any) -> tuple[Any, Any]:
-    """The sums of g and of g times the normalized x for each channel of (N, C, ...)."""
     samples, channels, spatial = sizes_of(x.shape)
-    if spatial == 1:
-        return column_sums(g, x, mean, rstd, (samples, channels), False)
-    return plane_sums(g, x, mean, rstd, (samples, channels, spatial), 0)
+    sizes = samples, channels, spatial if spatial != 1 else 0
+    sums, products = channel_sums(x, y, mean, rstd, sizes, 0, False)
+    return cast(products, wanted), cast(sums, wanted)
 
 
 def batch_norm(

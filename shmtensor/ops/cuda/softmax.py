@@ -26,7 +26,7 @@ from .launch import (
     warp_kernel,
 )
 
-__all__ = ["log_softmax", "log_softmax_backward", "softmax", "softmax_backward"]
+__all__: list[str] = []
 
 
 @functools.lru_cache(PLANS)
@@ -57,51 +57,35 @@ def launch_along(
     return prepare("softmax", "softmax_block", dtype, blocks, threads, numbers, shared)
 
 
-def forward(row: str, x: Any, dim: int, is_log: bool) -> Any:
-    """A row's result by the kernels, or by its own forward for other dtypes and 0-d arrays."""
-    if not is_floating(x) or not x.ndim:
-        return ROWS[row].forward(cupy, x, dim)
-    x, dim, shape, dtype = contiguous(x), axis(x, dim), x.shape, x.dtype
-    out = cupy.ndarray(shape, dtype)
-    if x.size:
-        launch_along("softmax", dtype, shape, dim, is_log, is_aligned(x))(x, out)
-    return out
+def declare(name: str, is_log: bool) -> None:
+    """Declares the forwards of a row and of its gradient: by the kernels, or, for other dtypes and
+    0-d arrays, by the rows' own.
+    """
+    row, gradient = ROWS[name], ROWS[f"{name}_backward_data"]
+
+    def forward(xp: Any, x: Any, dim: int) -> Any:
+        if not is_floating(x) or not x.ndim:
+            return row.forward(xp, x, dim)
+        x, dim, shape, dtype = contiguous(x), axis(x, dim), x.shape, x.dtype
+        out = cupy.ndarray(shape, dtype)
+        if x.size:
+            launch_along("softmax", dtype, shape, dim, is_log, is_aligned(x))(x, out)
+        return out
+
+    def backward(xp: Any, x: Any, y: Any, dim: int) -> Any:
+        shape, dtype = y.shape, y.dtype
+        if not is_floating(x, y) or not shape or x.shape != shape:
+            return gradient.forward(xp, x, y, dim)
+        g, y, dim = contiguous(x), contiguous(y), axis(y, dim)
+        out = cupy.ndarray(shape, dtype)
+        if y.size:
+            aligned = is_aligned(g, y)
+            launch_along("softmax_backward", dtype, shape, dim, is_log, aligned)(g, y, out)
+        return out
+
+    row.on("cuda")(forward)
+    gradient.on("cuda")(backward)
 
 
-def backward(row: str, g: Any, y: Any, dim: int, is_log: bool) -> Any:
-    """The gradient for g, of a result y."""
-    shape, dtype = y.shape, y.dtype
-    if not is_floating(g, y) or not shape or g.shape != shape:
-        return ROWS[row].forward(cupy, g, y, dim)
-    g, y, dim = contiguous(g), contiguous(y), axis(y, dim)
-    out = cupy.ndarray(shape, dtype)
-    if y.size:
-        aligned = is_aligned(g, y)
-        launch_along("softmax_backward", dtype, shape, dim, is_log, aligned)(g, y, out)
-    return out
-
-
-def softmax(x: Any, dim: int) -> Any:
-    """exp(x) over its sum along a dimension."""
-    return forward("_softmax", x, dim, False)
-
-
-def log_softmax(x: Any, dim: int) -> Any:
-    """The logarithm of `softmax`."""
-    return forward("_log_softmax", x, dim, True)
-
-
-def softmax_backward(g: Any, y: Any, dim: int) -> Any:
-    """The gradient of a softmax with the result y, for the gradient g."""
-    return backward("_softmax_backward_data", g, y, dim, False)
-
-
-def log_softmax_backward(g: Any, y: Any, dim: int) -> Any:
-    """The gradient of a log_softmax with the result y, for the gradient g."""
-    return backward("_log_softmax_backward_data", g, y, dim, True)
-
-
-ROWS["_softmax"].on("cuda")(lambda xp, x, dim: softmax(x, dim))
-ROWS["_log_softmax"].on("cuda")(lambda xp, x, dim: log_softmax(x, dim))
-ROWS["_softmax_backward_data"].on("cuda")(lambda xp, x, y, dim: softmax_backward(x, y, dim))
-ROWS["_log_softmax_backward_data"].on("cuda")(lambda xp, x, y, dim: log_softmax_backward(x, y, dim))
+declare("_softmax", False)
+declare("_log_softmax", True)

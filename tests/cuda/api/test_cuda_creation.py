@@ -50,8 +50,18 @@ VALUES: dict[str, Callable[..., Any]] = {
     "empty": lambda **o: st.empty(0, 3, **o),
     "tril_indices": lambda **o: st.tril_indices(3, 3, **o),
     "triu_indices": lambda **o: st.triu_indices(3, 4, 1, **o),
+    "tril_indices by offset": lambda **o: st.tril_indices(5, 3, -2, dtype=st.int32, **o),
+    "tril_indices, whole rows": lambda **o: st.tril_indices(4, 3, 1, **o),
+    "tril_indices of none": lambda **o: st.tril_indices(0, 3, **o),
+    "triu_indices, tall": lambda **o: st.triu_indices(6, 3, -1, **o),
+    "triu_indices, empty": lambda **o: st.triu_indices(3, 3, 5, **o),
     "hann_window": lambda **o: st.hann_window(8, **o),
+    "hann_window of none": lambda **o: st.hann_window(0, **o),
+    "hann_window of float64": lambda **o: st.hann_window(5, dtype=st.float64, **o),
+    "hamming_window": lambda **o: st.hamming_window(9, False, **o),
+    "bartlett_window": lambda **o: st.bartlett_window(8, **o),
     "kaiser_window": lambda **o: st.kaiser_window(8, **o),
+    "kaiser_window of one": lambda **o: st.kaiser_window(1, **o),
     "blackman_window": lambda **o: st.blackman_window(8, **o),
     "windows.gaussian": lambda **o: st.signal.windows.gaussian(8, std=2.0, **o),
     "windows.nuttall": lambda **o: st.signal.windows.nuttall(8, **o),
@@ -97,6 +107,7 @@ LIKE: dict[str, Callable[..., Any]] = {
     "zeros_like": st.zeros_like,
     "ones_like": st.ones_like,
     "full_like": lambda x, **o: st.full_like(x, 3, **o),
+    "empty_like": st.empty_like,
     "rand_like": st.rand_like,
     "randn_like": st.randn_like,
     "randint_like": lambda x, **o: st.randint_like(x, 5, **o),
@@ -106,10 +117,12 @@ LIKE: dict[str, Callable[..., Any]] = {
 @pytest.mark.parametrize("name", LIKE)
 def test_likes_follow_their_model(two: ModuleType, name: str) -> None:
     call, x = LIKE[name], st.zeros(2, 3, 4, 5, device="cuda:1")
-    for model in (x, x.transpose(1, 3), x[:, :, ::2], x.to(memory_format=st.channels_last)):
+    last, expanded = x.to(memory_format=st.channels_last), x[:, :1].expand(2, 3, 4, 5)
+    for model in (x, x.transpose(1, 3), x[:, :, ::2], last, expanded):
         host = call(model.cpu())
         out = call(model)
         assert (out.device, out.stride(), out.shape) == (x.device, host.stride(), host.shape)
+    assert st.zeros_like(x, memory_format=st.channels_last).stride() == (60, 1, 15, 3)
     assert call(x, device="cpu").device == st.device("cpu")
     assert call(x.cpu(), device="cuda:1").device == x.device
     assert call(x, dtype=st.float64).dtype is st.float64

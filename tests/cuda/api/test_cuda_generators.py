@@ -91,16 +91,6 @@ def test_fork_rng_restores(two: ModuleType) -> None:
     assert st.rand(2, device="cuda:1").tolist() != expected[1]
 
 
-def test_tensors_are_filled_by_their_gpus_generator(cuda: ModuleType) -> None:
-    for fill in ("normal_", "uniform_", "random_", "exponential_", "bernoulli_"):
-        st.manual_seed(3)
-        expected = getattr(st.zeros(5), fill)()
-        state = st.get_rng_state()
-        result = getattr(st.zeros(5, device="cuda"), fill)()
-        assert st.get_rng_state().tolist() == state.tolist()
-        assert st.allclose(result.cpu(), expected, rtol=1e-5), fill
-
-
 def test_a_checkpoint_recomputes_the_same_dropout(cuda: ModuleType) -> None:
     x = st.ones(64, device="cuda", requires_grad=True)
 

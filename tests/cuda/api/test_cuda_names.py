@@ -1,4 +1,4 @@
-"""Every public name of torch.cuda: it works on a device, or says in a sentence why it does not."""
+"""Every name of shmtensor.cuda works on a device, but for those of tests/test_refused_names.py."""
 
 from __future__ import annotations
 
@@ -11,213 +11,14 @@ import pytest
 
 import shmtensor as st
 from shmtensor import cupy_runtime
+from shmtensor.refused_names import REASONS
 
-# torch.cuda.__all__ of PyTorch 2.13
-NAMES = [
-    "BFloat16Storage",
-    "BFloat16Tensor",
-    "BoolStorage",
-    "BoolTensor",
-    "ByteStorage",
-    "ByteTensor",
-    "CUDAGraph",
-    "CUDAPluggableAllocator",
-    "CharStorage",
-    "CharTensor",
-    "ComplexDoubleStorage",
-    "ComplexFloatStorage",
-    "CudaError",
-    "DeferredCudaCallError",
-    "DoubleStorage",
-    "DoubleTensor",
-    "Event",
-    "ExternalStream",
-    "FloatStorage",
-    "FloatTensor",
-    "GreenContext",
-    "HalfStorage",
-    "HalfTensor",
-    "IntStorage",
-    "IntTensor",
-    "LongStorage",
-    "LongTensor",
-    "MemPool",
-    "ShortStorage",
-    "ShortTensor",
-    "Stream",
-    "StreamContext",
-    "amp",
-    "caching_allocator_alloc",
-    "caching_allocator_delete",
-    "caching_allocator_disabled",
-    "caching_allocator_enable",
-    "can_device_access_peer",
-    "change_current_allocator",
-    "check_error",
-    "clock_rate",
-    "cudaStatus",
-    "cudart",
-    "current_blas_handle",
-    "current_device",
-    "current_solver_handle",
-    "current_stream",
-    "default_generators",
-    "default_stream",
-    "device",
-    "device_count",
-    "device_memory_used",
-    "device_of",
-    "empty_cache",
-    "get_allocator_backend",
-    "get_arch_list",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
-    "get_gencode_flags",
-    "get_per_process_memory_fraction",
-    "get_rng_state",
-    "get_rng_state_all",
-    "get_stream_from_external",
-    "get_sync_debug_mode",
-    "graph",
-    "graph_pool_handle",
-    "graphs",
-    "has_half",
-    "has_magma",
-    "host_memory_stats",
-    "host_memory_stats_as_nested_dict",
-    "init",
-    "initial_seed",
-    "ipc_collect",
-    "is_available",
-    "is_bf16_supported",
-    "is_current_stream_capturing",
-    "is_initialized",
-    "is_tf32_supported",
-    "jiterator",
-    "list_gpu_processes",
-    "make_graphed_callables",
-    "manual_seed",
-    "manual_seed_all",
-    "max_memory_allocated",
-    "max_memory_cached",
-    "max_memory_reserved",
-    "mem_get_info",
-    "memory",
-    "memory_allocated",
-    "memory_cached",
-    "memory_reserved",
-    "memory_snapshot",
-    "memory_stats",
-    "memory_stats_as_nested_dict",
-    "memory_summary",
-    "memory_usage",
-    "nccl",
-    "nvtx",
-    "power_draw",
-    "profiler",
-    "random",
-    "reset_accumulated_host_memory_stats",
-    "reset_accumulated_memory_stats",
-    "reset_max_memory_allocated",
-    "reset_max_memory_cached",
-    "reset_peak_host_memory_stats",
-    "reset_peak_memory_stats",
-    "seed",
-    "seed_all",
-    "set_device",
-    "set_per_process_memory_fraction",
-    "set_rng_state",
-    "set_rng_state_all",
-    "set_stream",
-    "set_sync_debug_mode",
-    "sparse",
-    "stream",
-    "streams",
-    "synchronize",
-    "temperature",
-    "tunable",
-    "use_mem_pool",
-    "utilization",
-]
-
-REFUSED: dict[str, Callable[[], Any]] = {
-    **{
-        name: (lambda name=name: getattr(st.cuda, name)())
-        for name in NAMES
-        if name.endswith("Storage") or name in ("CUDAGraph", "GreenContext", "MemPool")
-    },
-    "CUDAPluggableAllocator": lambda: st.cuda.CUDAPluggableAllocator("a.so", "malloc", "free"),
-    "change_current_allocator": lambda: st.cuda.change_current_allocator(None),
-    "graph": lambda: st.cuda.graph(None),
-    "graph_pool_handle": lambda: st.cuda.graph_pool_handle(),
-    "make_graphed_callables": lambda: st.cuda.make_graphed_callables(len, ()),
-    "use_mem_pool": lambda: st.cuda.use_mem_pool(None),
-    "jiterator": lambda: st.cuda.jiterator.create_multi_output_jit_fn("", 2),
-    "nccl": lambda: st.cuda.nccl.all_reduce([]),
-    "sparse": lambda: st.cuda.sparse.LongTensor(),
-    "tunable": lambda: st.cuda.tunable.set_filename("x"),
-}
-WITHOUT_ARGUMENTS = [
-    "Event",
-    "Stream",
-    "caching_allocator_disabled",
-    "caching_allocator_enable",
-    "cudart",
-    "current_blas_handle",
-    "current_device",
-    "current_solver_handle",
-    "current_stream",
-    "default_stream",
-    "device_count",
-    "empty_cache",
-    "get_allocator_backend",
-    "get_arch_list",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
-    "get_gencode_flags",
-    "get_per_process_memory_fraction",
-    "get_rng_state",
-    "get_rng_state_all",
-    "get_sync_debug_mode",
-    "host_memory_stats",
-    "host_memory_stats_as_nested_dict",
-    "init",
-    "initial_seed",
-    "ipc_collect",
-    "is_available",
-    "is_bf16_supported",
-    "is_current_stream_capturing",
-    "is_initialized",
-    "is_tf32_supported",
-    "list_gpu_processes",
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "mem_get_info",
-    "memory_allocated",
-    "memory_reserved",
-    "memory_snapshot",
-    "memory_stats",
-    "memory_stats_as_nested_dict",
-    "memory_summary",
-    "reset_accumulated_host_memory_stats",
-    "reset_accumulated_memory_stats",
-    "reset_max_memory_allocated",
-    "reset_max_memory_cached",
-    "reset_peak_host_memory_stats",
-    "reset_peak_memory_stats",
-    "seed",
-    "seed_all",
-    "synchronize",
-]
 WORKS: dict[str, Callable[[], Any]] = {
     **{
         name: (lambda name=name: getattr(st.cuda, name)([1]).is_cuda)
-        for name in NAMES
+        for name in st.cuda.__all__
         if name.endswith("Tensor") and name != "BFloat16Tensor"
     },
-    **{name: (lambda name=name: getattr(st.cuda, name)()) for name in WITHOUT_ARGUMENTS},
     "CudaError": lambda: st.cuda.CudaError(2),
     "DeferredCudaCallError": lambda: st.cuda.DeferredCudaCallError(),
     "ExternalStream": lambda: st.cuda.ExternalStream(st.cuda.Stream().cuda_stream),
@@ -256,21 +57,15 @@ WORKS: dict[str, Callable[[], Any]] = {
     "stream": lambda: st.cuda.stream(None),
     "streams": lambda: st.cuda.streams.Stream(),
 }
-ELSEWHERE = {  # tested below
-    "BFloat16Tensor", "clock_rate", "device_memory_used", "max_memory_cached", "memory_cached",
-    "memory_usage", "power_draw", "temperature", "utilization",
+ELSEWHERE = {  # tested below, and in test_cuda_comm.py
+    "BFloat16Tensor", "OutOfMemoryError", "clock_rate", "comm", "device_memory_used",
+    "max_memory_cached", "memory_cached", "memory_usage", "power_draw", "temperature",
+    "utilization",
 }  # fmt: skip
-
-
-def test_every_name_is_there(cuda: ModuleType) -> None:
-    assert not [name for name in NAMES if not hasattr(st.cuda, name)]
-    assert set(NAMES) == {*REFUSED, *WORKS, *ELSEWHERE}
-
-
-@pytest.mark.parametrize("name", sorted(REFUSED))
-def test_a_refused_name_says_why(cuda: ModuleType, name: str) -> None:
-    with pytest.raises(NotImplementedError, match=r"^cuda\.[\w.]+: \w+ .{20,}"):
-        REFUSED[name]()
+REFUSED = {name.split(".")[-1] for name in REASONS} | {"jiterator", "nccl", "sparse", "tunable"}
+# All others are called without arguments.
+for _name in {*st.cuda.__all__} - {*WORKS, *ELSEWHERE, *REFUSED}:
+    WORKS[_name] = getattr(st.cuda, _name)
 
 
 @pytest.mark.parametrize("name", sorted(WORKS))

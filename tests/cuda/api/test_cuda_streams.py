@@ -150,18 +150,6 @@ def test_events_of_other_processes(cuda: ModuleType) -> None:
         cuda.Event(enable_timing=True, interprocess=True)
 
 
-def test_graphs_are_refused_in_a_sentence(cuda: ModuleType) -> None:
-    assert not cuda.is_current_stream_capturing()
-    for use in (
-        cuda.CUDAGraph,
-        cuda.graph_pool_handle,
-        lambda: cuda.graph(None),
-        lambda: cuda.make_graphed_callables(abs, ()),
-    ):
-        with pytest.raises(NotImplementedError, match="CUDA graphs are not supported: ops alloc"):
-            use()
-
-
 def test_ranges_for_profilers(cuda: ModuleType) -> None:
     assert [cuda.nvtx.range_push("a"), cuda.nvtx.range_pop()] == [0, 0]
     with cuda.nvtx.range("step {}", 3):

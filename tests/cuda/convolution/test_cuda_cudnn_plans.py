@@ -79,9 +79,17 @@ def test_plans_that_go_leave_nothing(
 
 def test_switches_are_a_part_of_the_key(ours: ModuleType, plans: list[Any]) -> None:
     flags = st.backends.cudnn.flags
-    for options in ({}, {"deterministic": True}, {"allow_tf32": False}, {"benchmark": True}):
+    for options in ({}, {"deterministic": True}, {"allow_tf32": False}) * 2:
         with flags(enabled=True, **options):
             assert (convolve(33) == 18).all()
+    used = [id(p.graph) for p in plans]
+    assert len(set(used[:3])) == 3
+    assert used[:3] == used[3:]
+    with flags(enabled=False):
+        convolve(33)
+    assert len(plans) == 6
+    with flags(enabled=True, benchmark=True):
+        assert (convolve(33) == 18).all()
     assert len({id(p.graph) for p in plans}) == 4
     st.use_deterministic_algorithms(True)
     try:

@@ -136,6 +136,7 @@ def case_no_sync(rank: int, device: str) -> None:
     def train(rank: int, device: str) -> Any:
         net = model().to(device)
         wrapped = DistributedDataParallel(net)
+        assert wrapped.join_device == next(net.parameters()).device
         sgd = optim.SGD(net.parameters(), 0.1)
         for n in range(2):
             sgd.zero_grad()

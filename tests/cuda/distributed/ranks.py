@@ -150,35 +150,6 @@ def waited(x: Any) -> Any:
     return x * 2
 
 
-def model() -> Any:
-    st.manual_seed(0)
-    return st.nn.Sequential(
-        st.nn.Linear(4, 16), st.nn.BatchNorm1d(16), st.nn.ReLU(), st.nn.Linear(16, 2)
-    )
-
-
-def trained(rank: int, device: str) -> Any:
-    """The parameters after a few steps of DistributedDataParallel."""
-    net = dist_model = model().to(device)
-    dist_model = st.nn.parallel.DistributedDataParallel(net)
-    assert dist_model.join_device == next(net.parameters()).device
-    optimizer = st.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    for step in range(3):
-        x = (st.arange(32.0).reshape(8, 4) * (rank + 1 + step)).sin().to(device)
-        optimizer.zero_grad()
-        dist_model(x).square().mean().backward()
-        optimizer.step()
-    return st.nn.utils.parameters_to_vector(net.parameters()).detach()
-
-
-def case_ddp(rank: int, device: str) -> None:
-    result = trained(rank, device)
-    with on_the_cpu():
-        expected = trained(rank, "cpu")
-    assert result.device == st.device(device)
-    np.testing.assert_allclose(result.cpu().numpy(), expected.numpy(), rtol=2e-4, atol=1e-6)
-
-
 def start(case: str, backend: str) -> None:
     need_devices(WORLD if backend == "nccl" else 1)  # NCCL wants one for each rank
     mp.spawn(run, (case, backend, f"ranks/{os.getpid()}"), nprocs=WORLD)

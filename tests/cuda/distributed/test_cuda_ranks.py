@@ -1,4 +1,6 @@
-"""Collectives and DistributedDataParallel of GPU tensors, by NCCL and through host memory."""
+"""Collectives of GPU tensors, by NCCL and through host memory; training with
+DistributedDataParallel and its relatives.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +10,29 @@ import numpy as np
 import pytest
 
 import shmtensor as st
+from shmtensor import distributed as dist
 from tests.cuda.standin.program import run_module
+
+TRAINED = ["sync_batch_norm", "zero", "hooks", "join", "unused", "sparse", "side_stream"]
+CASES = [
+    ("ranks", "collectives"),
+    ("ddp_ranks", "no_sync"),
+    *(pytest.param("ddp_ranks", case, marks=pytest.mark.slow) for case in TRAINED),
+]
 
 
 @pytest.mark.parametrize("backend", ["shm", "nccl"])
-@pytest.mark.parametrize("case", ["collectives", "ddp"])
-def test_ranks(cp: Any, case: str, backend: str) -> None:
-    run_module("tests.cuda.distributed.ranks", case, backend)
+@pytest.mark.parametrize(("program", "case"), CASES)
+def test_ranks(cp: Any, program: str, case: str, backend: str) -> None:
+    run_module(f"tests.cuda.distributed.{program}", case, backend)
+
+
+def test_the_backend_for_gpus_is_nccl(cp: Any) -> None:
+    assert dist.is_nccl_available()
+    assert dist.is_backend_available("nccl")
+    for device in ("cuda", "cuda:1", st.device("cuda")):
+        assert dist.get_default_backend_for_device(device) == "nccl"
+    assert dist.get_default_backend_for_device("cpu") == "shm"
 
 
 def test_data_parallel_is_the_module_on_the_whole_batch(two_devices: Any) -> None:

@@ -227,31 +227,15 @@ def test_casts_and_copies(cp: Any, xp: Any, source: str) -> None:
         write_array(x[:1], cp.broadcast_to(cp.zeros((), source), (5,)))
 
 
+# Of each kind one: the op table has them all, in arrays that are shorter than a thread's pack.
 FUSED = {
     "relu": lambda x, y: st.relu(x),
-    "sigmoid": lambda x, y: st.sigmoid(x),
-    "tanh": lambda x, y: st.tanh(x),
-    "silu": lambda x, y: st.nn.functional.silu(x),
     "gelu": lambda x, y: st.nn.functional.gelu(x),
-    "gelu_tanh": lambda x, y: st.nn.functional.gelu(x, approximate="tanh"),
     "softplus": lambda x, y: st.nn.functional.softplus(x, 2.0, 3.0),
-    "logsigmoid": lambda x, y: st.nn.functional.logsigmoid(x),
-    "elu": lambda x, y: st.nn.functional.elu(x, 0.7),
-    "leaky_relu": lambda x, y: st.nn.functional.leaky_relu(x, 0.2),
-    "hardtanh": lambda x, y: st.nn.functional.hardtanh(x),
-    "hardswish": lambda x, y: st.nn.functional.hardswish(x),
-    "mish": lambda x, y: st.nn.functional.mish(x),
     "clamp": lambda x, y: st.clamp(x, -0.5, 0.5),
-    "pow": lambda x, y: x**2 + st.abs(x) ** 2.5,
     "mul": lambda x, y: x * y,
-    "div": lambda x, y: x / (y * y + 1),
-    "add_alpha": lambda x, y: st.add(x, y, alpha=3),
     "where": lambda x, y: st.where(x > y, x, y),
-    "maximum": lambda x, y: st.maximum(x, y),
-    "lerp": lambda x, y: st.lerp(x, y, 0.3),
-    "addcmul": lambda x, y: st.addcmul(x, x, y, value=0.5),
     "mse_loss": lambda x, y: st.nn.functional.mse_loss(x, y),
-    "smooth_l1_loss": lambda x, y: st.nn.functional.smooth_l1_loss(x, y, reduction="none"),
     "bce_with_logits": lambda x, y: st.nn.functional.binary_cross_entropy_with_logits(x, y),
 }
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.cuda.kernels.check import values
-from tests.cuda.kernels.rows import compare
+from tests.cuda.kernels.rows import compare, device_forward
 
 SHAPES = [
     ((), 0),
@@ -42,23 +42,21 @@ def test_complex_numbers_take_the_rows_forward(cp: Any) -> None:
 
 
 def test_a_dimension_that_is_not_there(cp: Any) -> None:
-    from shmtensor.ops.cuda.softmax import softmax
-
     with pytest.raises(IndexError, match="3"):
-        softmax(cp.ones((2, 3), np.float32), 3)
+        device_forward("_softmax")(cp, cp.ones((2, 3), np.float32), 3)
 
 
 def test_memory_that_is_not_aligned(cp: Any) -> None:
     from shmtensor.ops.cuda.reduce import sum_of_dims
-    from shmtensor.ops.cuda.softmax import log_softmax, softmax
 
     x = values((4, 64), "float32")
     place = cp.zeros(257, np.float32)
     shifted = place[1:].reshape(4, 64)
     shifted[...] = cp.asarray(x)
     assert shifted.data.ptr % 16
-    for function in (softmax, log_softmax):
-        wanted = function(cp.asarray(x), 1).get()
-        np.testing.assert_allclose(function(shifted, 1).get(), wanted, 1e-6)
+    for row in ("_softmax", "_log_softmax"):
+        forward = device_forward(row)
+        wanted = forward(cp, cp.asarray(x), 1).get()
+        np.testing.assert_allclose(forward(cp, shifted, 1).get(), wanted, 1e-6)
     for dim in (None, 0, 1):
         np.testing.assert_allclose(sum_of_dims(shifted, dim).get(), x.sum(dim), 1e-5, 1e-5)

@@ -60,7 +60,6 @@ def test_every_entry_point_names_spawn_and_forkserver(cp: Any, mc: ModuleType) -
             "memory_allocated": mc.memory_allocated,
             "memory_stats": mc.memory_stats,
             "memory_summary": mc.memory_summary,
-            "mem_get_info": mc.mem_get_info,
             "note_use": lambda: mc.note_use(x),
             "check_alive": lambda: mc.check_alive(x),
             "poll": mc.poll,

@@ -186,9 +186,9 @@ def label(c: Case) -> str:
     return f"{c.name}{kwargs}{'-' + str(c.args[0]) if c.name == 'PReLU' and c.args else ''}"
 
 
-def layer_of(c: Case) -> Any:
+def layer_of(c: Case, **options: Any) -> Any:
     st.manual_seed(0)
-    kwargs = {k: v for k, v in c.kwargs.items() if k not in ("eval", "samples")}
+    kwargs = {k: v for k, v in c.kwargs.items() if k not in ("eval", "samples")} | options
     if "samples" in c.kwargs:
         kwargs["_random_samples"] = st.rand(*c.kwargs["samples"])
     layer = getattr(nn, c.name)(*c.args, **kwargs)
@@ -260,6 +260,18 @@ def check(c: Case) -> None:
 @pytest.mark.parametrize("c", CASES, ids=label)
 def test_outputs_and_gradients_are_the_cpu_s(cp: Any, c: Case) -> None:
     check(c)
+
+
+def takes_a_device(c: Case) -> bool:
+    parameters = inspect.signature(getattr(nn, c.name).__init__).parameters
+    return "device" in parameters and not c.name.startswith("Lazy")
+
+
+@pytest.mark.parametrize("c", [c for c in CASES if takes_a_device(c)], ids=label)
+def test_a_layer_is_made_on_a_device(cp: Any, c: Case) -> None:
+    layer = layer_of(c, device="cuda")
+    assert all(t.is_cuda for t in (*layer.parameters(), *layer.buffers()))
+    assert all(p.requires_grad for p in layer.parameters())
 
 
 def test_the_table_has_every_layer() -> None:

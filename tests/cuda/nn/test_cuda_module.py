@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import inspect
 from typing import Any
 
 import numpy as np
@@ -111,40 +110,6 @@ def test_state_dict_goes_between_devices(cp: Any) -> None:
     assert float(far.first.weight.detach().cpu().min()) == 3.0
     far.load_state_dict(near.state_dict(), assign=True)
     assert not any(t.is_cuda for t in far.parameters())
-
-
-LAYERS: list[tuple[str, tuple[Any, ...]]] = [
-    ("Linear", (3, 2)), ("Bilinear", (3, 2, 2)), ("Embedding", (5, 2)), ("EmbeddingBag", (5, 2)),
-    ("LayerNorm", (3,)), ("RMSNorm", (3,)), ("GroupNorm", (2, 4)), ("PReLU", ()),
-    ("LSTM", (3, 2)), ("GRU", (3, 2)), ("RNN", (3, 2)), ("LSTMCell", (3, 2)), ("GRUCell", (3, 2)),
-    ("RNNCell", (3, 2)), ("MultiheadAttention", (4, 2)),
-    ("Transformer", (4, 2, 1, 1, 8, 0.0, "relu", None, None, 1e-5, True)),
-    ("TransformerEncoderLayer", (4, 2, 8)), ("TransformerDecoderLayer", (4, 2, 8)),
-    ("AdaptiveLogSoftmaxWithLoss", (4, 9, [3])), ("LinearCrossEntropyLoss", (4, 7)),
-    *((f"{kind}{n}d", (2, 3, 2)) for kind in ("Conv", "ConvTranspose") for n in (1, 2, 3)),
-    *((f"BatchNorm{n}d", (3,)) for n in (1, 2, 3)),
-    *((f"InstanceNorm{n}d", (3, 1e-5, 0.1, True, True)) for n in (1, 2, 3)),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("name", "args"), LAYERS)
-def test_layers_are_made_on_a_device(cp: Any, name: str, args: tuple[Any, ...]) -> None:
-    layer = getattr(nn, name)(*args, device="cuda")
-    assert tensors_of(layer)
-    assert all(t.is_cuda for t in tensors_of(layer))
-    assert all(p.requires_grad for p in layer.parameters())
-
-
-def test_every_layer_with_a_device_is_in_the_table() -> None:
-    layers = {
-        name
-        for name, cls in vars(nn).items()
-        if inspect.isclass(cls)
-        and issubclass(cls, nn.Module)
-        and "device" in inspect.signature(cls.__init__).parameters
-        and not name.startswith("Lazy")
-    }
-    assert layers - {name for name, _ in LAYERS} <= {"RNNBase", "RNNCellBase"}
 
 
 def test_lazy_layers_are_made_on_a_device(cp: Any) -> None:

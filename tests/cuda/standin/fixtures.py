@@ -25,6 +25,7 @@ from tests.cuda.standin.install import ON_GPU, install, missing
 __all__ = [
     "Misuses",
     "cp",
+    "device",
     "last_device",
     "late_work",
     "misuses",
@@ -147,3 +148,11 @@ def two_devices(cp: Any) -> Any:
 def last_device(cp: Any) -> str:
     """The second of two devices; where there is one, the first."""
     return f"cuda:{cp.cuda.runtime.getDeviceCount() - 1}"
+
+
+@pytest.fixture(params=["cpu"] if missing() else ["cpu", "cuda"])
+def device(request: pytest.FixtureRequest) -> str:
+    """The CPU, and where there is one a GPU: what a test promises holds on both."""
+    if request.param == "cuda":
+        request.getfixturevalue("cp")
+    return str(request.param)

@@ -4,7 +4,8 @@
 - `cupy_backends.cuda.api.runtime` is CuPy's own module, built against the stand-in;
 - `cupy.cuda.thrust` and `cupy.random._generator_api` are replaced (doubles/), because
   the wheel's have a CUDA runtime inside;
-- `libcublas`, `libcusolver`, `libcufft`, `libcurand` are shells with NumPy behind them (doubles/);
+- `libcublas`, `libcusolver`, `libcufft` are shells with NumPy behind them (doubles/);
+  each function of `libcurand` and `libcusparse` says that it is not supported;
 - `libcudnn.so.9` is such a shell, too, for NVIDIA's frontend `cudnn`, whose CUDA runtime is the
   stand-in;
 - `libnccl` leads to the stand-in (device/nccl.cc);
@@ -121,15 +122,15 @@ def install() -> Any:
     library = device_library()
     sys.meta_path.insert(0, Finder())
     from tests.cuda.standin import compile
-    from tests.cuda.standin.doubles import cublas, cudnn, cufft, curand, cusolver
+    from tests.cuda.standin.doubles import cublas, cudnn, cufft, cusolver
     from tests.cuda.standin.doubles.library import attach
 
     for name in (*DEPENDENCIES, NCCL):
         ctypes.CDLL(str(LIBRARIES / name))
-    for double in (cublas, cusolver, cufft, curand, cudnn):
+    for double in (cublas, cusolver, cufft, cudnn):
         double.install()
-    # No doubles: each function says that it is not supported.
-    attach("cusparse", "cupy_backends/cuda/libs/cusparse", 10)
+    for name in ("curand", "cusparse"):  # no doubles: each function says that it is not supported
+        attach(name, f"cupy_backends/cuda/libs/{name}", 10)
     compile.install()
     atexit.register(library.standin_stop)
     return library

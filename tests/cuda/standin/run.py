@@ -15,9 +15,10 @@ import time
 from tests.cuda.standin.build import ROOT, VENV, Unavailable, build
 from tests.environment import environment
 
-# Every test on the stand-in: whoever takes the fixture `cp`, or finds two GPUs by itself.
+# Every test on the stand-in: whoever takes `cp` or `device`, or finds two GPUs by itself.
 PATHS = (
     "tests/cuda",
+    "tests/amp/test_scaler.py",
     "tests/distributed/backends/test_nccl.py",
     "tests/distributed/backends/test_nccl_faults.py",
 )

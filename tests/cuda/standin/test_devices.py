@@ -164,7 +164,7 @@ def test_library_handles_are_of_a_device(cp: Any, misuses: Misuses) -> None:
         y = cp.ones((2, 2))
         assert float((y @ y).sum()) == 8
         with pytest.raises(cublas.CUBLASError):
-            cublas.setPointerMode(handle, 0)
+            cublas.setMathMode(handle, 0)
     assert float((x @ x).sum()) == 8
     misuses.expected = 0
 

@@ -1,4 +1,7 @@
-"""NCCL on the stand-in under CuPy's own module: one process, several processes, deaths, misuse."""
+"""NCCL on the stand-in under CuPy's own module: work of streams, several processes, deaths, misuse.
+
+The values of all calls are those of tests/distributed/backends/test_nccl.py.
+"""
 
 from __future__ import annotations
 
@@ -12,18 +15,7 @@ from tests.cuda.standin.build import ROOT, SOURCE
 from tests.cuda.standin.fixtures import Misuses
 from tests.cuda.standin.program import start
 
-SUM, PROD, MAX, MIN, AVG = range(5)
-TYPES = {
-    "int8": 0, "uint8": 1, "int32": 2, "uint32": 3, "int64": 4, "uint64": 5, "float16": 6,
-    "float32": 7, "float64": 8,
-}  # fmt: skip
-OPERATIONS = {
-    SUM: lambda x: x.sum(0, dtype=x.dtype),
-    PROD: lambda x: x.prod(0, dtype=x.dtype),
-    MAX: lambda x: x.max(0),
-    MIN: lambda x: x.min(0),
-    AVG: lambda x: (x.sum(0, dtype=x.dtype) / len(x)).astype(x.dtype),  # integers wrap
-}
+SUM = 0
 
 
 class Ranks:
@@ -73,64 +65,6 @@ def ranks(cp: Any) -> Any:
     both = Ranks(cp)
     yield both
     both.close()
-
-
-@pytest.mark.parametrize("op", OPERATIONS)
-@pytest.mark.parametrize("dtype", TYPES)
-def test_reductions(ranks: Any, dtype: str, op: int) -> None:
-    x = np.arange(-3, 9).reshape(2, 6).astype(dtype)
-    xs, ys = ranks.put(list(x)), ranks.put([np.zeros(6, dtype)] * 2)
-    ranks.each(
-        lambda r, comm, s: comm.allReduce(xs[r].data.ptr, ys[r].data.ptr, 6, TYPES[dtype], op, s)
-    )
-    expected = OPERATIONS[op](x)
-    for y in ranks.get(ys):
-        np.testing.assert_allclose(y, expected, 1e-3)
-    ranks.each(
-        lambda r, comm, s: comm.reduceScatter(
-            xs[r].data.ptr, ys[r].data.ptr, 3, TYPES[dtype], op, s
-        )
-    )
-    np.testing.assert_allclose(np.concatenate([y[:3] for y in ranks.get(ys)]), expected, 1e-3)
-
-
-def test_bfloat16_is_reduced(ranks: Any) -> None:
-    def stored(x: Any) -> Any:
-        return (np.asarray(x, np.float32).view(np.uint32) >> 16).astype(np.uint16)
-
-    xs = ranks.put([stored([1.5, -2, 1]), stored([2, 0.5, 2**-9])])
-    ranks.each(lambda r, comm, s: comm.allReduce(xs[r].data.ptr, xs[r].data.ptr, 3, 9, SUM, s))
-    for x in ranks.get(xs):
-        assert (x == stored([3.5, -1.5, 1])).all()  # to nearest, ties to even
-
-
-@pytest.mark.parametrize("root", [0, 1])
-def test_what_has_a_root(ranks: Any, root: int) -> None:
-    x = np.arange(8, dtype=np.float32).reshape(2, 4)
-    xs, ys = ranks.put(list(x)), ranks.put([np.zeros(4, np.float32)] * 2)
-    ranks.each(lambda r, comm, s: comm.broadcast(xs[r].data.ptr, ys[r].data.ptr, 4, 7, root, s))
-    assert all((y == x[root]).all() for y in ranks.get(ys))
-    ys = ranks.put([np.zeros(4, np.float32)] * 2)
-    ranks.each(lambda r, comm, s: comm.reduce(xs[r].data.ptr, ys[r].data.ptr, 4, 7, SUM, root, s))
-    results = ranks.get(ys)
-    assert (results[root] == x.sum(0)).all()
-    assert (results[1 - root] == 0).all()
-
-
-def test_gathering_and_messages(ranks: Any) -> None:
-    x = np.arange(8, dtype=np.float32).reshape(2, 4)
-    xs, ys = ranks.put(list(x)), ranks.put([np.zeros(8, np.float32)] * 2)
-    ranks.each(lambda r, comm, s: comm.allGather(xs[r].data.ptr, ys[r].data.ptr, 4, 7, s))
-    assert all((y == x.ravel()).all() for y in ranks.get(ys))
-
-    def swap(r: int, comm: Any, s: int) -> None:
-        comm.send(xs[r].data.ptr, 2, 7, 1 - r, s)
-        comm.send(xs[r].data.ptr + 8, 2, 7, 1 - r, s)
-        comm.recv(ys[r].data.ptr, 2, 7, 1 - r, s)
-        comm.recv(ys[r].data.ptr + 8, 2, 7, 1 - r, s)
-
-    ranks.each(swap)
-    assert all((y[:4] == x[1 - r]).all() for r, y in enumerate(ranks.get(ys)))
 
 
 @pytest.mark.usefixtures("no_background")

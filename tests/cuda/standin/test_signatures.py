@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.cuda.standin.build import LIBRARIES, ROOT
+from tests.cuda.standin.build import ROOT
 from tests.cuda.standin.fixtures import Misuses
 
 # Python signatures, by the first line of their docstrings (Cython's embedsignature).
@@ -73,24 +73,6 @@ def runtime_names(head: str) -> dict[str, str]:
 def test_the_rebuilt_runtime_module_has_the_wheels_names(misuses: Misuses) -> None:
     ours = runtime_names("from tests.cuda.standin.install import install; install()")
     assert ours == runtime_names("import cupy")
-
-
-def test_every_double_has_the_parameters_of_its_function(misuses: Misuses) -> None:
-    """attach() has compared those of each double there is; these are the functions without one."""
-    from tests.cuda.standin.doubles.library import doubled
-
-    functions = json.loads((LIBRARIES / "functions.json").read_text())
-    missing = {
-        name: sorted({f.removesuffix("_v2") for f in entry["functions"]} - doubled(name))
-        for name, entry in functions.items()
-    }
-    assert missing["cublas"] == []
-    assert all(
-        re.search(r"Xt(ExecDescriptor|Memcpy|SetGPUs|SetWorkArea)", n) for n in missing["cufft"]
-    )
-    assert all(n.startswith("cusolverSp") for n in missing["cusolver"]), missing["cusolver"]
-    assert missing["curand"] == []
-    assert all(n.endswith("CudaGraph") for n in missing["cudnn"]), missing["cudnn"]
 
 
 def test_thrusts_functions_take_the_wheels_arguments(cp: Any) -> None:

@@ -72,37 +72,6 @@ def test_convolutions(cp: Any, monkeypatch: Any, case: Any, whole: bool) -> None
             normal(image[0], filters[0], *image[2:]), normal(*filters), order=2)  # fmt: skip
 
 
-POOLS: dict[str, Callable[[Any], Any]] = {
-    "max": lambda x: F.max_pool2d(x, (3, 2), 2, (1, 0), (1, 2), True, True),
-    "avg": lambda x: F.avg_pool2d(x, 3, 2, 1, True, False),
-    "adaptive max": lambda x: F.adaptive_max_pool2d(x, (3, 4), True),
-    "adaptive avg": lambda x: F.adaptive_avg_pool2d(x, (3, 4)),
-    "lp": lambda x: F.lp_pool2d(x.abs() + 0.1, 3.0, 2),
-    "unpool": lambda x: F.max_unpool2d(*F.max_pool2d(x, 2, return_indices=True), 2),
-    "bicubic": lambda x: F.interpolate(x, (5, 9), mode="bicubic", align_corners=True),
-    "antialias": lambda x: F.interpolate(x, (3, 4), mode="bilinear", antialias=True),
-    "nearest": lambda x: F.interpolate(x, scale_factor=1.7),
-    "reflect": lambda x: F.pad(x, (2, 1, 0, 3), "reflect"),
-    "unfold": lambda x: F.fold(F.unfold(x, 2, 1, 1, 2), (7, 6), 2, 1, 1, 2),
-}
-
-
-@pytest.mark.parametrize("name", POOLS)
-def test_pools_and_images(cp: Any, name: str) -> None:
-    compare(POOLS[name], normal(2, 3, 7, 6))
-
-
-def test_the_maximum_is_nan_where_an_element_is(cp: Any) -> None:
-    image = normal(1, 1, 6, 6)
-    image[0, 0, 2, 3] = np.nan
-    image[0, 0, :2, :2] = -np.inf
-    for pool in (lambda x: F.max_pool2d(x, 2, 2, 0, 1, False, True),
-                 lambda x: F.adaptive_max_pool2d(x, 3, True)):  # fmt: skip
-        ours, expected = pool(st.tensor(image).to("cuda")), pool(st.tensor(image))
-        for a, b in zip(ours, expected, strict=True):
-            np.testing.assert_array_equal(a.cpu().numpy(), b.numpy())
-
-
 @pytest.mark.parametrize("mode", ["bilinear", "nearest", "bicubic"])
 @pytest.mark.parametrize("padding", ["zeros", "border", "reflection"])
 def test_images_read_at_points(cp: Any, mode: str, padding: str) -> None:
@@ -152,35 +121,6 @@ def test_bags_of_embeddings(cp: Any, mode: str) -> None:
 
 
 # ---- linear algebra
-
-SQUARE = np.eye(4) * 3 + normal(2, 4, 4)
-SPD = SQUARE @ SQUARE.swapaxes(-1, -2)
-
-MATRICES: dict[str, tuple[Callable[..., Any], Any]] = {
-    "lu": (lambda a: st.linalg.lu(a), SQUARE),
-    "lu wide": (lambda a: st.linalg.lu(a), SQUARE[:, :3]),
-    "lu_solve": (lambda a: st.linalg.lu_solve(*st.linalg.lu_factor(a), a.mT), SQUARE),
-    "solve": (lambda a: st.linalg.solve(a, a[0].mT), SQUARE),
-    "inv": (st.linalg.inv, SQUARE),
-    "det": (st.linalg.det, SQUARE),
-    "cholesky": (lambda a: st.linalg.cholesky(a @ a.mT), SQUARE),
-    "eigh": (lambda a: st.linalg.eigvalsh(a + a.mT), SQUARE),
-    "svdvals": (st.linalg.svdvals, SQUARE[:, :3]),
-    "pinv": (st.linalg.pinv, SQUARE[:, :3]),
-    "lstsq": (lambda a: st.linalg.lstsq(a, a[..., :2] * 2).solution, SQUARE),
-    "matrix_exp": (st.linalg.matrix_exp, SQUARE / 4),
-    "ldl": (lambda a: st.linalg.ldl_solve(*st.linalg.ldl_factor((a + a.mT).detach()), a), SQUARE),
-    "householder": (lambda a: st.linalg.householder_product(*st.geqrf(a)), SQUARE),
-    "triangular": (lambda a: st.linalg.solve_triangular(a, a.mT, upper=True), SQUARE),
-    "cdist": (lambda a: st.cdist(a, a.flip(-1), 1.0), SQUARE),
-    "rank": (lambda a: st.linalg.matrix_rank(a), SQUARE),
-}
-
-
-@pytest.mark.parametrize("name", MATRICES)
-def test_matrices(cp: Any, name: str) -> None:
-    function, value = MATRICES[name]
-    compare(function, value, tolerance=1e-7)
 
 
 def test_matrices_that_have_no_factors_are_named(cp: Any) -> None:

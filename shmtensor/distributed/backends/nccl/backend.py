@@ -74,7 +74,6 @@ class Engine(NcclMember):
         """Copies x of `root` into everybody's x."""
         with self.collective("broadcast", x, timeout, root=root) as end:
             if x.nbytes:
-                self.take_turns("broadcast", end)
                 with self.work("broadcast", end, [x]):
                     self.communicator.broadcast(pointer(x), x.nbytes, root)
 
@@ -87,7 +86,6 @@ class Engine(NcclMember):
                 with host_form(x) as host:
                     self.control.all_reduce(host, number, remaining_seconds(end))
             elif x.nbytes:
-                self.take_turns("all_reduce", end)
                 with self.work("all_reduce", end, [x]):
                     self.communicator.all_reduce(pointer(x), x.size, *numbers)
 
@@ -100,7 +98,6 @@ class Engine(NcclMember):
                 with host_form(x) as host:
                     self.control.reduce(host, number, root, remaining_seconds(end))
             elif x.nbytes:
-                self.take_turns("reduce", end)
                 with self.work("reduce", end, [x]):
                     self.communicator.reduce(pointer(x), x.size, *numbers, root)
 
@@ -114,7 +111,6 @@ class Engine(NcclMember):
                 with host_form(out) as host_out, host_form(x) as host:
                     self.control.reduce_scatter(host_out, host, number, remaining_seconds(end))
             elif x.nbytes:
-                self.take_turns("reduce_scatter", end)
                 with self.work("reduce_scatter", end, [x, out]):
                     self.communicator.reduce_scatter(pointer(x), pointer(out), out.size, *numbers)
 
@@ -125,7 +121,6 @@ class Engine(NcclMember):
             if not is_on_gpu(x):
                 self.control.all_gather(outs, x, remaining_seconds(end))
             elif x.nbytes:
-                self.take_turns("all_gather", end)
                 with self.work("all_gather", end, [x, *outs]):
                     self.gather_rows(pointer(x), [pointer(out) for out in outs], x.nbytes)
 
@@ -204,7 +199,6 @@ class Engine(NcclMember):
         """
         receives = parts_of(outs)
         if is_forced or any(n for _, n in [*sends, *receives]):
-            self.take_turns(where, end)
             with self.work(where, end, [*sources, *outs]):
                 self.communicator.exchange(sends, receives)
 

@@ -39,10 +39,10 @@ def init_engine(control: native.Group, timeout: float, rank: int) -> Engine:
     """
     where = "init_process_group"
     end = inf if timeout < 0 else time.monotonic() + timeout
-    gpu: Any = None
     info: dict[str, Any] = {}
     try:
-        gpu = cupy, nccl, index = find_gpu(rank, info)
+        cupy, nccl = find_cupy()
+        index, info["gpu"] = find_device(cupy, rank)
         if control.rank == 0:
             unique = nccl.get_unique_id()  # bytes since CuPy 14, a tuple of numbers before
             info["id"], info["is_bytes"] = list(unique), isinstance(unique, bytes)
@@ -50,7 +50,6 @@ def init_engine(control: native.Group, timeout: float, rank: int) -> Engine:
         info["lacks"] = f"{type(error).__name__}: {error}"[:1024]
     infos = all_gather_json(control.all_gather, control.world, info, remaining_seconds(end))
     check_gpus(where, infos)
-    cupy, nccl, index = gpu
     numbers = infos[0]["id"]
     unique = bytes(numbers) if infos[0]["is_bytes"] else tuple(numbers)
     comm = create_communicator(control, cupy, nccl, index, unique, end)
@@ -58,13 +57,6 @@ def init_engine(control: native.Group, timeout: float, rank: int) -> Engine:
     communicator = Communicator(cupy, nccl, device, comm, control.rank, control.world)
     answers, turns = duplicate_group(control, end), duplicate_group(control, end)
     return Engine(control, answers, turns, communicator)
-
-
-def find_gpu(rank: int, info: dict[str, Any]) -> tuple[Any, Any, int]:
-    """CuPy, its NCCL, and the number of this rank's GPU, whose name is written into `info`."""
-    cupy, nccl = find_cupy()
-    index, info["gpu"] = find_device(cupy, rank)
-    return cupy, nccl, index
 
 
 def check_gpus(where: str, infos: list[dict[str, Any]]) -> None:

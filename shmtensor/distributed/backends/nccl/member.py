@@ -193,13 +193,15 @@ class NcclMember(Member):
     def work(
         self, where: str, end: float, arrays: Sequence[Any], peer: int | None = None
     ) -> Iterator[None]:
-        """Waits at its end for the work that its body puts on the stream. The caller has the turn,
-        which is released.
+        """Waits at its end for the work that its body puts on the stream, and releases the turn: it
+        takes that of a collective, the caller has that of a message.
 
         Args:
             arrays: what NCCL reads and writes: after the work that is queued on them now.
             peer: the other rank of a message; None: a collective.
         """
+        if peer is None:
+            self.take_turns(where, end)
         try:
             for x in arrays:
                 self.communicator.follow(where, x)

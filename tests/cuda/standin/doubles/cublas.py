@@ -1,4 +1,4 @@
-"""A double of cuBLAS: the functions that CuPy links with, by NumPy.
+"""A double of cuBLAS, by NumPy: the functions that shmtensor calls, itself or through CuPy.
 
 Matrices are column-major, as in BLAS.
 """
@@ -15,8 +15,6 @@ from scipy import linalg
 
 from tests.cuda.standin.build import CUDA, VERSION
 from tests.cuda.standin.doubles.library import (
-    DTYPES,
-    REAL,
     Array,
     Handle,
     Misuse,
@@ -30,13 +28,11 @@ from tests.cuda.standin.doubles.library import (
     matrix,
     queue,
     store,
-    vector,
 )
-from tests.cuda.standin.install import device_library
 
 INVALID_VALUE = 7
 OP_N, OP_T, OP_C = range(3)
-LEFT, LOWER, UNIT = 0, 0, 1
+LOWER = 0
 BFLOAT16 = 14
 # cudaDataType_t -> dtype; bfloat16 is computed in float32 (widened, narrowed).
 DATA_TYPES: dict[int, Any] = {0: "f4", 1: "f8", 2: "f2", 3: "i1", 4: "c8", 5: "c16", 8: "u1"}
@@ -48,31 +44,6 @@ COMPUTE |= {70: "f8", 71: "f8", 72: "i4", 73: "i4"}
 
 def install() -> None:
     attach("cublas", "cupy_backends/cuda/libs/cublas", INVALID_VALUE)
-
-
-def reads_scalar(handle: Handle, pointer: int, dtype: Any) -> Callable[[], Any]:
-    """A scalar argument: read now from the host, or when the work is done from the device."""
-    if handle.pointer_mode:
-        place = array(pointer, dtype, 1)
-        return lambda: place[0]
-    value = host_value(pointer, dtype)
-    return lambda: value
-
-
-def returns_scalar(handle: Handle, pointer: int, dtype: Any, compute: Callable[[], Any]) -> None:
-    """A scalar result: queued to the device, or waited for and written to the host."""
-    if handle.pointer_mode:
-        place = array(pointer, dtype, 1)
-    else:
-        dtype = np.dtype(dtype)
-        place = np.frombuffer((ctypes.c_char * dtype.itemsize).from_address(pointer), dtype)
-
-    def work() -> None:
-        place[0] = compute()
-
-    queue(handle.stream, work)
-    if not handle.pointer_mode:
-        device_library().cudaStreamSynchronize(ctypes.c_void_p(handle.stream))
 
 
 def oriented(a: Array, operation: int) -> Array:
@@ -113,16 +84,6 @@ def _version(handle: int, version: int) -> None:
     store(version, 10 * VERSION[CUDA])
 
 
-@double("cublasGetPointerMode")
-def _pointer_mode(handle: int, mode: int) -> None:
-    store(mode, handle_of(handle).pointer_mode)
-
-
-@double("cublasSetPointerMode")
-def _set_pointer_mode(handle: int, mode: int) -> None:
-    handle_of(handle).pointer_mode = mode
-
-
 @double("cublasGetMathMode")
 def _math_mode(handle: int, mode: int) -> None:
     store(mode, handle_of(handle).math_mode)
@@ -143,180 +104,7 @@ def _stream(handle: int, streamId: int) -> None:
     store(streamId, handle_of(handle).stream, ctypes.c_void_p)
 
 
-# ---------------------------------------------------------------- level 1
-
-
-def _size(x: Array) -> Array:
-    return abs(x.real) + abs(x.imag)
-
-
-def _index(letter: str, name: str, choose: Any) -> None:
-    t = DTYPES[letter.upper()]
-
-    @double(f"cublasI{letter}{name}")
-    def index(handle: int, n: int, x: int, incx: int, result: int) -> None:
-        _extreme(t, choose, handle, n, x, incx, result)
-
-
-for _letter in "sdcz":
-    _index(_letter, "amax", np.argmax)
-    _index(_letter, "amin", np.argmin)
-
-
-def _extreme(t: Any, choose: Any, handle: int, n: int, x: int, incx: int, result: int) -> None:
-    v = vector(x, t, n, incx)
-    h = handle_of(handle)
-    returns_scalar(h, result, np.int32, lambda: 1 + choose(_size(v)) if n > 0 else 0)
-
-
-@double("cublas{t}asum", "SD")
-def _asum(t: Any, handle: int, n: int, x: int, incx: int, result: int) -> None:
-    v = vector(x, t, n, incx)
-    returns_scalar(handle_of(handle), result, REAL.get(t, t), lambda: _size(v).sum())
-
-
-@double("cublasScasum")
-def _scasum(handle: int, n: int, x: int, incx: int, result: int) -> None:
-    _asum(np.dtype(np.complex64), handle, n, x, incx, result)
-
-
-@double("cublasDzasum")
-def _dzasum(handle: int, n: int, x: int, incx: int, result: int) -> None:
-    _asum(np.dtype(np.complex128), handle, n, x, incx, result)
-
-
-@double("cublas{t}nrm2", "SD")
-def _nrm2(t: Any, handle: int, n: int, x: int, incx: int, result: int) -> None:
-    v = vector(x, t, n, incx)
-    returns_scalar(handle_of(handle), result, REAL.get(t, t), lambda: np.linalg.norm(v))
-
-
-@double("cublasScnrm2")
-def _scnrm2(handle: int, n: int, x: int, incx: int, result: int) -> None:
-    _nrm2(np.dtype(np.complex64), handle, n, x, incx, result)
-
-
-@double("cublasDznrm2")
-def _dznrm2(handle: int, n: int, x: int, incx: int, result: int) -> None:
-    _nrm2(np.dtype(np.complex128), handle, n, x, incx, result)
-
-
-@double("cublas{t}axpy", "SDCZ")
-def _axpy(t: Any, handle: int, n: int, alpha: int, x: int, incx: int, y: int, incy: int) -> None:
-    h = handle_of(handle)
-    v, w, a = vector(x, t, n, incx), vector(y, t, n, incy), reads_scalar(h, alpha, t)
-
-    def work() -> None:
-        w[...] += a() * v
-
-    queue(h.stream, work)
-
-
-@double("cublas{t}dotu", "CZ")
-@double("cublas{t}dot", "SD")
-def _dot(t: Any, handle: int, n: int, x: int, incx: int, y: int, incy: int, result: int) -> None:
-    v, w = vector(x, t, n, incx), vector(y, t, n, incy)
-    returns_scalar(handle_of(handle), result, t, lambda: v @ w)
-
-
-@double("cublas{t}dotc", "CZ")
-def _dotc(t: Any, handle: int, n: int, x: int, incx: int, y: int, incy: int, result: int) -> None:
-    v, w = vector(x, t, n, incx), vector(y, t, n, incy)
-    returns_scalar(handle_of(handle), result, t, lambda: v.conj() @ w)
-
-
-def _scale(t: Any, s: Any, handle: int, n: int, alpha: int, x: int, incx: int) -> None:
-    h = handle_of(handle)
-    v, a = vector(x, t, n, incx), reads_scalar(h, alpha, s)
-
-    def work() -> None:
-        v[...] = a() * v
-
-    queue(h.stream, work)
-
-
-@double("cublas{t}scal", "SDCZ")
-def _scal(t: Any, handle: int, n: int, alpha: int, x: int, incx: int) -> None:
-    _scale(t, t, handle, n, alpha, x, incx)
-
-
-@double("cublasCsscal")
-def _csscal(handle: int, n: int, alpha: int, x: int, incx: int) -> None:
-    _scale(np.complex64, np.float32, handle, n, alpha, x, incx)
-
-
-@double("cublasZdscal")
-def _zdscal(handle: int, n: int, alpha: int, x: int, incx: int) -> None:
-    _scale(np.complex128, np.float64, handle, n, alpha, x, incx)
-
-
-# ---------------------------------------------------------------- level 2
-
-
-@double("cublas{t}gemv", "SDCZ")
-def _gemv(
-    t: Any, handle: int, trans: int, m: int, n: int, alpha: int, A: int, lda: int, x: int,
-    incx: int, beta: int, y: int, incy: int,
-) -> None:  # fmt: skip
-    h = handle_of(handle)
-    inner, outer = (n, m) if trans == OP_N else (m, n)
-    a, v, w = matrix(A, t, m, n, lda), vector(x, t, inner, incx), vector(y, t, outer, incy)
-    first, second = reads_scalar(h, alpha, t), reads_scalar(h, beta, t)
-    queue(h.stream, lambda: combine(w, lambda: oriented(a, trans) @ v, first(), second()))
-
-
-@double("cublas{t}geru", "CZ")
-@double("cublas{t}ger", "SD")
-def _ger(
-    t: Any, handle: int, m: int, n: int, alpha: int, x: int, incx: int, y: int, incy: int,
-    A: int, lda: int,
-) -> None:  # fmt: skip
-    h = handle_of(handle)
-    v, w, a = vector(x, t, m, incx), vector(y, t, n, incy), matrix(A, t, m, n, lda)
-    factor = reads_scalar(h, alpha, t)
-
-    def work() -> None:
-        a[...] += factor() * np.outer(v, w)
-
-    queue(h.stream, work)
-
-
-@double("cublas{t}gerc", "CZ")
-def _gerc(
-    t: Any, handle: int, m: int, n: int, alpha: int, x: int, incx: int, y: int, incy: int,
-    A: int, lda: int,
-) -> None:  # fmt: skip
-    h = handle_of(handle)
-    v, w, a = vector(x, t, m, incx), vector(y, t, n, incy), matrix(A, t, m, n, lda)
-    factor = reads_scalar(h, alpha, t)
-
-    def work() -> None:
-        a[...] += factor() * np.outer(v, w.conj())
-
-    queue(h.stream, work)
-
-
-@double("cublas{t}sbmv", "SD")
-def _sbmv(
-    t: Any, handle: int, uplo: int, n: int, k: int, alpha: int, A: int, lda: int, x: int,
-    incx: int, beta: int, y: int, incy: int,
-) -> None:  # fmt: skip
-    h = handle_of(handle)
-    bands = matrix(A, t, k + 1, n, lda)
-    v, w = vector(x, t, n, incx), vector(y, t, n, incy)
-    first, second = reads_scalar(h, alpha, t), reads_scalar(h, beta, t)
-
-    def product() -> Array:
-        whole = np.zeros((n, n), t)
-        for d in range(min(k + 1, n)):
-            band = bands[d, : n - d] if uplo == LOWER else bands[k - d, d:]
-            whole += np.diag(band, -d) + (np.diag(band, d) if d else 0)
-        return whole @ v
-
-    queue(h.stream, lambda: combine(w, product, first(), second()))
-
-
-# ---------------------------------------------------------------- level 3
+# ---------------------------------------------------------------- products
 
 
 def widened(a: Array, kind: int, compute: Any) -> Array:
@@ -347,7 +135,7 @@ def multiply(
     kinds: tuple[int, int, int], compute: Any, matrices: list[tuple[Array, Array, Array]],
 ) -> None:  # fmt: skip
     """Queues c = alpha * op(a) @ op(b) + beta * c for each (a, b, c)."""
-    alpha, beta = (reads_scalar(h, p, compute) for p in scalars)
+    alpha, beta = (host_value(p, compute) for p in scalars)
 
     def product(a: Array, b: Array) -> Array:
         left = oriented(widened(a, kinds[0], compute), operations[0])
@@ -356,17 +144,13 @@ def multiply(
     def work() -> None:
         for a, b, c in matrices:
             old = widened(c, kinds[2], compute)
-            combine(old, partial(product, a, b), alpha(), beta())
+            combine(old, partial(product, a, b), alpha, beta)
             c[...] = narrowed(old, kinds[2])
 
     queue(h.stream, work)
 
 
 KIND = {np.dtype(v): k for k, v in DATA_TYPES.items() if k != BFLOAT16}
-
-
-def same_kinds(t: Any) -> tuple[int, int, int]:
-    return (KIND[t],) * 3
 
 
 def three(
@@ -388,25 +172,7 @@ def _gemm(
 ) -> None:  # fmt: skip
     operations, sizes = (transa, transb), (m, n, k)
     one = three((t, t, t), operations, sizes, (A, B, C), (lda, ldb, ldc))
-    multiply(handle_of(handle), operations, (alpha, beta), same_kinds(t), t, [one])
-
-
-@double("cublas{t}gemmStridedBatched", "SDCZ")
-def _gemm_strided_batched(
-    t: Any, handle: int, transa: int, transb: int, m: int, n: int, k: int, alpha: int, A: int,
-    lda: int, strideA: int, B: int, ldb: int, strideB: int, beta: int, C: int, ldc: int,
-    strideC: int, batchCount: int,
-) -> None:  # fmt: skip
-    operations, sizes, item = (transa, transb), (m, n, k), t.itemsize
-    all_ = [
-        three(
-            (t, t, t), operations, sizes,
-            (A + i * strideA * item, B + i * strideB * item, C + i * strideC * item),
-            (lda, ldb, ldc),
-        )
-        for i in range(batchCount)
-    ]  # fmt: skip
-    multiply(handle_of(handle), operations, (alpha, beta), same_kinds(t), t, all_)
+    multiply(handle_of(handle), operations, (alpha, beta), (KIND[t],) * 3, t, [one])
 
 
 @double("cublas{t}gemmBatched", "SDCZ")
@@ -417,7 +183,7 @@ def _gemm_batched(
 ) -> None:  # fmt: skip
     h = handle_of(handle)
     places = [array(p, np.uintp, batchCount) for p in (Aarray, Barray, Carray)]
-    first, second = reads_scalar(h, alpha, t), reads_scalar(h, beta, t)
+    first, second = host_value(alpha, t), host_value(beta, t)
 
     def product(a: Array, b: Array) -> Array:
         return oriented(a, transa) @ oriented(b, transb)
@@ -427,7 +193,7 @@ def _gemm_batched(
             a, b, c = three(
                 (t, t, t), (transa, transb), (m, n, k), one, (lda, ldb, ldc), h.device
             )  # fmt: skip
-            combine(c, partial(product, a, b), first(), second())
+            combine(c, partial(product, a, b), first, second)
 
     queue(h.stream, work)
 
@@ -478,110 +244,7 @@ def _gemm_strided_batched_ex(
     multiply(h, (transa, transb), (alpha, beta), kinds, compute, all_)
 
 
-def solve_triangular(
-    a: Array, b: Array, size: int, uplo: int, trans: int, diag: int, alpha: Any
-) -> None:
-    """b = alpha * inv(op(a)) @ b, or b @ inv(op(a)) from the right."""
-    options = {"lower": uplo == LOWER, "unit_diagonal": diag == UNIT, "check_finite": False}
-    if size == LEFT:
-        b[...] = linalg.solve_triangular(a, alpha * b, trans=trans, **options)
-    else:
-        flipped = linalg.solve_triangular(
-            a.conj() if trans == OP_C else a,
-            (alpha * b).T,
-            trans=OP_T if trans == OP_N else OP_N,
-            **options,
-        )
-        b[...] = flipped.T
-
-
-@double("cublas{t}trsm", "SDCZ")
-def _trsm(
-    t: Any, handle: int, size: int, uplo: int, trans: int, diag: int, m: int, n: int,
-    alpha: int, A: int, lda: int, B: int, ldb: int,
-) -> None:  # fmt: skip
-    h = handle_of(handle)
-    order = m if size == LEFT else n
-    a, b = matrix(A, t, order, order, lda), matrix(B, t, m, n, ldb)
-    factor = reads_scalar(h, alpha, t)
-    queue(h.stream, lambda: solve_triangular(a, b, size, uplo, trans, diag, factor()))
-
-
-@double("cublas{t}trsmBatched", "SDCZ")
-def _trsm_batched(
-    t: Any, handle: int, size: int, uplo: int, trans: int, diag: int, m: int, n: int,
-    alpha: int, A: int, lda: int, B: int, ldb: int, batchCount: int,
-) -> None:  # fmt: skip
-    h = handle_of(handle)
-    order = m if size == LEFT else n
-    places = array(A, np.uintp, batchCount), array(B, np.uintp, batchCount)
-    factor = reads_scalar(h, alpha, t)
-
-    def work() -> None:
-        for p, q in zip(places[0].tolist(), places[1].tolist()):
-            a = matrix(p, t, order, order, lda, h.device)
-            b = matrix(q, t, m, n, ldb, h.device)
-            solve_triangular(a, b, size, uplo, trans, diag, factor())
-
-    queue(h.stream, work)
-
-
-@double("cublas{t}syrk", "SDCZ")
-def _syrk(
-    t: Any, handle: int, uplo: int, trans: int, n: int, k: int, alpha: int, A: int, lda: int,
-    beta: int, C: int, ldc: int,
-) -> None:  # fmt: skip
-    h = handle_of(handle)
-    a, c = operand(A, t, trans, n, k, lda), matrix(C, t, n, n, ldc)
-    first, second = reads_scalar(h, alpha, t), reads_scalar(h, beta, t)
-    triangle = np.tri(n, dtype=bool) if uplo == LOWER else np.tri(n, dtype=bool).T
-
-    def work() -> None:
-        whole = np.where(triangle, c, 0)
-        b = oriented(a, trans)
-        combine(whole, lambda: b @ b.T, first(), second())
-        c[triangle] = whole[triangle]
-
-    queue(h.stream, work)
-
-
-# ---------------------------------------------------------------- extensions
-
-
-@double("cublas{t}geam", "SDCZ")
-def _geam(
-    t: Any, handle: int, transa: int, transb: int, m: int, n: int, alpha: int, A: int, lda: int,
-    beta: int, B: int, ldb: int, C: int, ldc: int,
-) -> None:  # fmt: skip
-    h = handle_of(handle)
-    first, second = reads_scalar(h, alpha, t), reads_scalar(h, beta, t)
-    c = matrix(C, t, m, n, ldc)
-    # Without its pointer, a matrix is multiplied by 0 and not read.
-    a = operand(A, t, transa, m, n, lda) if A else None
-    b = operand(B, t, transb, m, n, ldb) if B else None
-
-    def work() -> None:
-        result = np.zeros((m, n), t)
-        for x, operation, factor in ((a, transa, first()), (b, transb, second())):
-            if x is not None and factor != 0:
-                result += factor * oriented(x, operation)
-        c[...] = result
-
-    queue(h.stream, work)
-
-
-@double("cublas{t}dgmm", "SDCZ")
-def _dgmm(
-    t: Any, handle: int, mode: int, m: int, n: int, A: int, lda: int, x: int, incx: int, C: int,
-    ldc: int,
-) -> None:  # fmt: skip
-    a, c = matrix(A, t, m, n, lda), matrix(C, t, m, n, ldc)
-    v = vector(x, t, m if mode == LEFT else n, incx)
-
-    def work() -> None:
-        c[...] = v[:, None] * a if mode == LEFT else a * v
-
-    queue(handle_of(handle).stream, work)
+# ---------------------------------------------------------------- LU
 
 
 def batch(h: Handle, t: Any, places: Array, n: int, leading: int, columns: int = 0) -> list[Array]:
@@ -646,29 +309,3 @@ def _getri_batched(
             c[...], info[i] = getri(a, pivots[i] - 1)
 
     queue(h.stream, work)
-
-
-@double("cublas{t}tpttr", "SD")
-def _tpttr(t: Any, handle: int, uplo: int, n: int, AP: int, A: int, lda: int) -> None:
-    packed, a = array(AP, t, n * (n + 1) // 2), matrix(A, t, n, n, lda)
-
-    def work() -> None:
-        a.T[triangle_of(uplo, n)] = packed
-
-    queue(handle_of(handle).stream, work)
-
-
-@double("cublas{t}trttp", "SD")
-def _trttp(t: Any, handle: int, uplo: int, n: int, A: int, lda: int, AP: int) -> None:
-    packed, a = array(AP, t, n * (n + 1) // 2), matrix(A, t, n, n, lda)
-
-    def work() -> None:
-        packed[...] = a.T[triangle_of(uplo, n)]
-
-    queue(handle_of(handle).stream, work)
-
-
-def triangle_of(uplo: int, n: int) -> tuple[Array, Array]:
-    """Indices (column, row) of a triangle, column by column."""
-    columns, rows = np.triu_indices(n) if uplo == LOWER else np.tril_indices(n)
-    return columns, rows

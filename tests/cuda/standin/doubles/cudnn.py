@@ -42,7 +42,6 @@ from tests.cuda.standin.doubles.library import (
     current_device,
     destroy,
     device_library,
-    fill,
     handle_of,
     queue,
     store,
@@ -500,7 +499,6 @@ def install() -> None:
     entries["cudnnGetCudartVersion"] = ctypes.CFUNCTYPE(size)(lambda: 13000)
     entries["cudnnGetErrorString"] = ctypes.CFUNCTYPE(P, I)(error_string)
     entries["cudnnGetLastErrorString"] = ctypes.CFUNCTYPE(None, P, size)(last_error_string)
-    fill("cudnn", entries)
     for i, name in enumerate(manifest["functions"]):
         if entry := entries.get(name):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(entry))  # for ever: C calls it until exit

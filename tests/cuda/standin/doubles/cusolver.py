@@ -1,23 +1,18 @@
-"""A double of cuSOLVER's dense functions that CuPy calls, by LAPACK (SciPy) and NumPy.
-
-Those with iterative refinement are in cusolver_refinement.py. Not there: the sparse ones.
+"""A double of cuSOLVER, by LAPACK (SciPy) and NumPy: the functions that shmtensor calls, itself or
+through CuPy.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 from scipy import linalg
-from scipy.linalg import cython_lapack
 
-from tests.cuda.standin.doubles import cusolver_refinement
-from tests.cuda.standin.doubles.cublas import DATA_TYPES, LEFT, LOWER, OP_N, batch
+from tests.cuda.standin.doubles.cublas import DATA_TYPES, LOWER, batch
 from tests.cuda.standin.doubles.library import (
-    DTYPES,
     REAL,
     Array,
     Misuse,
@@ -32,13 +27,9 @@ from tests.cuda.standin.doubles.library import (
     queue,
     store,
 )
-from tests.cuda.standin.install import device_library
-
-__all__ = ["cusolver_refinement", "install"]  # imported: its doubles are registered
 
 INVALID_VALUE = 3
 NO_VECTORS, VECTORS = 0, 1
-LETTERS = {t: letter.lower() for letter, t in DTYPES.items()}
 
 
 def install() -> None:
@@ -113,45 +104,6 @@ def _destroy_info(info: int) -> None:
     destroy(info)
 
 
-@double("cusolverDnXgesvdjSetTolerance")
-@double("cusolverDnXsyevjSetTolerance")
-def _set_tolerance(info: int, tolerance: float) -> None:
-    handle_of(info).options["tolerance"] = tolerance
-
-
-@double("cusolverDnXgesvdjSetMaxSweeps")
-@double("cusolverDnXsyevjSetMaxSweeps")
-def _set_max_sweeps(info: int, max_sweeps: int) -> None:
-    handle_of(info).options["max_sweeps"] = max_sweeps
-
-
-@double("cusolverDnXgesvdjSetSortEig")
-def _set_sort_svd(info: int, sort_svd: int) -> None:
-    _set_sort_eig(info, sort_svd)
-
-
-@double("cusolverDnXsyevjSetSortEig")
-def _set_sort_eig(info: int, sort_eig: int) -> None:
-    if not sort_eig:
-        raise Misuse("values that are not sorted")
-    handle_of(info)
-
-
-@double("cusolverDnXgesvdjGetResidual")
-@double("cusolverDnXsyevjGetResidual")
-def _residual(handle: int, info: int, residual: int) -> None:
-    """LAPACK tells none: 0."""
-    handle_of(handle), handle_of(info)
-    store(residual, 0, ctypes.c_double)
-
-
-@double("cusolverDnXgesvdjGetSweeps")
-@double("cusolverDnXsyevjGetSweeps")
-def _sweeps(handle: int, info: int, executed_sweeps: int) -> None:
-    handle_of(handle), handle_of(info)
-    store(executed_sweeps, 1)
-
-
 @double("cusolverGetProperty")
 def _property(type: int, value: int) -> None:
     store(value, (12, 0, 0)[type])
@@ -164,17 +116,11 @@ buffer_sizes("cusolverDn{t}getrf", "SDCZ")
 buffer_sizes("cusolverDn{t}geqrf", "SDCZ")
 buffer_sizes("cusolverDn{t}orgqr", "SD")
 buffer_sizes("cusolverDn{t}ungqr", "CZ")
-buffer_sizes("cusolverDn{t}ormqr", "SD")
-buffer_sizes("cusolverDn{t}unmqr", "CZ")
 buffer_sizes("cusolverDn{t}sytrf", "SDCZ")
-buffer_sizes("cusolverDn{t}gebrd", "SDCZ")
 buffer_sizes("cusolverDn{t}gesvd", "SDCZ")
-buffer_sizes("cusolverDn{t}gesvdaStridedBatched", "SDCZ")
-buffer_sizes("cusolverDn{t}gesvdj", "SDCZ")
 buffer_sizes("cusolverDn{t}gesvdjBatched", "SDCZ")
-for _name in ("evd", "evj", "evjBatched"):
-    buffer_sizes(f"cusolverDn{{t}}sy{_name}", "SD")
-    buffer_sizes(f"cusolverDn{{t}}he{_name}", "CZ")
+buffer_sizes("cusolverDn{t}syevjBatched", "SD")
+buffer_sizes("cusolverDn{t}heevjBatched", "CZ")
 buffer_sizes("cusolverDnXsyevd")
 buffer_sizes("cusolverDnXgeev")
 
@@ -195,20 +141,6 @@ def factor(t: Any, a: Array, uplo: int) -> int:
     return int(info)
 
 
-@double("cusolverDn{t}potrs", "SDCZ")
-def _potrs(
-    t: Any, handle: int, uplo: int, n: int, nrhs: int, A: int, lda: int, B: int, ldb: int,
-    devInfo: int,
-) -> None:  # fmt: skip
-    a, b = matrix(A, t, n, n, lda), matrix(B, t, n, nrhs, ldb)
-
-    def work() -> int:
-        b[...], info = lapack("potrs", t)(a, b, lower=uplo == LOWER)
-        return int(info)
-
-    queue_with_info(handle, devInfo, work)
-
-
 @double("cusolverDn{t}potrfBatched", "SDCZ")
 def _potrf_batched(
     t: Any, handle: int, uplo: int, n: int, Aarray: int, lda: int, infoArray: int,
@@ -222,23 +154,6 @@ def _potrf_batched(
             info[i] = factor(t, a, uplo)
 
     queue(h.stream, work)
-
-
-@double("cusolverDn{t}potrsBatched", "SDCZ")
-def _potrs_batched(
-    t: Any, handle: int, uplo: int, n: int, nrhs: int, Aarray: int, lda: int, Barray: int,
-    ldb: int, devInfo: int, batchSize: int,
-) -> None:  # fmt: skip
-    h = handle_of(handle)
-    places = array(Aarray, np.uintp, batchSize), array(Barray, np.uintp, batchSize)
-
-    def work() -> int:
-        right = batch(h, t, places[1], n, ldb, nrhs)
-        for a, b in zip(batch(h, t, places[0], n, lda), right):
-            b[...] = lapack("potrs", t)(a, b, lower=uplo == LOWER)[0]
-        return 0
-
-    queue_with_info(handle, devInfo, work)
 
 
 @double("cusolverDn{t}getrf", "SDCZ")
@@ -326,26 +241,6 @@ def _orgqr(
     queue_with_info(handle, devInfo, run)
 
 
-@double("cusolverDn{t}unmqr", "CZ")
-@double("cusolverDn{t}ormqr", "SD")
-def _ormqr(
-    t: Any, handle: int, side: int, trans: int, m: int, n: int, k: int, A: int, lda: int,
-    tau: int, C: int, ldc: int, work: int, lwork: int, devInfo: int,
-) -> None:  # fmt: skip
-    a, scales = matrix(A, t, m if side == LEFT else n, k, lda), array(tau, t, k)
-    c = matrix(C, t, m, n, ldc)
-    check_workspace(work, t, lwork)
-    name = "unmqr" if t in REAL else "ormqr"
-    letters = "L" if side == LEFT else "R", "N" if trans == OP_N else "C" if t in REAL else "T"
-
-    def run() -> int:
-        size = 64 * max(m, n, 1)
-        c[...], _, info = lapack(name, t)(*letters, a, scales, c, size)
-        return int(info)
-
-    queue_with_info(handle, devInfo, run)
-
-
 # ---------------------------------------------------------------- singular values
 
 
@@ -385,32 +280,18 @@ def _gesvd(
     queue_with_info(handle, devInfo, run)
 
 
-def jacobi(a: Array, s: Array, u: Array | None, v: Array | None, full: bool) -> Callable[[], int]:
+def jacobi(a: Array, s: Array, u: Array | None, v: Array | None) -> Callable[[], int]:
     """Work that writes the singular values and, unless None, the factors (v, not its adjoint)."""
 
     def run() -> int:
         if u is None or v is None:
             s[...] = np.linalg.svd(a, compute_uv=False)
             return 0
-        left, s[...], right = np.linalg.svd(a, full_matrices=full)
-        u[...], v[...] = left, right.conj().T
+        u[...], s[...], right = np.linalg.svd(a)
+        v[...] = right.conj().T
         return 0
 
     return run
-
-
-@double("cusolverDn{t}gesvdj", "SDCZ")
-def _gesvdj(
-    t: Any, handle: int, jobz: int, econ: int, m: int, n: int, A: int, lda: int, S: int, U: int,
-    ldu: int, V: int, ldv: int, work: int, lwork: int, info: int, params: int,
-) -> None:  # fmt: skip
-    handle_of(params)
-    k = min(m, n)
-    a, s = matrix(A, t, m, n, lda), array(S, real_of(t), k)
-    u = matrix(U, t, m, k if econ else m, ldu) if jobz == VECTORS else None
-    v = matrix(V, t, n, k if econ else n, ldv) if jobz == VECTORS else None
-    check_workspace(work, t, lwork)
-    queue_with_info(handle, info, jacobi(a, s, u, v, not econ))
 
 
 @double("cusolverDn{t}gesvdjBatched", "SDCZ")
@@ -428,78 +309,7 @@ def _gesvdj_batched(
         s = array(S + i * k * real.itemsize, real, k)
         u = matrix(U + i * ldu * m * item, t, m, m, ldu) if jobz == VECTORS else None
         v = matrix(V + i * ldv * n * item, t, n, n, ldv) if jobz == VECTORS else None
-        queue_with_info(handle, info + 4 * i, jacobi(a, s, u, v, True))
-
-
-@double("cusolverDn{t}gesvdaStridedBatched", "SDCZ")
-def _gesvda(
-    t: Any, handle: int, jobz: int, rank: int, m: int, n: int, d_A: int, lda: int, strideA: int,
-    d_S: int, strideS: int, d_U: int, ldu: int, strideU: int, d_V: int, ldv: int, strideV: int,
-    d_work: int, lwork: int, d_info: int, h_R_nrmF: int, batchSize: int,
-) -> None:  # fmt: skip
-    """The largest `rank` singular values and their vectors; the residuals' norms to the host."""
-    if not m >= n >= rank:
-        raise Misuse(f"m >= n >= rank is needed: {m}, {n}, {rank}")
-    h, item, real = handle_of(handle), t.itemsize, real_of(t)
-    check_workspace(d_work, t, lwork)
-    norms = (ctypes.c_double * batchSize).from_address(h_R_nrmF) if h_R_nrmF else None
-
-    def one(a: Array, s: Array, u: Array | None, v: Array | None, i: int) -> int:
-        if u is None or v is None:
-            s[...] = np.linalg.svd(a, compute_uv=False)[:rank]
-            return 0
-        left, values, right = np.linalg.svd(a, full_matrices=False)
-        s[...], u[...], v[...] = values[:rank], left[:, :rank], right[:rank].conj().T
-        if norms is not None:
-            norms[i] = float(np.linalg.norm(a - (u * s) @ v.conj().T))
-        return 0
-
-    for i in range(batchSize):
-        a = matrix(d_A + i * strideA * item, t, m, n, lda)
-        s = array(d_S + i * strideS * real.itemsize, real, rank)
-        u = matrix(d_U + i * strideU * item, t, m, rank, ldu) if jobz == VECTORS else None
-        v = matrix(d_V + i * strideV * item, t, n, rank, ldv) if jobz == VECTORS else None
-        queue_with_info(handle, d_info + 4 * i, partial(one, a, s, u, v, i))
-    if norms is not None:
-        device_library().cudaStreamSynchronize(ctypes.c_void_p(h.stream))
-
-
-def lapack_gebrd(t: Any) -> Callable[..., None]:
-    """LAPACK's gebrd, which SciPy has for C only: pointers to each argument."""
-    capsule = cython_lapack.__pyx_capi__[f"{LETTERS[t]}gebrd"]
-    name = ctypes.PYFUNCTYPE(ctypes.c_char_p, ctypes.py_object)(
-        ("PyCapsule_GetName", ctypes.pythonapi)
-    )(capsule)
-    address = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-        ("PyCapsule_GetPointer", ctypes.pythonapi)
-    )(capsule, name)
-    function: Callable[..., None] = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 11)(address)
-    return function
-
-
-@double("cusolverDn{t}gebrd", "SDCZ")
-def _gebrd(
-    t: Any, handle: int, m: int, n: int, A: int, lda: int, D: int, E: int, tauQ: int, tauP: int,
-    Work: int, lwork: int, devInfo: int,
-) -> None:  # fmt: skip
-    """A = Q B P^H with a bidiagonal B: its two diagonals, and Q and P as reflectors."""
-    if m < n:
-        raise Misuse(f"m >= n is needed: {m}, {n}")
-    real, k = real_of(t), min(m, n)
-    a, diagonal, beside = matrix(A, t, m, n, lda), array(D, real, k), array(E, real, k - 1)
-    left, right = array(tauQ, t, k), array(tauP, t, k)
-    check_workspace(Work, t, lwork)
-    gebrd = lapack_gebrd(t)
-
-    def run() -> int:
-        copy, space = np.asfortranarray(a), np.empty(64 * (m + n), t)
-        rows, columns, size, info = (np.array(x, np.int32) for x in (m, n, space.size, 0))
-        parts = (rows, columns, copy, rows, diagonal, beside, left, right, space, size, info)
-        gebrd(*(part.ctypes.data for part in parts))
-        a[...] = copy
-        return int(info)
-
-    queue_with_info(handle, devInfo, run)
+        queue_with_info(handle, info + 4 * i, jacobi(a, s, u, v))
 
 
 # ---------------------------------------------------------------- eigenvalues of symmetric matrices
@@ -518,27 +328,6 @@ def symmetric(a: Array, w: Array, jobz: int, uplo: int) -> Callable[[], int]:
         return 0
 
     return run
-
-
-@double("cusolverDn{t}heevd", "CZ")
-@double("cusolverDn{t}syevd", "SD")
-def _syevd(
-    t: Any, handle: int, jobz: int, uplo: int, n: int, A: int, lda: int, W: int, work: int,
-    lwork: int, info: int,
-) -> None:  # fmt: skip
-    a, w = matrix(A, t, n, n, lda), array(W, real_of(t), n)
-    check_workspace(work, t, lwork)
-    queue_with_info(handle, info, symmetric(a, w, jobz, uplo))
-
-
-@double("cusolverDn{t}heevj", "CZ")
-@double("cusolverDn{t}syevj", "SD")
-def _syevj(
-    t: Any, handle: int, jobz: int, uplo: int, n: int, A: int, lda: int, W: int, work: int,
-    lwork: int, info: int, params: int,
-) -> None:  # fmt: skip
-    handle_of(params)
-    _syevd(t, handle, jobz, uplo, n, A, lda, W, work, lwork, info)
 
 
 @double("cusolverDn{t}heevjBatched", "CZ")

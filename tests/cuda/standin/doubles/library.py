@@ -22,7 +22,7 @@ import re
 import sys
 import traceback
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -96,14 +96,6 @@ def matrix(
     return as_strided(flat, (rows, columns), (item, leading * item))
 
 
-def vector(pointer: int, dtype: Any, n: int, step: int) -> Array:
-    """n elements, `step` apart; backwards from the end if it is negative, as in BLAS."""
-    if n <= 0:
-        return np.empty(0, dtype)
-    flat = array(pointer, dtype, (n - 1) * abs(step) + 1)[:: abs(step) or 1]
-    return flat if step >= 0 else flat[::-1]
-
-
 def host_value(pointer: int, dtype: Any) -> Any:
     """The scalar at a host address.
 
@@ -154,9 +146,7 @@ class Handle:
 
     device: int
     stream: int = 0
-    pointer_mode: int = 0
     math_mode: int = 0
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 _handles: dict[int, Handle] = {}
@@ -204,16 +194,12 @@ _doubles: dict[str, Double] = {}
 
 
 def double(pattern: str, letters: Iterable[str] = "") -> Callable[[Any], Any]:
-    """Registers a function for one C function, or for one per letter of a dtype, `{t}`.
-
-    Letters of more than one character begin with the dtype's: the function gets the others, too.
-    """
+    """Registers a function for one C function, or for one per letter of a dtype, `{t}`."""
 
     def register(function: Any) -> Any:
         for t in letters or [""]:
             name = pattern.replace("{t}", t)
-            leading = (DTYPES[t[0]], t[1:])[: len(t)] if t else ()
-            _doubles[name] = Double(name, function, leading)
+            _doubles[name] = Double(name, function, (DTYPES[t],) if t else ())
         return function
 
     return register
@@ -236,7 +222,6 @@ def buffer_sizes(pattern: str, letters: Iterable[str] = "") -> None:
 
 PROTOTYPE = r"^\s+(?:int|Result) ({prefix}\w+)\(([^)]*)\)"
 POINTERS = {"Handle", "SpHandle", "Stream", "Params", "GesvdjInfo", "SyevjInfo", "MatDescr"}
-POINTERS |= {"Generator"}
 WIDE = re.compile(r"\b(long long|int64_t|size_t)\b")
 # A call of a function that CuPy looks up by name, and does not declare.
 CALL = r"status = {name}\((.*?)\)\n    check_status"
@@ -259,10 +244,6 @@ def prototypes(module: str, prefix: str) -> dict[str, list[tuple[str, Any]]]:
                 kind = ctypes.c_void_p
             elif WIDE.search(part):
                 kind = ctypes.c_longlong
-            elif "double" in words[:-1]:
-                kind = ctypes.c_double
-            elif "float" in words[:-1]:
-                kind = ctypes.c_float
             elif "char" in words[:-1]:
                 kind = ctypes.c_char
             parameters.append((words[-1], kind))
@@ -283,19 +264,6 @@ def kind_of_argument(text: str) -> Any:
     if "*" in cast or cast in POINTERS or text.startswith("&"):
         return ctypes.c_void_p
     return ctypes.c_int if cast else ctypes.c_longlong
-
-
-_filled: dict[str, set[str]] = {}
-
-
-def doubled(library: str) -> set[str]:
-    """The functions of a library that have a double."""
-    return _filled[library]
-
-
-def fill(library: str, functions: Iterable[str]) -> None:
-    """Notes which functions of a library have a double that `attach` does not know."""
-    _filled[library] = set(functions)
 
 
 def guarded(item: Double, names: list[str], failed: int) -> Callable[..., int]:
@@ -322,7 +290,7 @@ def attach(library: str, module: str, failed: int) -> None:
     Python's functions are gone.
 
     Args:
-        library: cublas, cusolver or cufft.
+        library: cublas, cusolver, cufft; of the others each function says that it is not supported.
         module: the .pyx of CuPy that declares its functions, without suffix.
         failed: the status of a call whose arguments are refused.
 
@@ -333,7 +301,6 @@ def attach(library: str, module: str, failed: int) -> None:
     shell = ctypes.CDLL(str(LIBRARIES / manifest["soname"]))
     slots = (ctypes.c_void_p * len(manifest["functions"])).in_dll(shell, "slots")
     declared = prototypes(module, library)
-    filled = _filled[library] = set()
     for i, symbol in enumerate(manifest["functions"]):
         name = symbol.removesuffix("_v2")
         item = _doubles.get(name)
@@ -348,6 +315,5 @@ def attach(library: str, module: str, failed: int) -> None:
         )
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(entry))  # for ever: C calls it until exit
         slots[i] = ctypes.cast(entry, ctypes.c_void_p).value
-        filled.add(name)
     end = ctypes.cast(shell.succeed, ctypes.c_void_p).value
     atexit.register(lambda: [slots.__setitem__(i, end) for i in range(len(slots))])
