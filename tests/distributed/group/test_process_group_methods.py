@@ -6,7 +6,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import distributed as dist
-from shmtensor.distributed.group.process_group_methods import single_tensor
+from shmtensor.distributed.group.process_group import single_tensor
 
 from ..run_ranks import run, values
 
