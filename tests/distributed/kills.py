@@ -239,6 +239,7 @@ def one_round(
     ranks: int = 0,
     nodes: bool = False,
     runner: Callable[..., Any] = run,
+    soon: float = SOON,
 ) -> tuple[str, float, float]:
     """Runs a group in which one rank ends. Returns how, how long the last survivor took to know,
     and the longest time that one had no CPU meanwhile.
@@ -246,6 +247,7 @@ def one_round(
     Args:
         nodes: the ranks are two nodes, between which is TCP.
         runner: runs the ranks, as `run` does.
+        soon: seconds within which every survivor has to know.
     """
     rng = random.Random(seed)
     ending = ending or rng.choice(ACROSS if nodes else WAYS)
@@ -291,7 +293,7 @@ def one_round(
         assert any(each in report["text"] for each in why), (seed, ending, outcome)
         late = max(late, report["late"])
         idle = max(idle, report["idle"])
-    limit = SOON + (STOPPED if ending == "stop" else 0.0)
+    limit = soon + (STOPPED if ending == "stop" else 0.0)
     assert late < limit, (seed, ending, f"known after {late:.3f} s", outcomes)
     return ending, late, idle
 

@@ -79,6 +79,7 @@ def test_same_bits_on_all_ranks() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_death_at_a_random_moment_is_named_by_all(seed: int) -> None:
-    one_round(
-        seed, "kill", 2, runner=lambda function, ranks, *args, **_: on_gpus(ranks, function, *args)
-    )
+    def runner(function: Any, ranks: int, *arguments: Any, node: int) -> Any:
+        return on_gpus(ranks, function, *arguments)
+
+    one_round(seed, "kill", 2, runner=runner, soon=60.0)  # seconds on the stand-in

