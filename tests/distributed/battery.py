@@ -1,10 +1,9 @@
 """The battery of the collectives: generated from the table of contracts.
 
-python -m tests.distributed.battery [--ranks 1,2,3,4,7] [--only a,b] [--kills N]  (make collectives)
+python -m tests.distributed.battery [--ranks 1,2,3,4,7] [--only a,b]  (make collectives)
 
 Each case makes every rank's input from a seed, calls the collective with the argument names of its
-contract, and compares bit by bit with the contract in NumPy. Then the same calls run again while a
-rank is killed at a random moment: all others raise PeerLostError that names it.
+contract, and compares bit by bit with the contract in NumPy. kills.py ends ranks in the same calls.
 """
 
 from __future__ import annotations
@@ -12,13 +11,10 @@ from __future__ import annotations
 import argparse
 import functools
 import itertools
-import os
 import random
-import signal
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,10 +23,12 @@ import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
 from shmtensor.distributed.backends.mpi import large_collectives
-from shmtensor.distributed.collectives.reference import CONTRACTS, ReduceOp
+from shmtensor.distributed.collectives.reference import ReduceOp
 from shmtensor.distributed.group import call_signature as call
 from shmtensor.dtypes import as_dtype
-from shmtensor.errors import PeerLostError
+
+from .contracts import CONTRACTS
+from .run_ranks import run, values
 
 DTYPES = [
     "bool",
@@ -51,7 +49,6 @@ DTYPES = [
 ]
 LAYOUTS = ["plain", "transposed", "strided", "private"]
 RANKS = [1, 2, 3, 4, 7]
-KILLED = RANKS[1:]  # somebody has to survive a death
 TILE, PIECE = (
     1 << 13,
     1 << 18,
@@ -159,18 +156,15 @@ def check(
     else:
         inputs = [sample(r, dtype, (size * n, 3) if form == "wide" else shape) for r in range(n)]
     extra: list[Any] = [root] if contract.root else []
-    join: Any = dist.PremulSum(rank + 1) if op is ReduceOp.PREMUL_SUM else op
-    if contract.reduces and op is ReduceOp.PREMUL_SUM:
+    terms, reduction = inputs, op
+    if op is ReduceOp.PREMUL_SUM:
         factors = [np.asarray(r + 1, as_dtype(dtype)) for r in range(n)]
-        scaled = [
-            [(x * f).astype(as_dtype(dtype)) for x in each]
-            if form == "list"
-            else (each * f).astype(as_dtype(dtype))
-            for each, f in zip(inputs, factors, strict=True)
+        terms = [
+            (np.asarray(x) * f).astype(as_dtype(dtype))
+            for x, f in zip(inputs, factors, strict=True)
         ]
-        want = contract.function(scaled, *extra, ReduceOp.SUM)[rank]
-    else:
-        want = contract.function(inputs, *extra, *([op] if contract.reduces else []))[rank]
+        reduction = ReduceOp.SUM
+    want = contract.function(terms, *extra, *([reduction] if contract.reduces else []))[rank]
 
     def tensor(x: Array) -> Any:
         return laid_out(x, layout)
@@ -183,7 +177,7 @@ def check(
         if contract.root == "src" and form == "list" and not is_root:
             arguments[takes] = None
     if contract.reduces:
-        arguments["op"] = join
+        arguments["op"] = dist.PremulSum(rank + 1) if op is ReduceOp.PREMUL_SUM else op
     if gives != takes:
         blank = np.zeros((size * n, 3) if gives_form == "wide" else shape, as_dtype(dtype))
         out: Any = [tensor(blank) for _ in range(n)] if gives_form == "list" else tensor(blank)
@@ -259,64 +253,12 @@ def sweep(seed: int | None = None, only: Sequence[str] = ()) -> int:
     return count
 
 
-# ---------------------------------------------------------------- with a death
-
-
-def until_lost(seed: int, victim: int, after: float) -> tuple[str, float]:
-    """Runs random collectives until the victim, killed after that many seconds, is missed.
-
-    Returns: the name in the error, and when it came, on a clock that all processes share.
-    """
-    rank, n = dist.get_rank(), dist.get_world_size()
-    if rank == victim:
-        threading.Timer(after, os.kill, (os.getpid(), signal.SIGKILL)).start()
-    rng = random.Random(seed)  # the same calls on all ranks
-    end = time.monotonic() + 60
-    while time.monotonic() < end:
-        case = draw(rng, n, rng.choice(list(CONTRACTS)))
-        try:
-            check(*case)
-        except PeerLostError as error:
-            return error.name, time.monotonic()
-    raise AssertionError(f"rank {victim} was not missed")
-
-
-def kill_one(seed: int, ranks: int, runner: Callable[..., Any] | None = None) -> float:
-    """Kills a rank at a random moment; returns the seconds from the death to the last error.
-
-    Args:
-        runner: runs the ranks, as `run_ranks.run` does by default.
-    """
-    from .run_ranks import run
-
-    rng = random.Random(seed)
-    victim, after = rng.randrange(ranks), rng.uniform(0.0, 0.15)
-    began = time.monotonic()
-    outcomes = (runner or run)(until_lost, ranks, seed, victim, after)
-    late = 0.0
-    for outcome in outcomes:
-        if outcome.rank == victim:
-            assert outcome.exitcode == -signal.SIGKILL, (seed, outcome)
-            continue
-        assert outcome.error is None, (seed, outcome)
-        name, at = outcome.value
-        assert name == f"rank {victim}", (seed, outcome)
-        late = max(late, at - began - after)
-    return late
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--ranks", default=",".join(map(str, RANKS)))
     parser.add_argument("--only", default="", help="collectives: all_reduce,reduce")
-    parser.add_argument("--kills", type=int, default=200)
-    parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--node", type=int, default=0, help="ranks of a node: TCP between them")
     options = parser.parse_args()
-    from shmtensor import memory
-
-    from .run_ranks import run, values
-
     only = options.only.split(",") if options.only else list(CONTRACTS)
     for n in [int(each) for each in options.ranks.split(",")]:
         began, count = time.monotonic(), 0
@@ -324,17 +266,6 @@ def main() -> int:
             limits: dict[str, Any] = {"timeout": 120.0, "patience": 3600.0}
             count += values(run(sweep, n, None, [name], node=options.node, **limits))[0]
         print(f"{n} ranks: {count} cases, {time.monotonic() - began:.0f} s", flush=True)
-    before, late = memory.statistics(), []
-    for i in range(options.kills):
-        late.append(kill_one(options.seed * 1000 + i, KILLED[i % len(KILLED)]))
-    after = memory.statistics()
-    blocks = after.private_blocks + after.shared_blocks + after.held_blocks
-    blocks -= before.private_blocks + before.shared_blocks + before.held_blocks
-    if late:
-        print(
-            f"{len(late)} kills: noticed after {sorted(late)[len(late) // 2]:.3f} s (median), "
-            f"{max(late):.3f} s at most, starting included; {blocks} blocks more than before"
-        )
     return 0
 
 

@@ -31,8 +31,8 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -40,11 +40,11 @@ import numpy as np
 
 from shmtensor import distributed as dist
 from shmtensor import memory, native
-from shmtensor.distributed.collectives.reference import CONTRACTS
 from shmtensor.errors import CollectiveTimeout, PeerLostError
 from shmtensor.memory.layout import empty_shared
 
-from .battery import KILLED, check, draw
+from .battery import RANKS, check, draw
+from .contracts import CONTRACTS
 from .run_ranks import node_of, run
 
 WAYS = ["kill", "point", "exception", "limit", "oom", "stop"]
@@ -234,26 +234,33 @@ def endure(
 
 
 def one_round(
-    seed: int, ending: str = "", ranks: int = 0, nodes: bool = False
+    seed: int,
+    ending: str = "",
+    ranks: int = 0,
+    nodes: bool = False,
+    runner: Callable[..., Any] = run,
+    soon: float = SOON,
 ) -> tuple[str, float, float]:
     """Runs a group in which one rank ends. Returns how, how long the last survivor took to know,
     and the longest time that one had no CPU meanwhile.
 
     Args:
         nodes: the ranks are two nodes, between which is TCP.
+        runner: runs the ranks, as `run` does.
+        soon: seconds within which every survivor has to know.
     """
     rng = random.Random(seed)
     ending = ending or rng.choice(ACROSS if nodes else WAYS)
-    ranks = ranks or rng.choice(KILLED)
+    ranks = ranks or rng.choice(RANKS[1:])  # somebody has to survive
     victim, after = rng.randrange(ranks), rng.uniform(0.0, 0.15)
     node = (ranks + 1) // 2 if nodes else 0
-    with memory_group() if ending == "oom" else no_group() as cgroup:
+    with memory_group() if ending == "oom" else nullcontext("") as cgroup:
         if ending == "oom" and not cgroup:
             ending = "kill"
         moment = empty_shared((1,), np.dtype(np.float64))
         moment[0] = 0.0
         arguments = (seed, victim, ending, after, cgroup, moment, node)
-        outcomes = run(endure, ranks, *arguments, node=node)
+        outcomes = runner(endure, ranks, *arguments, node=node)
     mates = node_of(victim, node or ranks, ranks)
     dead = mates if ending == "node" else [victim]
     late = idle = 0.0
@@ -286,14 +293,9 @@ def one_round(
         assert any(each in report["text"] for each in why), (seed, ending, outcome)
         late = max(late, report["late"])
         idle = max(idle, report["idle"])
-    limit = SOON + (STOPPED if ending == "stop" else 0.0)
+    limit = soon + (STOPPED if ending == "stop" else 0.0)
     assert late < limit, (seed, ending, f"known after {late:.3f} s", outcomes)
     return ending, late, idle
-
-
-@contextmanager
-def no_group() -> Iterator[str]:
-    yield ""
 
 
 def held_counts() -> tuple[int, int, int]:

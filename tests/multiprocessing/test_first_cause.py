@@ -91,6 +91,7 @@ def test_launch(how: str) -> None:
     for _ in range(RUNS):
         with pytest.raises(mp.ProcessException) as caught:
             st.launch(work, N)
+        assert isinstance(caught.value, mp.ProcessRaisedException) == (how == "raise")
         check_message(str(caught.value), how, "rank 1 ")
 
 
@@ -130,6 +131,9 @@ def test_run(how: str, tmp_path: Path) -> None:
         )
         assert completed.returncode == {"raise": 1, "kill": 137, "exit": 7}[how], completed.stderr
         check_message(completed.stderr, how, "rank 1 ")
+        assert completed.stderr.count("Traceback") == (how == "raise"), completed.stderr
+        assert how != "raise" or "rank.py" in completed.stderr
+        assert "runpy" not in completed.stderr
 
 
 class Fragile(st.nn.Module):

@@ -1,5 +1,4 @@
-"""The collectives on tensors and arrays, by PyTorch's names; reference.py defines the result of
-each.
+"""The collectives on tensors and arrays, by PyTorch's names.
 
 Operands are Tensors or ndarrays; results are written into them. Every rank of the group has to
 make the same calls in the same order with the same shapes and dtypes. All of them raise:
@@ -31,8 +30,7 @@ from ...errors import CollectiveMismatch
 from ...memory.layout import empty_shared
 from ..group.gpu_operands import assign, is_on_gpu
 from ..group.operands import Array, array_of, bump_version, seconds
-from ..group.process_group import ProcessGroup
-from ..group.process_group_methods import functions
+from ..group.process_group import ProcessGroup, functions
 from ..group.work import Work
 from ..group.world import group_of
 from .reference import PremulSum, ReduceOp, op_and_factor
@@ -368,10 +366,6 @@ def gather(
     return pg.issue(call, async_op, gather_list, [tensor])
 
 
-def in_row_order(x: Array) -> Array:
-    return np.ascontiguousarray(x).reshape(x.shape)
-
-
 def scatter(
     tensor: Operand,
     scatter_list: Sequence[Operand] | None = None,
@@ -389,7 +383,8 @@ def scatter(
 
     def call() -> None:
         arrays = [
-            pg.readable(x) if is_on_gpu(x) or pg.is_on_gpus else in_row_order(x) for x in sources
+            pg.readable(x) if is_on_gpu(x) or pg.is_on_gpus else np.asarray(x, order="C")
+            for x in sources
         ]
         staged = pg.writable(array, any_size=True)
         pg.native.scatter(staged, arrays, root, pg.timeout)

@@ -15,9 +15,8 @@ import numpy as np
 
 from ... import native
 from ...memory.layout import empty_shared
-from ..group.gpu_operands import after_queued_work
 from ..group.operands import Array, array_of
-from ..group.process_group_methods import functions
+from ..group.process_group import functions
 from ..group.work import Work
 from ..group.world import group_of
 from .collectives import Group, contiguous_outputs, root_of, write_back
@@ -45,24 +44,19 @@ def start_send(
     group: Group,
     tag: int,
     group_dst: int | None,
-    is_async: bool,
+    is_async: bool = False,
     is_own: bool = False,
 ) -> Work | None:
     """Sends a tensor, or with `is_own` the library's own data, which are on the host."""
     pg = group_of(where, group)
     array = array_of(where, tensor)
     peer = root_of(where, pg, dst, group_dst)
-    lane = pg.lane("to", peer) if is_async else pg.busy_lane("to", peer)
 
     def call() -> None:
         x = (pg.shared if is_own else pg.readable)(array, any_size=array.nbytes > 0)
         pg.native.send(x, peer, tag, pg.timeout)
 
-    ordered = after_queued_work(call, [tensor])
-    if lane is None:
-        ordered()
-        return None
-    return lane.put(Work(ordered, [tensor]))
+    return pg.issue(call, is_async, [tensor], defers=False, lane=("to", peer))
 
 
 def send(
@@ -75,9 +69,7 @@ def send(
     """Sends to rank `dst`; returns when it has been received there. Copies: one if the tensor is
     not contiguous in shared memory.
     """
-    work = start_send("send", tensor, dst, group, tag, group_dst, False)
-    if work is not None:
-        work.wait()
+    start_send("send", tensor, dst, group, tag, group_dst)
 
 
 def isend(
@@ -100,26 +92,25 @@ def start_recv(
     group: Group,
     tag: int,
     group_src: int | None,
-    is_async: bool,
+    is_async: bool = False,
     is_own: bool = False,
-) -> tuple[Work | None, int]:
+) -> tuple[Work | None, list[int]]:
+    """Receives a tensor. The list gets the sender's rank in the default group."""
     pg = group_of(where, group)
     array = array_of(where, tensor)
     from_any = src is None and group_src is None
     peer = -1 if from_any else root_of(where, pg, src, group_src)
-    lane = pg.lane("from", peer) if is_async else pg.busy_lane("from", peer)
+    senders: list[int] = []
 
     def call() -> int:
         staged = [array] if is_own else contiguous_outputs([array], pg)
         sender = pg.native.find_sender(pg.timeout) if from_any else peer
         pg.native.recv(staged[0], sender, tag, pg.timeout)
         write_back(pg, [tensor], [array], staged)
-        return pg.ranks[sender]
+        senders.append(pg.ranks[sender])
+        return senders[0]
 
-    ordered = after_queued_work(call, [tensor])
-    if lane is None:
-        return None, ordered()
-    return lane.put(Work(ordered, [tensor])), -1
+    return pg.issue(call, is_async, [tensor], defers=False, lane=("from", peer)), senders
 
 
 def recv(
@@ -132,15 +123,8 @@ def recv(
     """Receives from rank `src` (None: the first that sends) into `tensor`, which has the message's
     shape and dtype. Copies: one. Returns the sender's rank in the default group.
     """
-    return finish_recv(*start_recv("recv", tensor, src, group, tag, group_src, False))
-
-
-def finish_recv(work: Work | None, source: int) -> int:
-    """Waits for a message; returns the sender."""
-    if work is None:
-        return source
-    work.wait()
-    return work.source_rank()
+    _, senders = start_recv("recv", tensor, src, group, tag, group_src)
+    return senders[0]
 
 
 def irecv(
@@ -213,9 +197,7 @@ def send_object_list(
     data[:] = np.frombuffer(message, np.uint8)
     sizes = np.array([len(message), len(object_list)], np.int64)
     for part in (sizes, data, data[:0]):  # the last returns when the receiver holds the tensors
-        work = start_send("send", part, dst, group, 0, group_dst, False, is_own=True)
-        if work is not None:
-            work.wait()
+        start_send("send", part, dst, group, 0, group_dst, is_own=True)
     for handle in handles:
         native.acknowledge(handle)
 
@@ -234,8 +216,7 @@ def recv_object_list(
     size = np.zeros(2, np.int64)
 
     def receive(x: Array, source: int | None, group_source: int | None = None) -> int:
-        started = start_recv("recv", x, source, group, 0, group_source, False, is_own=True)
-        return finish_recv(*started)
+        return start_recv("recv", x, source, group, 0, group_source, is_own=True)[1][0]
 
     sender = receive(size, src, group_src)
     data = np.empty(int(size[0]), np.uint8)

@@ -290,12 +290,10 @@ class GpuBucket(Bucket):
         return new_array("zeros", (total,), self.dtype(), device)
 
     def average(self, group: ProcessGroup, divisor: int | None, dtype: Any) -> None:
-        """As `Bucket`'s, on the GPU."""
         with self.reduced.device:
             super().average(group, divisor, dtype)
 
     def store(self, used: set[int] | None = None, result: Any = IN_PLACE) -> None:
-        """As `Bucket`'s, on the GPU."""
         with self.parameters[0].array.device:
             super().store(used, result)
 
@@ -367,11 +365,6 @@ def sparse_parameters(module: Module) -> Iterator[int]:
             yield id(each.weight)
 
 
-def bucket_for(parameters: list[Any]) -> Bucket:
-    """A bucket of parameters of one device."""
-    return GpuBucket(parameters) if parameters[0].is_cuda else Bucket(parameters)
-
-
 def make_buckets(parameters: list[Any], *caps: int) -> list[Bucket]:
     """A bucket for each large gradient, which is reduced in place; small ones together.
 
@@ -393,7 +386,7 @@ def make_buckets(parameters: list[Any], *caps: int) -> list[Bucket]:
         small.append(p)
         remaining -= p.array.nbytes
     groups += [small] if small else []
-    return [bucket_for(each[::-1]) for each in groups]
+    return [(GpuBucket if each[0].is_cuda else Bucket)(each[::-1]) for each in groups]
 
 
 def kind_of(parameter: Any) -> tuple[Any, Any]:

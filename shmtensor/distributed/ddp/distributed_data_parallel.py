@@ -11,6 +11,7 @@ backward; if each rank has two CPUs or more, on the group's lane (work.py), whil
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,19 +28,18 @@ from ..collectives.reference import ReduceOp
 from ..device_mesh import group_along
 from ..group.process_group import ProcessGroup
 from ..group.work import Future
-from ..group.world import group_of
-from .bucket import IN_PLACE, GradBucket, SparseBucket, make_buckets, sparse_parameters
-from .deepcopy_pickle import Copyable
+from ..group.world import World, group_of, is_initialized
+from .bucket import (
+    IN_PLACE,
+    BuiltinCommHookType,
+    GradBucket,
+    SparseBucket,
+    make_buckets,
+    sparse_parameters,
+)
 from .join import Join, Joinable, JoinHook, JoinState, all_reduce_int
 from .mixed_precision import MixedPrecision, forward_in_dtype
-from .replica import (
-    Replica,
-    broadcast_buffers,
-    check_same_model,
-    copy_from_root,
-    current_tensors,
-)
-from .torch_private_attributes import TorchPrivateNames
+from .replica import Replica, broadcast, check_same_model, copy_from_root, current_tensors
 from .unused_parameters import reachable_leaves, used_on_any_rank
 
 __all__ = ["DistributedDataParallel"]
@@ -47,6 +47,14 @@ __all__ = ["DistributedDataParallel"]
 FIRST = 1 << 20  # bytes of the first bucket, so that the first reduction begins early
 Hook = Callable[[Any, GradBucket], Future]
 node_of = attrgetter("node")
+# What `_start` makes: a copy of the model makes its own.
+DERIVED = frozenset(
+    {
+        "process_group", "_absent", "_bucket_of", "_buckets", "_counts", "_expected",
+        "_followed", "_handles", "_hook", "_hook_state", "_joining", "_named_params", "_next",
+        "_optimizers", "_pending", "_trainable", "_unused", "_used_leaves",
+    }
+)  # fmt: skip
 
 
 def check_device_ids(module: Module, device_ids: Any, output_device: Any) -> None:
@@ -68,7 +76,7 @@ def check_device_ids(module: Module, device_ids: Any, output_device: Any) -> Non
         )
 
 
-class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
+class DistributedDataParallel(Module, Joinable):
     """Wraps a module so that after `backward` every rank has the average of all ranks' gradients.
 
     At construction the shapes of all ranks' parameters are compared, and all ranks copy rank 0's
@@ -345,7 +353,8 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
             buffers = [b for n, b in self.module.named_buffers() if n not in self._ignored]
         else:
             buffers = list({id(b): b for b in current_tensors(self.module, "_buffers")}.values())
-        broadcast_buffers(group, buffers, root)
+        for buffer in buffers:
+            broadcast(group, buffer.array, root)
 
     def _on_gradient(self, parameter: Any) -> None:
         """Called when the gradient of `parameter` has arrived: once in a backward, but a layer in
@@ -453,13 +462,9 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
             used = used_on_any_rank(self.process_group, self._trainable, self._used_leaves)
         for bucket, future in pending:  # the first ones while later reductions still run
             bucket.store(used, IN_PLACE if future is None else future.wait())
-            self._update(bucket)
+            if (optimizer := self._optimizers.get(id(bucket))) is not None:
+                optimizer.step()
         self._n_steps += 1
-
-    def _update(self, bucket: Any) -> None:
-        optimizer = self._optimizers.get(id(bucket))
-        if optimizer is not None:
-            optimizer.step()
 
     @contextmanager
     def no_sync(self) -> Iterator[None]:
@@ -535,6 +540,101 @@ class DistributedDataParallel(Copyable, Module, TorchPrivateNames, Joinable):
             self._divisor = active
         sends = self.broadcast_buffers and self.training and self.require_backward_grad_sync
         all_reduce_int(group, int(syncs) | int(sends) << 1, ReduceOp.MAX)
+
+    # ---------------------------------------------------------------- copies
+    # A group belongs to its process: a deepcopy is of the same group, a model that is loaded of the
+    # default group of the process that loads it. Communication hooks and optimizers in backward are
+    # not copied.
+    def _state(self) -> dict[str, Any]:
+        return {name: x for name, x in self.__dict__.items() if name not in DERIVED}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        cls = type(self)
+        copied = memo[id(self)] = cls.__new__(cls)
+        copied.__dict__.update(copy.deepcopy(self._state(), memo))
+        copied._start(self.process_group)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        if self.process_group is not World.default:
+            raise RuntimeError(
+                "DistributedDataParallel: a model of another group than the default one cannot be "
+                f"pickled or saved: group {self.process_group.name()!r}, hint: pickle or save its "
+                ".module (or its state_dict()), and wrap it again"
+            )
+        return self._state()
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        group = World.default
+        if group is None or not is_initialized():
+            raise RuntimeError(
+                "DistributedDataParallel: a model that was pickled or saved is loaded into the "
+                "default group, and there is none: hint: call init_process_group first, or save "
+                "its .module (or its state_dict()), and wrap it again"
+            )
+        self.__dict__.update(state)
+        self._start(group)
+
+    # ---------------------------------------------------------------- PyTorch's private methods
+    # that scripts call
+    def _register_builtin_comm_hook(self, comm_hook_type: BuiltinCommHookType) -> None:
+        """Registers the built-in hook, over the model's group."""
+        from ..algorithms.ddp_comm_hooks import default_hooks
+
+        is_allreduce = comm_hook_type is BuiltinCommHookType.ALLREDUCE
+        hook = default_hooks.allreduce_hook if is_allreduce else default_hooks.fp16_compress_hook
+        self.register_comm_hook(self.process_group, hook)
+
+    def _register_fused_optim(
+        self, optim: Any, *args: Any, optim_params: Any = None, **kwargs: Any
+    ) -> None:
+        """Makes the end of each backward update the parameters: each bucket is updated while later
+        ones are still being reduced. A backward inside `no_sync` updates nothing.
+
+        Args:
+            optim: class of the optimizers, one for each bucket: `optim(parameters, *args,
+                **kwargs)`.
+            optim_params: the parameters to update; None: all.
+
+        Raises:
+            RuntimeError: there is an optimizer already.
+        """
+        if self._optimizers:
+            raise RuntimeError("_register_fused_optim: there is an optimizer already")
+        optimized_ids = {id(p) for p in (self._trainable if optim_params is None else optim_params)}
+        for bucket in self._buckets:
+            parameters = [p for p in bucket.parameters if id(p) in optimized_ids]
+            if parameters:
+                self._optimizers[id(bucket)] = optim(parameters, *args, **kwargs)
+
+    def _set_static_graph(self) -> None:
+        """As static_graph=True at construction."""
+        self.static_graph = self._finds_unused = True
+
+    @staticmethod
+    def _set_params_and_buffers_to_ignore_for_model(module: Any, names: list[str]) -> None:
+        """Sets the parameters and buffers that a later DistributedDataParallel ignores."""
+        module._ddp_params_and_buffers_to_ignore = names
+        ignored = set(names)
+        for name, x in [*module.named_parameters(), *module.named_buffers()]:
+            if name in ignored:
+                x._ddp_ignored = True
+
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """Values for logging, by PyTorch's names."""
+        return {
+            "world_size": self.process_group.size(),
+            "rank": self.process_group.rank(),
+            "backend_name": self.process_group.name(),
+            "bucket_sizes": [b.size() * b.dtype().itemsize for b in self._buckets],
+            "num_buckets_reduced": len(self._buckets),
+            "iteration": self._n_steps,
+            "find_unused_parameters": self.find_unused_parameters,
+            "gradient_as_bucket_view": self.gradient_as_bucket_view,
+            "gradient_bytes_copied": sum(b.n_copied for b in self._buckets),
+            "static_graph": self.static_graph,
+            "overlaps": self._overlaps,
+        }
 
 
 class ShadowReductions(JoinHook):

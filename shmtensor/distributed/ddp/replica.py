@@ -13,11 +13,11 @@ from ...errors import CollectiveMismatch
 from ...memory.layout import empty_shared
 from ..group.gpu_operands import after_queued_work, is_on_gpu
 from ..group.operands import Array, array_of
-from ..group.process_group import ProcessGroup
+from ..group.process_group import ProcessGroup, identity_of
 
 __all__ = [
     "Replica",
-    "broadcast_buffers",
+    "broadcast",
     "check_same_model",
     "copy_from_root",
     "current_tensors",
@@ -116,20 +116,8 @@ def is_shared_with_lower_rank(group: ProcessGroup, array: Array) -> bool:
     """Whether a lower rank has the same memory."""
     key = np.zeros(48, np.uint8)
     if not is_on_gpu(array) and native.is_shared(array) and array.nbytes:
-        handle = native.export(array)
-        native.acknowledge(handle)
-        # domain, slot, incarnation, block; generation (Handle in native/memory/ledger/ledger.h),
-        # and the offset in the block
         offset = array.__array_interface__["data"][0] - native.block_of(array)[0]
-        key[:] = np.frombuffer(
-            handle[:28] + handle[32:40] + offset.to_bytes(12, "little"), np.uint8
-        )
+        key[:] = np.frombuffer(identity_of(array) + offset.to_bytes(12, "little"), np.uint8)
     keys = np.empty((group.size(), key.size), np.uint8)
     group.native.all_gather(list(keys), key, group.timeout)
     return bool(key.any() and (keys[: group.rank()] == key).all(axis=1).any())
-
-
-def broadcast_buffers(group: ProcessGroup, buffers: list[Any], root: int) -> None:
-    """Copies the buffers of rank `root` to all ranks."""
-    for buffer in buffers:
-        broadcast(group, buffer.array, root)

@@ -15,7 +15,6 @@ import numpy as np
 
 from ...autograd import Function, wrap
 from ...cuda_arrays import array_module
-from ...memory.layout import empty_shared
 from ...nn import Module
 from ...nn.modules.batchnorm import _BatchNorm
 from ...tensor import Tensor
@@ -30,16 +29,10 @@ __all__ = ["SyncBatchNorm"]
 
 def all_reduce_rows(group: ProcessGroup, *rows: Array) -> Array:
     """The rows stacked in float64, summed over the ranks in rank order, where the rows are."""
-    if is_on_gpu(rows[0]):
-        rows_on_gpu: Array = array_module(rows[0]).stack(rows)
-        staged = group.writable(rows_on_gpu)
-        group.native.all_reduce(staged, ReduceOp.SUM, group.timeout)
-        group.copy_back(rows_on_gpu, staged)
-        return rows_on_gpu
-    stacked = empty_shared((len(rows), rows[0].size), np.dtype(np.float64))
-    for out, row in zip(stacked, rows, strict=True):
-        out[...] = row
-    group.native.all_reduce(stacked, ReduceOp.SUM, group.timeout)
+    stacked: Array = array_module(rows[0]).stack(rows)
+    staged = group.writable(stacked)
+    group.native.all_reduce(staged, ReduceOp.SUM, group.timeout)
+    group.copy_back(stacked, staged)
     return stacked
 
 

@@ -19,6 +19,7 @@ from ..collectives.object_collectives import gather_object
 from ..group.process_group import ProcessGroup
 from ..group.world import group_of
 from .join import Join, Joinable, JoinHook
+from .replica import broadcast
 
 __all__ = ["ZeroRedundancyOptimizer"]
 
@@ -86,16 +87,10 @@ class ZeroRedundancyOptimizer(Optimizer, Joinable):
                     if key != "params":
                         part[key] = value
             self.optim.step()
-        self._broadcast_parameters()
-        return loss
-
-    def _broadcast_parameters(self) -> None:
-        group = self.process_group
         for each in self.param_groups:
             for p in each["params"]:
-                staged = group.writable(p.array)
-                group.native.broadcast(staged, self._owner[id(p)], group.timeout)
-                group.copy_back(p.array, staged)
+                broadcast(self.process_group, p.array, self._owner[id(p)])
+        return loss
 
     def consolidate_state_dict(self, to: int = 0) -> None:
         """Gathers all ranks' state on rank `to`, for `state_dict` there. All ranks call it."""

@@ -5,7 +5,7 @@ memory.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 from ... import native
 from ...errors import DomainError
 from ...memory.layout import empty_shared
+from ..collectives.reference import PremulSum, ReduceOp
 from .gpu_operands import (
     after_queued_work,
     assign,
@@ -22,7 +23,6 @@ from .gpu_operands import (
     is_on_gpu,
 )
 from .operands import Array
-from .process_group_methods import GroupMethods
 from .work import Lane, Work
 
 __all__ = ["GroupStatistics", "ProcessGroup"]
@@ -44,15 +44,41 @@ class GroupStatistics:
     bytes_staged: int
 
 
-def identity_of(block: native.Block) -> str:
-    """An id of the block, the same in all processes. A later block in the same slot has another."""
-    handle = native.export(block)
+def identity_of(memory: native.Block | Array) -> bytes:
+    """An id of a block, or of that of an array, the same in all processes. A later block in the
+    same slot has another.
+    """
+    handle = native.export(memory)
     native.acknowledge(handle)
     # domain, slot, incarnation, block; generation (Handle in native/memory/ledger/ledger.h)
-    return (handle[:28] + handle[32:40]).hex()
+    return handle[:28] + handle[32:40]
 
 
-class ProcessGroup(GroupMethods):
+class Functions:
+    """What the methods call: collectives.py and send_recv.py set their functions here."""
+
+    all_gather: Callable[..., Work | None]
+    all_reduce: Callable[..., Work | None]
+    barrier: Callable[..., Work | None]
+    broadcast: Callable[..., Work | None]
+    reduce: Callable[..., Work | None]
+    irecv: Callable[..., Work]
+    isend: Callable[..., Work]
+
+
+functions = Functions()
+
+
+def single_tensor(where: str, tensors: Any) -> Any:
+    """The tensor of a list of one, which PyTorch's methods take; a tensor is returned as it is."""
+    if not isinstance(tensors, (list, tuple)):
+        return tensors
+    if len(tensors) != 1:
+        raise ValueError(f"{where}: takes a tensor or a list of one: got {len(tensors)}")
+    return tensors[0]
+
+
+class ProcessGroup:
     """One rank's end of a group, created by `init_process_group` and `new_group`. One thread may
     use it at a time.
 
@@ -67,6 +93,14 @@ class ProcessGroup(GroupMethods):
         is_on_gpus: whether the operands are on GPUs, all of them.
         deferred: calls and results of the collectives that wait for the end of a
             `_coalescing_manager`.
+
+    >>> import shmtensor as st
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> x = st.tensor([1.0, 2.0])
+    >>> dist.group.WORLD.allreduce([x], dist.ReduceOp.SUM).wait()
+    True
+    >>> dist.destroy_process_group()
     """
 
     def __init__(
@@ -86,7 +120,7 @@ class ProcessGroup(GroupMethods):
         self.backend = "shm"
         self.group_desc = "undefined"
         self.bound_device_id: Any = None  # PyTorch's attribute: the GPU that a group is bound to
-        self.identity = "" if block is None else identity_of(block)
+        self.identity = "" if block is None else identity_of(block).hex()
         self.deferred: list[tuple[Callable[[], object], object]] | None = None
         self._staged = 0
         self._lanes: dict[tuple[str, int], Lane] = {}
@@ -99,40 +133,32 @@ class ProcessGroup(GroupMethods):
         result: object,
         operands: Any = None,
         defers: bool = True,
+        lane: tuple[str, int] = ("collectives", -1),
     ) -> Work | None:
-        """Runs a collective: at once, or after those that are under way.
+        """Runs a collective or sends a message: at once, or after those that are under way on its
+        lane.
 
         Args:
             result: what its Work gives.
             operands: tensors on the GPUs that it uses; None: `result`.
             defers: within a `_coalescing_manager` it runs at the end of that.
+            lane: that of the collectives; or "to" or "from" and a rank: of these messages.
         """
         call = after_queued_work(call, result if operands is None else operands)
         if self.deferred is not None and defers:
             self.deferred.append((call, result))
             return None
-        lane = self._lanes.get(("collectives", -1)) if not async_op else self.lane("collectives")
-        if not async_op and (lane is None or lane.is_idle()):
+        queue = self._lanes.get(lane)
+        if not async_op and (queue is None or queue.is_idle()):
             call()
             return None
-        assert lane is not None
-        work = lane.put(Work(call, result))
+        if queue is None:
+            queue = self._lanes[lane] = Lane("shmtensor-{}-{}".format(*lane))
+        work = queue.put(Work(call, result))
         if async_op:
             return work
         work.wait()
         return None
-
-    def lane(self, what: str, peer: int = -1) -> Lane:
-        """The lane of the collectives, or of the messages to or from a rank."""
-        lane = self._lanes.get((what, peer))
-        if lane is None:
-            lane = self._lanes[what, peer] = Lane(f"shmtensor-{what}-{peer}")
-        return lane
-
-    def busy_lane(self, what: str, peer: int) -> Lane | None:
-        """The lane of these messages if it is not idle."""
-        lane = self._lanes.get((what, peer))
-        return None if lane is None or lane.is_idle() else lane
 
     def rank(self) -> int:
         return int(self.native.rank)
@@ -219,3 +245,43 @@ class ProcessGroup(GroupMethods):
     def close(self) -> None:
         """Leaves the group: ranks that wait for this one get an error."""
         self.native.leave()
+
+    # ---------------------------------------------------------------- PyTorch's methods
+    # Each calls the function of that name with `async_op=True` and returns its Work (None inside a
+    # `_coalescing_manager`). Ranks are those in the group. A tensor may come alone or in a list of
+    # one. Errors are those of the functions, raised by `wait()` if the call had begun.
+    def allreduce(self, tensors: Any, op: ReduceOp | PremulSum | None = None) -> Work | None:
+        """`all_reduce`; None: SUM."""
+        x = single_tensor("allreduce", tensors)
+        return functions.all_reduce(x, op or ReduceOp.SUM, self, True)
+
+    def broadcast(self, tensors: Any, root: int = 0) -> Work | None:
+        """`broadcast` of rank `root`."""
+        x = single_tensor("broadcast", tensors)
+        return functions.broadcast(x, None, self, True, root)
+
+    def reduce(
+        self, tensors: Any, root: int = 0, op: ReduceOp | PremulSum | None = None
+    ) -> Work | None:
+        """`reduce` into rank `root`; None: SUM."""
+        x = single_tensor("reduce", tensors)
+        return functions.reduce(x, None, op or ReduceOp.SUM, self, True, root)
+
+    def allgather(self, output_tensors: Sequence[Any], input_tensors: Any) -> Work | None:
+        """`all_gather`: the outputs are a list of tensors, or such a list in a list of one."""
+        nested = len(output_tensors) == 1 and isinstance(output_tensors[0], (list, tuple))
+        outputs = output_tensors[0] if nested else output_tensors
+        x = single_tensor("allgather", input_tensors)
+        return functions.all_gather(outputs, x, self, True)
+
+    def barrier(self) -> Work | None:
+        """`barrier`."""
+        return functions.barrier(self, True)
+
+    def send(self, tensors: Any, dst: int, tag: int = 0) -> Work:
+        """`isend` to rank `dst`."""
+        return functions.isend(single_tensor("send", tensors), None, self, tag, dst)
+
+    def recv(self, tensors: Any, src: int, tag: int = 0) -> Work:
+        """`irecv` from rank `src`."""
+        return functions.irecv(single_tensor("recv", tensors), None, self, tag, src)

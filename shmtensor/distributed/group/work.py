@@ -118,20 +118,19 @@ class Future:
 class Work:
     """A collective or message that was started with `async_op=True`."""
 
-    def __init__(
-        self, call: Callable[[], object] | None = None, result: object = None, source: int = -1
-    ) -> None:
+    def __init__(self, call: Callable[[], object] | None, result: object) -> None:
         self._call = call
         self._result = result
-        self._source = source
+        self._source = -1
         self._error: BaseException | None = None
         self.future = Future()
 
     def run(self) -> None:
         """Runs the call; `finish` sets its result."""
-        call, self._call = self._call, None
+        call, self._call = self._call, None  # and what it refers to
+        assert call is not None
         try:
-            value = call() if call is not None else None
+            value = call()
         except BaseException as error:
             self._error = error
         else:

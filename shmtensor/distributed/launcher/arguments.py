@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+from typing import Any
 
 __all__ = ["parse_signals", "parser"]
 
@@ -66,10 +67,14 @@ def parser() -> argparse.ArgumentParser:
         description="Starts a script as several ranks, which share tensors. For several machines "
         "start a launcher on each. Takes torchrun's options.",
     )
-    add = p.add_argument
+
+    def add(*names: str, **options: Any) -> None:
+        """Adds an option, which may also be written with underscores."""
+        underscored = [f"--{names[-1][2:].replace('-', '_')}"] if "-" in names[-1][2:] else []
+        p.add_argument(*names, *underscored, **options)
+
     add(
         "--nproc-per-node",
-        "--nproc_per_node",
         type=parse_nproc,
         default=1,
         metavar="N",
@@ -78,7 +83,6 @@ def parser() -> argparse.ArgumentParser:
     add("--nnodes", default="1", help="machines: a number, or MIN:MAX; 1")
     add(
         "--node-rank",
-        "--node_rank",
         type=int,
         default=0,
         help="number of this machine, if --nnodes is a number: 0",
@@ -86,7 +90,6 @@ def parser() -> argparse.ArgumentParser:
     add("--standalone", action="store_true", help="the run has only this machine")
     add(
         "--max-restarts",
-        "--max_restarts",
         type=int,
         default=0,
         metavar="N",
@@ -94,7 +97,6 @@ def parser() -> argparse.ArgumentParser:
     )
     add(
         "--shutdown-timeout",
-        "--shutdown_timeout",
         type=float,
         default=os.environ.get("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "30"),
         metavar="S",
@@ -102,22 +104,19 @@ def parser() -> argparse.ArgumentParser:
     )
     add(
         "--master-addr",
-        "--master_addr",
         default="127.0.0.1",
         help="address of machine 0; if there is only one, the script may use it",
     )
     add(
         "--master-port",
-        "--master_port",
         type=int,
         default=0,
         help="port on machine 0; if there is only one, the script may use it: default a free one",
     )
     for name, text in RENDEZVOUS.items():
-        add(f"--rdzv-{name}", f"--rdzv_{name}", default="", help=text)
+        add(f"--rdzv-{name}", default="", help=text)
     add(
         "--monitor-interval",
-        "--monitor_interval",
         type=float,
         default=0.1,
         metavar="S",
@@ -125,16 +124,15 @@ def parser() -> argparse.ArgumentParser:
     )
     add(
         "--start-method",
-        "--start_method",
         default="spawn",
         choices=["spawn", "fork", "forkserver"],
         help="accepted; ranks are new programs",
     )
     add("--role", default="default", help="name of the ranks' role: ROLE_NAME")
-    add("--local-addr", "--local_addr", default="", help="accepted; not used")
-    add("--no-python", "--no_python", action="store_true", help="the script is an executable")
-    add("--run-path", "--run_path", action="store_true", help="the script is a file")
-    add("--log-dir", "--log_dir", default="", metavar="DIR", help="where -r and -t write files")
+    add("--local-addr", default="", help="accepted; not used")
+    add("--no-python", action="store_true", help="the script is an executable")
+    add("--run-path", action="store_true", help="the script is a file")
+    add("--log-dir", default="", metavar="DIR", help="where -r and -t write files")
     for short, name, text in (("-r", "redirects", "into files"), ("-t", "tee", "into files, too")):
         add(
             short,
@@ -146,7 +144,6 @@ def parser() -> argparse.ArgumentParser:
         )
     add(
         "--local-ranks-filter",
-        "--local_ranks_filter",
         default="",
         metavar="R,R",
         help="show only the output of these ranks",
@@ -154,25 +151,21 @@ def parser() -> argparse.ArgumentParser:
     for stream in ("stdout", "stderr"):
         add(
             f"--duplicate-{stream}-filters",
-            f"--duplicate_{stream}_filters",
             type=parse_texts,
             default="",
             metavar="TEXT,TEXT",
             help=f"lines of -t's {stream} with one of the texts go into filtered_{stream}.log, "
             "too; ,, is a comma",
         )
-    add("--logs-specs", "--logs_specs", default="", help="accepted; not used")
-    add("--event-log-handler", "--event_log_handler", default="null", help="accepted; not used")
+    add("--logs-specs", default="", help="accepted; not used")
+    add("--event-log-handler", default="null", help="accepted; not used")
     add(
         "--numa-binding",
-        "--numa_binding",
         choices=("node", "socket", "exclusive", "core-complex", "cpu"),
-        default=None,
         help="which CPUs a rank may use: those of a NUMA node, or (cpu) an equal share",
     )
     add(
         "--signals-to-handle",
-        "--signals_to_handle",
         type=parse_signals,
         default="SIGTERM,SIGINT,SIGHUP,SIGQUIT",
         metavar="NAMES",
@@ -180,7 +173,6 @@ def parser() -> argparse.ArgumentParser:
     )
     add(
         "--virtual-local-rank",
-        "--virtual_local_rank",
         action="store_true",
         help="LOCAL_RANK is 0 for all, and each sees only its own GPU",
     )
@@ -188,8 +180,8 @@ def parser() -> argparse.ArgumentParser:
     add(
         "-m", "--module", action="store_true", help="the script is a module's name, as in python -m"
     )
-    add("script", help="the Python file to run")
-    add("arguments", nargs=argparse.REMAINDER, help="its arguments")
+    p.add_argument("script", help="the Python file to run")
+    p.add_argument("arguments", nargs=argparse.REMAINDER, help="its arguments")
     for action in p._actions:
         value = os.environ.get(f"PET_{action.dest.upper()}")
         if value is not None and action.option_strings:

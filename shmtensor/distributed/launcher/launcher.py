@@ -151,7 +151,7 @@ def start_ranks(
 ) -> None:
     secret = secrets.token_hex(16)
     for rank in range(options.nproc_per_node):
-        output = Output.of(rank, options, placement.restarts)
+        output = Output(rank, options, placement.restarts)
         outputs.append(output)
         env = rank_environment(rank, handle, options, placement, secret)
         if agents is not None:

@@ -29,71 +29,36 @@ def stream_bits(text: str, rank: int) -> int:
     return int(pairs.get(str(rank), "0"))
 
 
-class FilteredLog:
-    """A file for the lines of all ranks that contain one of some texts, each appended at once."""
-
-    def __init__(self, folder: Path, stream: str, filters: list[str]) -> None:
-        self.path = folder / f"filtered_{stream}.log"
-        self._filters = filters
-
-    def add(self, line: str) -> None:
-        if any(text in line for text in self._filters):
-            with self.path.open("a") as file:
-                file.write(line)
-
-
 class Output:
-    """The two streams of a rank, as Popen takes them.
+    """The two streams of a rank, as Popen takes them, from the launcher's options.
 
     Attributes:
         stdout, stderr: None (the launcher's), or a descriptor.
         folder: of the rank's files, or None; with --log-dir never None.
     """
 
-    def __init__(self) -> None:
-        self.stdout: int | None = None
-        self.stderr: int | None = None
+    def __init__(self, rank: int, options: argparse.Namespace, attempt: int) -> None:
         self.folder: Path | None = None
+        self._rank, self._options = rank, options
         self._descriptors: list[int] = []
         self._threads: list[threading.Thread] = []
-
-    @classmethod
-    def of(cls, rank: int, options: argparse.Namespace, attempt: int) -> Output:
-        """The output of a rank, from the launcher's options."""
-        output = cls()
         redirected, teed = stream_bits(options.redirects, rank), stream_bits(options.tee, rank)
-        rank_filter = options.local_ranks_filter
-        is_shown = not rank_filter or str(rank) in rank_filter.split(",")
         if redirected | teed or options.log_dir:
             base = options.log_dir or tempfile.mkdtemp(prefix="shmtensor-")
             options.log_dir = base  # one for all ranks
             run = options.rdzv_id or f"run-{os.getpid()}"
-            output.folder = Path(base, run, f"attempt_{attempt}", str(rank))
-            output.folder.mkdir(parents=True, exist_ok=True)
-        for bit, name in ((1, "stdout"), (2, "stderr")):
-            filters = getattr(options, f"duplicate_{name}_filters")
-            output._add_stream(name, bit & redirected, bit & teed, is_shown, rank, filters)
-        return output
+            self.folder = Path(base, run, f"attempt_{attempt}", str(rank))
+            self.folder.mkdir(parents=True, exist_ok=True)
+        self.stdout = self._open_stream("stdout", redirected & 1, teed & 1)
+        self.stderr = self._open_stream("stderr", redirected & 2, teed & 2)
 
-    def _add_stream(
-        self, name: str, redirected: int, teed: int, is_shown: bool, rank: int, filters: list[str]
-    ) -> None:
-        filtered = (
-            FilteredLog(self.folder.parent, name, filters) if self.folder and filters else None
-        )
+    def _open_stream(self, name: str, redirected: int, teed: int) -> int | None:
+        rank, shown_ranks = self._rank, self._options.local_ranks_filter
+        is_shown = not shown_ranks or str(rank) in shown_ranks.split(",")
+        filters = getattr(self._options, f"duplicate_{name}_filters")
+        filtered = self.folder.parent / f"filtered_{name}.log" if self.folder and filters else None
         if filtered and rank == 0:  # rank 0 empties it before any line is written
-            filtered.path.write_bytes(b"")
-        setattr(self, name, self._open_stream(name, redirected, teed, is_shown, rank, filtered))
-
-    def _open_stream(
-        self,
-        name: str,
-        redirected: int,
-        teed: int,
-        is_shown: bool,
-        rank: int,
-        filtered: FilteredLog | None,
-    ) -> int | None:
+            filtered.write_bytes(b"")
         if not redirected and not teed:
             return None if is_shown else subprocess.DEVNULL
         assert self.folder is not None
@@ -106,7 +71,7 @@ class Output:
         self._descriptors.append(write)
         thread = threading.Thread(
             target=copy_lines,
-            args=(read, path, getattr(sys, name), f"[{rank}]: ", filtered),
+            args=(read, path, getattr(sys, name), f"[{rank}]: ", filtered, filters),
             daemon=True,
         )
         thread.start()
@@ -128,8 +93,16 @@ class Output:
 
 
 def copy_lines(
-    descriptor: int, path: Path, terminal: IO[str], prefix: str, filtered: FilteredLog | None
+    descriptor: int,
+    path: Path,
+    terminal: IO[str],
+    prefix: str,
+    filtered: Path | None,
+    filters: list[str],
 ) -> None:
+    """Copies a rank's lines to its file and the terminal; those with one of the filters' texts to
+    the file of all ranks, too, each appended at once.
+    """
     with os.fdopen(descriptor, "rb") as source, path.open("wb") as file:
         for line in source:
             file.write(line)
@@ -137,5 +110,6 @@ def copy_lines(
             text = prefix + line.decode(errors="replace")
             terminal.write(text)
             terminal.flush()
-            if filtered:
-                filtered.add(text)
+            if filtered and any(each in text for each in filters):
+                with filtered.open("a") as log:
+                    log.write(text)

@@ -21,7 +21,8 @@ import pytest
 
 from shmtensor import distributed as dist
 from shmtensor.distributed.backends.mpi.nodes import find_nodes, subgroup_nodes
-from shmtensor.distributed.collectives.reference import CONTRACTS
+
+from ..contracts import CONTRACTS
 
 MPIRUN = shutil.which("mpirun", path=f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}")
 needs_mpi = pytest.mark.skipif(

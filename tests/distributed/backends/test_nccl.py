@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from ..battery import kill_one, sweep
+from ..battery import sweep
 from ..ddp import sharded_step as union
+from ..kills import one_round
 from ..run_ranks import values
 from . import nccl_ranks as gpus
 from .nccl_ranks import RANKS, needs_gpus, on_gpus
@@ -78,4 +79,7 @@ def test_same_bits_on_all_ranks() -> None:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_death_at_a_random_moment_is_named_by_all(seed: int) -> None:
-    kill_one(seed, 2, lambda function, ranks, *args: on_gpus(ranks, function, *args))
+    def runner(function: Any, ranks: int, *arguments: Any, node: int) -> Any:
+        return on_gpus(ranks, function, *arguments)
+
+    one_round(seed, "kill", 2, runner=runner, soon=60.0)  # seconds on the stand-in

@@ -8,7 +8,6 @@ runs all.
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,9 +16,10 @@ from numpy.testing import assert_array_equal
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
-from shmtensor.distributed.collectives.reference import CONTRACTS, ReduceOp, reduce_arrays
+from shmtensor.distributed.collectives.reference import ReduceOp, reduce_arrays
 
 from ..battery import DTYPES, RANKS, check, is_defined, sample, sizes_around, sweep
+from ..contracts import CONTRACTS
 from ..run_ranks import run, values
 
 LIMIT = native.GROUP_INLINE
@@ -47,6 +47,8 @@ def reduce_everything(sizes: list[int]) -> int:
                 else:
                     with pytest.raises(TypeError, match=op.name):
                         dist.all_reduce(sample(0, dtype, (size,)), op)
+    with pytest.raises(ValueError, match="the factor is missing"):
+        dist.all_reduce(st.ones(2), ReduceOp.PREMUL_SUM)
     return n
 
 
@@ -59,31 +61,6 @@ def test_all_reduce_is_its_contract_for_every_dtype_and_operation(ranks: int) ->
 def test_a_sum_beyond_float16_is_infinity_without_a_warning() -> None:
     with np.errstate(all="raise"):
         assert np.isinf(reduce_arrays([np.full(1, 6e4, np.float16)] * 2)).all()
-
-
-def test_every_contract_is_a_public_collective() -> None:
-    for name, contract in CONTRACTS.items():
-        assert callable(getattr(dist, name)), name
-        assert contract.function.__doc__
-
-
-def premultiplied() -> list[Any]:
-    rank = dist.get_rank()
-    x = st.tensor([1.0, 2.0])
-    dist.all_reduce(x, dist.PremulSum(rank + 0.5))
-    y = st.full((3,), rank + 1, dtype=st.int64)
-    original = y.clone()
-    dist.reduce(y, 0, dist.PremulSum(2))
-    assert rank == 0 or bool((y == original).all())
-    with pytest.raises(ValueError, match="the factor is missing"):
-        dist.all_reduce(x, ReduceOp.PREMUL_SUM)
-    return [x.tolist(), y.tolist()]
-
-
-def test_premultiplied_sum() -> None:
-    zero, one = values(run(premultiplied, 2))
-    assert zero == [[2.0, 4.0], [6, 6, 6]]
-    assert one == [[2.0, 4.0], [2, 2, 2]]
 
 
 def uneven() -> None:

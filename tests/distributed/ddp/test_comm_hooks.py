@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-import numpy as np
 import pytest
 
 import shmtensor as st
@@ -25,14 +24,17 @@ def registered(name: str) -> Any:
 
 
 def test_hooks_by_name() -> None:
-    names = ["ALLREDUCE", "FP16_COMPRESS", "BF16_COMPRESS"]
-    assert [each.name for each in hooks.DDPCommHookType] == [*names, "NOOP"]
-    assert hooks.DDPCommHookType.NOOP is hooks.DDPCommHookType["NOOP"]
-    for name in names:
-        for result in values(run(registered, 2, name, start_method="fork")):
-            np.testing.assert_allclose(result, [[1.5] * 3] * 2, rtol=1e-2)
-    unreduced = values(run(registered, 2, "NOOP", start_method="fork"))
-    assert [each[0][0] for each in unreduced] == [1, 2]
+    kinds = hooks.DDPCommHookType
+    assert {each.name: each.value[0] for each in kinds} == {
+        "ALLREDUCE": hooks.default_hooks.allreduce_hook,
+        "FP16_COMPRESS": hooks.default_hooks.fp16_compress_hook,
+        "BF16_COMPRESS": hooks.default_hooks.bf16_compress_hook,
+        "NOOP": hooks.default_hooks.noop_hook,
+    }
+    assert kinds.NOOP is kinds["NOOP"]
+    for name, weights in (("ALLREDUCE", [1.5, 1.5]), ("NOOP", [1, 2])):
+        results = values(run(registered, 2, name, start_method="fork"))
+        assert results == [[[weight] * 3] * 2 for weight in weights]
 
 
 @pytest.mark.parametrize("name", ["POWER_SGD", "BATCHED_POWER_SGD_RANK2", "QUANTIZE_PER_CHANNEL"])

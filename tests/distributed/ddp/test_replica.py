@@ -246,28 +246,6 @@ def test_an_optimizer_in_backward_refuses_other_parameters_by_name() -> None:
         assert r"0.weight" in str(outcome.error), outcome
 
 
-def leave_out_a_bucket() -> None:
-    model = Two()
-    wrapped = DistributedDataParallel(model, bucket_cap_mb=1e-6)
-    for _ in range(2):
-        wrapped(st.ones(1, 1)).sum().backward()
-
-
-class Two(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.used, self.unused = nn.Linear(1, 1), nn.Linear(1, 1)
-
-    def forward(self, x: Any) -> Any:
-        return self.used(x)
-
-
-def test_a_bucket_without_any_gradient_is_an_error() -> None:
-    """The buckets after it were never reduced."""
-    for outcome in run(leave_out_a_bucket, 2):
-        assert "unused.weight" in str(outcome.error), outcome
-
-
 def frozen_trains() -> list[float]:
     """An optimizer's flat block, and a layer that thaws in the middle of training."""
     st.manual_seed(0)

@@ -53,23 +53,32 @@ def rows(model: Any) -> list[Any]:
     ]
 
 
-def train(options: dict[str, Any], hook: Any = None, kind: str = "SGD") -> tuple[Any, Any]:
-    """Gradients of the first step, and parameters after three."""
+def train(options: dict[str, Any], hook: Any, kind: str, in_backward: bool) -> tuple[Any, Any]:
+    """Gradients of the first step, and parameters after three.
+
+    Args:
+        in_backward: the optimizer steps there.
+    """
     rank, ranks = dist.get_rank(), dist.get_world_size()
     model = Words(rank, True).double()
     wrapped = DistributedDataParallel(model, **options)
     if hook is not None:
         wrapped.register_comm_hook(None, hook)
-    optimizer = getattr(optim, kind)(model.parameters(), lr=0.1)
+    optimizer: Any = None
+    if in_backward:
+        wrapped._register_fused_optim(getattr(optim, kind), lr=0.1)
+    else:
+        optimizer = getattr(optim, kind)(model.parameters(), lr=0.1)
     first: Any = None
     for _ in range(3):
-        optimizer.zero_grad()
+        wrapped.zero_grad()
         x, y = part(rank, ranks)
         loss(wrapped(x), y).backward()
         if first is None:
             assert [p.grad.is_sparse for p in model.parameters()] == [True, True, False, False]
             first = rows(model)
-        optimizer.step()
+        if optimizer is not None:
+            optimizer.step()
     return first, [np.array(p.detach().numpy()) for p in model.parameters()]
 
 
@@ -87,18 +96,21 @@ def train_alone(kind: str = "SGD") -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "options", "hook", "kind"),
+    ("ranks", "options", "hook", "kind", "in_backward"),
     [
-        (1, {}, None, "SGD"),
-        (2, {"gradient_as_bucket_view": True}, None, "Adagrad"),
-        (3, {"find_unused_parameters": True}, None, "SGD"),
-        (2, {"static_graph": True}, None, "SGD"),
-        (2, {}, hooks.allreduce_hook, "SGD"),
-        (4, {"bucket_cap_mb": 1e-5}, None, "SGD"),
+        (1, {}, None, "SGD", False),
+        (2, {"gradient_as_bucket_view": True}, None, "Adagrad", False),
+        (3, {"find_unused_parameters": True}, None, "SGD", False),
+        (2, {"static_graph": True}, None, "SGD", False),
+        (2, {}, hooks.allreduce_hook, "SGD", False),
+        (4, {"bucket_cap_mb": 1e-5}, None, "SGD", False),
+        (2, {}, None, "SGD", True),
     ],
 )
-def test_ranks_train_like_one_process(ranks: int, options: Any, hook: Any, kind: str) -> None:
-    results = values(run(train, ranks, options, hook, kind))
+def test_ranks_train_like_one_process(
+    ranks: int, options: Any, hook: Any, kind: str, in_backward: bool
+) -> None:
+    results = values(run(train, ranks, options, hook, kind, in_backward))
     for ours, theirs in zip(results[0], train_alone(kind), strict=True):
         for x, y in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
@@ -172,23 +184,6 @@ def test_ranks_with_different_numbers_of_batches() -> None:
     for results in values(run(uneven, 2)):
         for x, p in zip(results, model.parameters(), strict=True):
             np.testing.assert_allclose(x, p.detach().numpy(), rtol=1e-9, atol=1e-12)
-
-
-def in_backward() -> list[Any]:
-    rank, ranks = dist.get_rank(), dist.get_world_size()
-    wrapped = DistributedDataParallel(Words(0, True).double())
-    wrapped._register_fused_optim(optim.SGD, lr=0.1)
-    for _ in range(3):
-        wrapped.zero_grad()
-        x, y = part(rank, ranks)
-        loss(wrapped(x), y).backward()
-    return [np.array(p.detach().numpy()) for p in wrapped.parameters()]
-
-
-def test_an_optimizer_in_backward() -> None:
-    for results in values(run(in_backward, 2)):
-        for x, y in zip(results, train_alone()[1], strict=True):
-            np.testing.assert_allclose(x, y, rtol=1e-9, atol=1e-12)
 
 
 class Tied(Words):

@@ -7,7 +7,9 @@ from __future__ import annotations
 import os
 import resource
 import signal
+import threading
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ import pytest
 import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import native
+from shmtensor.distributed.group.process_group import single_tensor
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 
 from ..kills import Watch
@@ -38,44 +41,47 @@ def test_every_start_method(start_method: str) -> None:
         assert values(run(add_ranks, 2, n, start_method=start_method)) == [3.0, 3.0]
 
 
-def differ(kind: str) -> None:
-    first = dist.get_rank() == 0
-    if kind == "collective":
-        dist.barrier() if first else dist.all_reduce(st.zeros(3, 4))
-    elif kind == "shape":
-        dist.all_reduce(st.zeros(3, 4) if first else st.zeros(LARGE))
-    elif kind == "dtype":
-        dist.all_reduce(st.zeros(8) if first else st.zeros(4, dtype=st.float64))
-    elif kind == "operation":
-        dist.all_reduce(st.zeros(8), dist.ReduceOp.SUM if first else dist.ReduceOp.MAX)
-    elif kind == "root":
-        dist.broadcast(st.zeros(8), 0 if first else 1)
+Call = tuple[Callable[[], object], Callable[[], object], list[str]]
+DIFFERENT: dict[str, Call] = {  # the call of rank 0, that of the others, and words of both
+    "collective": (
+        dist.barrier,
+        lambda: dist.all_reduce(st.zeros(3, 4)),
+        ["rank 0: barrier()", "ranks 1, 2: all_reduce(float32 (3, 4), SUM)"],
+    ),
+    "shape": (
+        lambda: dist.all_reduce(st.zeros(3, 4)),
+        lambda: dist.all_reduce(st.zeros(LARGE)),
+        ["float32 (3, 4)", f"float32 ({LARGE},)"],
+    ),
+    "dtype": (
+        lambda: dist.all_reduce(st.zeros(8)),
+        lambda: dist.all_reduce(st.zeros(4, dtype=st.float64)),
+        ["float32 (8,)", "float64 (4,)"],
+    ),
+    "operation": (
+        lambda: dist.all_reduce(st.zeros(8)),
+        lambda: dist.all_reduce(st.zeros(8), dist.ReduceOp.MAX),
+        ["SUM", "MAX"],
+    ),
+    "root": (
+        lambda: dist.broadcast(st.zeros(8), 0),
+        lambda: dist.broadcast(st.zeros(8), 1),
+        ["root 0", "root 1"],
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    ("kind", "texts"),
-    [
-        ("collective", ["rank 0: barrier()", "ranks 1, 2: all_reduce(float32 (3, 4), SUM)"]),
-        ("shape", ["float32 (3, 4)", f"float32 ({LARGE},)"]),
-        ("dtype", ["float32 (8,)", "float64 (4,)"]),
-        ("operation", ["SUM", "MAX"]),
-        ("root", ["root 0", "root 1"]),
-    ],
-)
-def test_mismatch_names_both_sides_on_every_rank(kind: str, texts: list[str]) -> None:
-    for outcome in run(differ, 3, kind):
-        assert isinstance(outcome.error, CollectiveMismatch), outcome
-        assert all(text in str(outcome.error) for text in texts), outcome.error
-
-
-def differ_and_go_on() -> float:
-    with pytest.raises(CollectiveMismatch):
-        differ("collective")
+def differ(kind: str) -> float:
+    first, others, texts = DIFFERENT[kind]
+    with pytest.raises(CollectiveMismatch) as caught:
+        others() if dist.get_rank() else first()
+    assert all(text in str(caught.value) for text in texts), caught.value
     return add_ranks(5)
 
 
-def test_a_mismatch_does_not_break_the_group() -> None:
-    assert values(run(differ_and_go_on, 2)) == [3.0, 3.0]
+@pytest.mark.parametrize("kind", DIFFERENT)
+def test_a_mismatch_names_both_sides_on_every_rank_and_the_group_goes_on(kind: str) -> None:
+    assert values(run(differ, 3, kind)) == [6.0] * 3
 
 
 POINTS = ["entered", "published", "arrived", "met", "held", "worked"]
@@ -117,24 +123,6 @@ def test_a_rank_killed_at_any_step_is_named_soon(point: str, nth: int, large: bo
         assert error.exitcode == -signal.SIGKILL, error
         assert "SIGKILL" in str(error)
         assert late < SOON
-
-
-def quick(point: str) -> float:
-    if dist.get_rank() == 1:
-        dist.barrier()
-        die()
-    dist.barrier()
-    begin = time.monotonic()
-    with pytest.raises(PeerLostError):
-        dist.all_reduce(st.zeros(LARGE))
-    return time.monotonic() - begin
-
-
-def test_peers_raise_soon() -> None:
-    outcomes = run(quick, 3, "")
-    for rank in (0, 2):
-        assert outcomes[rank].error is None, outcomes[rank]
-        assert outcomes[rank].value < SOON
 
 
 def lost_once_lost_always() -> str:
@@ -199,9 +187,6 @@ def test_a_wait_checks_for_departures_before_it_sleeps(wait: str) -> None:
 
 
 def interrupt() -> str:
-    import os
-    import threading
-
     if dist.get_rank() == 0:
         threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGUSR1)).start()
 
@@ -233,12 +218,8 @@ def test_rank_out_of_range_and_small_block_are_refused() -> None:
     with pytest.raises(RuntimeError, match="rank is taken"):
         native.Group(block, 0, 2)
     with pytest.raises(CollectiveMismatch, match="world sizes differ"):
-        native.Group(native_block_of(block), 0, 1)
+        native.Group(block, 0, 1)
     del one
-
-
-def native_block_of(block: Any) -> Any:
-    return block
 
 
 def deny_fork() -> None:
@@ -288,8 +269,6 @@ def test_statistics_count_what_was_copied() -> None:
 
 
 def several_threads() -> str:
-    import threading
-
     group = dist.new_group([0, 1])
     x, y = st.ones(4), st.ones(LARGE)
     thread = threading.Thread(
@@ -306,3 +285,58 @@ def several_threads() -> str:
 
 def test_a_group_for_each_thread() -> None:
     assert values(run(several_threads, 2)) == ["done", "done"]
+
+
+# ---------------------------------------------------------------- its methods
+def by_methods() -> list[list[float]]:
+    group = dist.group.WORLD
+    assert group is not None
+    rank = group.rank()
+    summed, large, broadcasted, reduced = (st.full((2,), rank + 1.0) for _ in range(4))
+    works = [
+        group.allreduce([summed]),
+        group.allreduce(large, dist.ReduceOp.MAX),
+        group.broadcast([broadcasted], 1),
+        group.reduce(reduced, 1),
+    ]
+    outputs = [st.zeros(2), st.zeros(2)]
+    works.append(group.allgather([outputs], [st.full((2,), 3.0 * (rank + 1))]))
+    works.append(group.barrier())
+    for work in works:
+        assert work is not None
+        work.synchronize()
+        assert work.wait()
+        assert work.is_success()
+    message = st.full((2,), 7.0 if rank == 0 else 0.0)
+    message_work = group.send([message], 1, 3) if rank == 0 else group.recv([message], 0, 3)
+    assert message_work.wait()
+    tensors = [summed, large, broadcasted, reduced, *outputs, message]
+    return [[float(v) for v in x.numpy()] for x in tensors]
+
+
+def test_methods_do_what_the_functions_do() -> None:
+    first, second = values(run(by_methods, 2))
+    both = [[3.0, 3.0], [2.0, 2.0], [2.0, 2.0]]
+    expected = [[3.0, 3.0], [6.0, 6.0], [7.0, 7.0]]
+    assert first == [*both, [1.0, 1.0], *expected]
+    assert second == [*both, [3.0, 3.0], *expected]
+
+
+def in_a_part() -> float:
+    part = dist.new_group([1, 2])
+    if dist.get_rank() == 0:
+        return 0.0
+    x = st.full((1,), float(dist.get_rank()))
+    work = part.broadcast(x, 1)
+    assert work is not None
+    work.wait()
+    return float(x.numpy()[0])
+
+
+def test_the_root_is_the_groups_own_rank() -> None:
+    assert values(run(in_a_part, 3)) == [0.0, 2.0, 2.0]
+
+
+def test_more_than_one_tensor_is_refused() -> None:
+    with pytest.raises(ValueError, match="allreduce: takes a tensor or a list of one: got 2"):
+        single_tensor("allreduce", [1, 2])

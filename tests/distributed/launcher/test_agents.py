@@ -19,6 +19,8 @@ import pytest
 from shmtensor.distributed.launcher.agents import is_local_host, parse_nnodes, parse_settings
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
 
+from ..run_ranks import free_port
+
 HOST = "10.213.7.1"  # of the first namespace
 RUN = [sys.executable, "-m", "shmtensor.run"]
 TRAINED = """
@@ -37,11 +39,6 @@ TRAINED = """
     os.write(1, (" ".join(map(str, line)) + "\\n").encode())
     dist.destroy_process_group()
 """
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        return int(server.getsockname()[1])
 
 
 @pytest.fixture
@@ -126,26 +123,19 @@ def test_the_first_failure_is_shown_once_with_its_node_and_all_begin_anew(begin:
     assert "no such luck" in second[2]
 
 
-def test_a_node_that_dies_ends_the_others(begin: Any) -> None:
+@pytest.mark.parametrize(
+    ("victim", "who"), [(1, "node 1 ({})"), (0, "the node of the store (127.0.0.1)")]
+)
+def test_a_node_that_dies_ends_the_other(begin: Any, victim: int, who: str) -> None:
     port = free_port()
-    waits = "rank or os.write(1, b'running\\n'); time.sleep(rank and 100)"
-    stays, dies = begin(waits, *static(port, 0, 1)), begin(waits, *static(port, 1, 1))
+    waits = f"rank == {victim} or os.write(1, b'running\\n'); time.sleep(100)"
+    launchers = [begin(waits, *static(port, node, 1)) for node in (0, 1)]
+    stays, dies = launchers[1 - victim], launchers[victim]
     assert stays.stdout.readline() == "running\n"
     dies.kill()
     ((code, _, err),) = ends(stays)
     assert code == 1
-    assert f"node 1 ({socket.gethostname()}) has died" in err
-
-
-def test_the_others_end_when_the_stores_launcher_dies(begin: Any) -> None:
-    port = free_port()
-    waits = "rank and os.write(1, b'running\\n'); time.sleep(100)"
-    dies, stays = begin(waits, *static(port, 0, 1)), begin(waits, *static(port, 1, 1))
-    assert stays.stdout.readline() == "running\n"
-    dies.kill()
-    ((code, _, err),) = ends(stays)
-    assert code == 1
-    assert "the node of the store (127.0.0.1) has died" in err
+    assert f"{who.format(socket.gethostname())} has died" in err
 
 
 @pytest.mark.parametrize("victim", [0, 1])

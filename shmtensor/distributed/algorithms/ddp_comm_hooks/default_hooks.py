@@ -8,10 +8,10 @@ from typing import Any
 from shmtensor import cupy_runtime
 from shmtensor.dtypes import bfloat16, float16
 
+from ...collectives.collectives import all_reduce
 from ...collectives.reference import ReduceOp
 from ...ddp.bucket import GradBucket
-from ...group.work import Future, Work
-from ...group.world import group_of
+from ...group.work import Future
 
 __all__ = [
     "allreduce_hook",
@@ -25,30 +25,11 @@ __all__ = [
 Hook = Callable[[Any, GradBucket], Future]
 
 
-def averaged_future(process_group: Any, x: Any) -> Future:
-    """The Future of x averaged over the ranks, in place."""
-    group = group_of("allreduce_hook", process_group)
-
-    def call() -> None:
-        staged = group.writable(x.array)
-        group.native.all_reduce(staged, ReduceOp.AVG, group.timeout)
-        group.copy_back(x.array, staged)
-
-    work = group.issue(call, True, x)
-    assert isinstance(work, Work)
-    return work.get_future()
-
-
 def allreduce_hook(process_group: Any, bucket: GradBucket) -> Future:
     """Averages the bucket over the ranks. `process_group`: None is the default one."""
-    return averaged_future(process_group, bucket.buffer())
-
-
-def average_in_dtype(dtype: Any, process_group: Any, bucket: GradBucket) -> Future:
-    buffer = bucket.buffer()
-    return averaged_future(process_group, buffer.to(dtype)).then(
-        lambda future: cast(future.value(), buffer.dtype)
-    )
+    work = all_reduce(bucket.buffer(), ReduceOp.AVG, process_group, True)
+    assert work is not None
+    return work.get_future().then(lambda future: future.value()[0])
 
 
 def cast(x: Any, dtype: Any) -> Any:
@@ -73,12 +54,12 @@ def wrap_in_dtype(dtype: Any, hook: Hook) -> Hook:
 
 def fp16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
     """Averages the bucket in float16, for half the traffic. Copies: two."""
-    return average_in_dtype(float16, process_group, bucket)
+    return wrap_in_dtype(float16, allreduce_hook)(process_group, bucket)
 
 
 def bf16_compress_hook(process_group: Any, bucket: GradBucket) -> Future:
     """Averages the bucket in bfloat16: coarser than float16, with float32's range. Copies: two."""
-    return average_in_dtype(bfloat16, process_group, bucket)
+    return wrap_in_dtype(bfloat16, allreduce_hook)(process_group, bucket)
 
 
 def fp16_compress_wrapper(hook: Hook) -> Hook:

@@ -43,33 +43,24 @@ class Engine(MpiMember):
 
     # ---------------------------------------------------------------- the collectives
     def barrier(self, timeout: float) -> None:
-        """Returns when every rank has called it."""
         with self.calling("barrier"):
             self.gather_calls("barrier", None, timeout)
 
     def broadcast(self, x: Array, root: int, timeout: float) -> None:
-        """Copies x of `root` into everybody's x."""
         with self.calling("broadcast"):
-            is_small = x.nbytes <= INLINE
-            data = x if is_small and self.rank == root else None
-            table = self.gather_calls("broadcast", x, timeout, root=root, data=data)
-            if not is_small:
+            sends = self.rank == root
+            parts = self.gather_small("broadcast", x, timeout, root=root, sends=sends)
+            if parts is None:
                 large_collectives.broadcast(self, x, root, timeout)
             elif self.rank != root:
-                x[...] = array_of_call(table[root], x.dtype, x.shape)
+                x[...] = parts[root]
 
     def all_reduce(self, x: Array, number: int, timeout: float) -> None:
-        """Writes the reduction of all ranks into everybody's x."""
         op = check_op("all_reduce", x, number)
         with self.calling("all_reduce"):
-            is_small = x.nbytes <= INLINE
-            table = self.gather_calls(
-                "all_reduce", x, timeout, number, data=x if is_small else None
-            )
-            if is_small:
-                x[...] = reduce_arrays(
-                    [array_of_call(row, x.dtype, x.shape) for row in table], plain_op(op)
-                )
+            parts = self.gather_small("all_reduce", x, timeout, number)
+            if parts is not None:
+                x[...] = reduce_arrays(parts, plain_op(op))
                 return
             work = large_collectives.working_copy(x) if x.dtype in HALVES else x
             large_collectives.reduce_to_last_node(
@@ -79,16 +70,12 @@ class Engine(MpiMember):
                 large_collectives.round_into(work, x)
 
     def reduce(self, x: Array, number: int, root: int, timeout: float) -> None:
-        """Writes the reduction of all ranks into x of `root`."""
         op = check_op("reduce", x, number)
         with self.calling("reduce"):
-            is_small = x.nbytes <= INLINE
-            table = self.gather_calls("reduce", x, timeout, number, root, x if is_small else None)
-            if is_small:
+            parts = self.gather_small("reduce", x, timeout, number, root)
+            if parts is not None:
                 if self.rank == root:
-                    x[...] = reduce_arrays(
-                        [array_of_call(row, x.dtype, x.shape) for row in table], plain_op(op)
-                    )
+                    x[...] = reduce_arrays(parts, plain_op(op))
                 return
             work = large_collectives.working_copy(x)
             last = self.nodes[-1]
@@ -104,32 +91,27 @@ class Engine(MpiMember):
                 large_collectives.round_into(work, x)
 
     def all_gather(self, outs: Sequence[Array], x: Array, timeout: float) -> None:
-        """Copies everybody's x into everybody's list."""
         check_list("all_gather", outs, x, self.world)
         with self.calling("all_gather"):
-            is_small = x.nbytes <= INLINE
-            table = self.gather_calls("all_gather", x, timeout, data=x if is_small else None)
-            if is_small:
-                for out, row in zip(outs, table, strict=True):
-                    out[...] = array_of_call(row, x.dtype, x.shape).reshape(out.shape)
-            else:
+            parts = self.gather_small("all_gather", x, timeout)
+            if parts is None:
                 large_collectives.all_gather(self, outs, x, timeout)
+                return
+            for out, part in zip(outs, parts, strict=True):
+                out[...] = part.reshape(out.shape)
 
     def gather(self, x: Array, outs: Sequence[Array], root: int, timeout: float) -> None:
-        """Copies everybody's x into the list of `root`."""
         if self.rank == root:
             check_list("gather", outs, x, self.world)
         with self.calling("gather"):
-            is_small = x.nbytes <= INLINE
-            table = self.gather_calls("gather", x, timeout, root=root, data=x if is_small else None)
-            if not is_small:
+            parts = self.gather_small("gather", x, timeout, root=root)
+            if parts is None:
                 large_collectives.gather(self, outs, x, root, timeout)
             elif self.rank == root:
-                for out, row in zip(outs, table, strict=True):
-                    out[...] = array_of_call(row, x.dtype, x.shape).reshape(out.shape)
+                for out, part in zip(outs, parts, strict=True):
+                    out[...] = part.reshape(out.shape)
 
     def scatter(self, out: Array, xs: Sequence[Array], root: int, timeout: float) -> None:
-        """Copies the r-th of the root's list into rank r's `out`."""
         if self.rank == root:
             check_list("scatter", xs, out, self.world)
         with self.calling("scatter"):
@@ -144,38 +126,31 @@ class Engine(MpiMember):
                 out[...] = all_parts[self.rank]
 
     def reduce_scatter(self, out: Array, x: Array, number: int, timeout: float) -> None:
-        """Writes the r-th part of the reduction of all ranks into rank r's `out`."""
         op = check_op("reduce_scatter", x, number)
         check_pair("reduce_scatter", out, x, out.nbytes * self.world, self.world)
         with self.calling("reduce_scatter"):
-            is_small = x.nbytes <= INLINE
-            data = x if is_small else None
-            table = self.gather_calls("reduce_scatter", x, timeout, number, data=data)
-            if is_small:
-                parts = [
-                    array_of_call(row, x.dtype, (self.world, out.size))[self.rank] for row in table
-                ]
-                out[...] = reduce_arrays(parts, plain_op(op)).reshape(out.shape)
-            else:
+            parts = self.gather_small("reduce_scatter", x, timeout, number)
+            if parts is None:
                 large_collectives.reduce_scatter(self, out, x, plain_op(op), timeout)
+                return
+            mine = [part.reshape(self.world, -1)[self.rank] for part in parts]
+            out[...] = reduce_arrays(mine, plain_op(op)).reshape(out.shape)
 
     def all_to_all(self, out: Array, x: Array, timeout: float) -> None:
-        """Copies everybody's r-th part into rank r's `out`, in rank order."""
         check_pair("all_to_all", out, x, out.nbytes, self.world)
         with self.calling("all_to_all"):
-            is_small = x.nbytes <= INLINE
-            table = self.gather_calls("all_to_all", x, timeout, data=x if is_small else None)
-            parts = out.reshape(self.world, -1)
-            if is_small:
-                for part, row in zip(parts, table, strict=True):
-                    part[...] = array_of_call(row, x.dtype, parts.shape)[self.rank]
+            parts = self.gather_small("all_to_all", x, timeout)
+            outs = out.reshape(self.world, -1)
+            if parts is not None:
+                for each, part in zip(outs, parts, strict=True):
+                    each[...] = part.reshape(outs.shape)[self.rank]
                 return
             chunk = x.nbytes // self.world
             starts = np.arange(self.world) * chunk
             sizes = np.full(self.world, chunk)
             is_direct = x.nbytes > native.GROUP_INLINE
             large_collectives.exchange(
-                self, list(parts), x, self.rank * chunk, starts, sizes, is_direct, timeout
+                self, list(outs), x, self.rank * chunk, starts, sizes, is_direct, timeout
             )
 
     def exchange(

@@ -39,6 +39,7 @@ __all__ = [
 ]
 
 CHUNK = 1 << 20  # bytes, tunable
+Requests = tuple[list[Any], Sequence[int]]  # of messages, and the ranks that they wait for
 
 
 def working_copy(x: Array) -> Array:
@@ -93,7 +94,7 @@ def reduce_to_last_node(
     ufunc: Any = UFUNCS[inner]
     parts = chunks(work)
     lag = len(nodes) - 1 - node_index if broadcasts else 0
-    requests: list[tuple[list[Any], Sequence[int]]] = []
+    requests: list[Requests] = []
     partial = np.empty(parts[0].size, work.dtype)
 
     def reduce_chunk(part: Array) -> None:
@@ -128,22 +129,11 @@ def reduce_to_last_node(
 
 def reduce_scatter(member: MpiMember, out: Array, x: Array, op: ReduceOp, timeout: float) -> None:
     """Writes the r-th part of the reduction of everybody's x into rank r's `out`."""
-    where = "reduce_scatter"
-    work = working_copy(x)
+    where, work = "reduce_scatter", working_copy(x)
     reduce_to_last_node(member, where, work, op, timeout)
     rows = work.reshape(member.world, -1)
-    last = member.nodes[-1]
-    if member.rank == last[0]:
-        requests = [(member.isend(rows[n[0] : n[-1] + 1], n[0]), n) for n in member.nodes[:-1]]
-        member.wait(where, requests, timeout)
-    elif member.local_rank == 0:
-        node_rows = rows[member.local_ranks[0] : member.local_ranks[-1] + 1]
-        member.wait(where, [(member.irecv(node_rows, last[0]), last)], timeout)
-    if member.local_group is None:
-        part = rows[member.rank]
-    else:
-        part = empty_shared(rows.shape[1:], rows.dtype)
-        member.call_local("scatter", part, [rows[r] for r in member.local_ranks], 0, timeout)
+    part = empty_shared(rows.shape[1:], rows.dtype)
+    scatter(member, part, list(rows), member.nodes[-1][0], timeout, where)
     round_into(part, out)
 
 
@@ -154,7 +144,7 @@ def broadcast(member: MpiMember, x: Array, root: int, timeout: float) -> None:
     heads = [root if i == root_node else member.nodes[i][0] for i in order]
     at = order.index(member.node_index)
     is_head = member.rank == heads[at]
-    requests: list[tuple[list[Any], Sequence[int]]] = []
+    requests: list[Requests] = []
     for part in chunks(x):
         if is_head and at:
             source = heads[at - 1]
@@ -179,7 +169,7 @@ def all_gather(member: MpiMember, outs: Sequence[Array], x: Array, timeout: floa
         )
     else:
         np.copyto(rows[local_ranks[0]], x.reshape(rows[local_ranks[0]].shape))
-    requests: list[tuple[list[Any], Sequence[int]]] = []
+    requests: list[Requests] = []
     for node in member.nodes if is_head else []:
         if node is local_ranks:
             continue
@@ -203,53 +193,42 @@ def all_gather(member: MpiMember, outs: Sequence[Array], x: Array, timeout: floa
 
 
 def gather(member: MpiMember, outs: Sequence[Array], x: Array, root: int, timeout: float) -> None:
-    """Writes everybody's x into the list of `root`."""
-    local_ranks, local_group, is_root = member.local_ranks, member.local_group, member.rank == root
-    requests: list[tuple[list[Any], Sequence[int]]] = []
-    if is_root:
-        for node in member.nodes:
-            requests += [
-                (member.irecv(outs[r], node[0]), node) for r in node if node is not local_ranks
-            ]
-    if root in local_ranks:
-        if local_group is not None:
-            rows = [outs[r] for r in local_ranks] if is_root else []
-            member.call_local("gather", x, rows, local_ranks.index(root), timeout)
-        else:
-            np.copyto(outs[root], x.reshape(outs[root].shape))
-    else:
-        block = [x]
-        if local_group is not None:
-            block = [np.empty_like(x) for _ in local_ranks] if member.local_rank == 0 else []
-            member.call_local("gather", x, block, 0, timeout)
-        if member.local_rank == 0:
-            requests += [(member.isend(each, root), [root]) for each in block]
+    """Writes everybody's x into the list of `root`; ranks on other nodes send to it themselves."""
+    local_ranks, requests = member.local_ranks, list[Requests]()
+    if root not in local_ranks:
+        requests = [(member.isend(x, root), [root])]
+    elif member.rank == root:
+        requests = [(member.irecv(outs[r], r), [r]) for r in member.remote_ranks]
+    if root in local_ranks and member.local_group is not None:
+        rows = [outs[r] for r in local_ranks] if member.rank == root else []
+        member.call_local("gather", x, rows, local_ranks.index(root), timeout)
+    elif member.rank == root:
+        np.copyto(outs[root], x.reshape(outs[root].shape))
     member.wait("gather", requests, timeout)
 
 
-def scatter(member: MpiMember, out: Array, xs: Sequence[Array], root: int, timeout: float) -> None:
-    """Writes the r-th of the root's list into rank r's `out`."""
-    local_ranks, local_group, is_root = member.local_ranks, member.local_group, member.rank == root
-    requests: list[tuple[list[Any], Sequence[int]]] = []
-    if is_root:
-        for node in member.nodes:
-            requests += [
-                (member.isend(xs[r], node[0]), node) for r in node if node is not local_ranks
-            ]
-    head, rows = (
-        local_ranks.index(root) if root in local_ranks else 0,
-        [xs[r] for r in local_ranks] if is_root else [],
-    )
-    if root not in local_ranks and member.local_rank == 0:
-        root_node = member.nodes[member.node_of(root)]
-        rows = [np.empty_like(out) for _ in local_ranks]
-        receives = [(member.irecv(row, root), root_node) for row in rows]
-        member.wait("scatter", receives, timeout)
-    if local_group is not None:
-        member.call_local("scatter", out, rows, head, timeout)
-    else:
-        np.copyto(out, rows[0].reshape(out.shape))
-    member.wait("scatter", requests, timeout)
+def scatter(
+    member: MpiMember,
+    out: Array,
+    xs: Sequence[Array],
+    root: int,
+    timeout: float,
+    where: str = "scatter",
+) -> None:
+    """Writes the r-th of the root's list into rank r's `out`; it sends to each rank on another node
+    itself.
+    """
+    local_ranks, requests = member.local_ranks, list[Requests]()
+    if root not in local_ranks:
+        requests = [(member.irecv(out, root), [root])]
+    elif member.rank == root:
+        requests = [(member.isend(xs[r], r), [r]) for r in member.remote_ranks]
+    if root in local_ranks and member.local_group is not None:
+        rows = [xs[r] for r in local_ranks] if member.rank == root else []
+        member.call_local("scatter", out, rows, local_ranks.index(root), timeout)
+    elif member.rank == root:
+        np.copyto(out, xs[root].reshape(out.shape))
+    member.wait(where, requests, timeout)
 
 
 def exchange(
@@ -272,7 +251,7 @@ def exchange(
     local_ranks = member.local_ranks
     starts = [offsets] * member.world if isinstance(offsets, int) else list(offsets)
     flat = x.reshape(-1).view(np.uint8)
-    requests: list[tuple[list[Any], Sequence[int]]] = []
+    requests: list[Requests] = []
     for p in member.remote_ranks:
         requests.append((member.irecv(outs[p], p), [p]))
         at, n = int(peer_starts[p]), int(peer_sizes[p])

@@ -18,7 +18,7 @@ import numpy as np
 from .... import native
 from ....errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 from ....memory.layout import empty_shared
-from ...group.call_signature import HEAD, NO_OP, ROW, compare, write
+from ...group.call_signature import HEAD, INLINE, NO_OP, ROW, array_of_call, compare, write
 from ...group.operands import Array
 from ..engine import Member
 from .messages import CALL, DATA, Wire
@@ -249,13 +249,28 @@ class MpiMember(Member):
         compare(table, what)
         return table[:, HEAD.itemsize :]
 
+    def gather_small(
+        self,
+        what: str,
+        x: Array,
+        timeout: float,
+        op: int = NO_OP,
+        root: int = -1,
+        sends: bool = True,
+    ) -> list[Array] | None:
+        """Gathers and compares the calls; returns everybody's x if it is small enough to come with
+        them (of ranks that do not send theirs: anything), else None.
+        """
+        is_small = x.nbytes <= INLINE
+        data = x if is_small and sends else None
+        table = self.gather_calls(what, x, timeout, op, root, data)
+        return [array_of_call(row, x.dtype, x.shape) for row in table] if is_small else None
+
     def isend(self, x: Array, to: int, kind: int = DATA) -> list[Any]:
-        """Begins to send."""
         self._bytes_sent += x.nbytes
         return self.wire.send(x, to, kind)
 
     def irecv(self, x: Array, source: int, kind: int = DATA) -> list[Any]:
-        """Begins to receive."""
         return self.wire.receive(x, source, kind)
 
     def wait(

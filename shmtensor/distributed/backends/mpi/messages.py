@@ -235,24 +235,20 @@ class Wire:
         """Raises the error of the bad news."""
         news = self.failure
         assert news is not None
-        if news["reason"] == "lost":
-            raise PeerLostError(
-                f"{where}: {news['text']}",
-                news.get("name") or f"rank {news['rank']}",
-                news.get("pid", 0),
-                news.get("exitcode"),
-                news.get("host", ""),
-            ) from None
+        text, name = news["text"], f"rank {news['rank']}"
         if news["reason"] == "timeout":
-            raise CollectiveTimeout(
-                f"{where}: rank {news['rank']} gave up: {news['text']}"
-            ) from None
+            raise CollectiveTimeout(f"{where}: {name} gave up: {text}") from None
+        if news["reason"] == "gave up":
+            text = (
+                f"the group is broken: {name} gave up: {text}, "
+                "call destroy_process_group() and begin anew"
+            )
         raise PeerLostError(
-            f"{where}: the group is broken: rank {news['rank']} gave up: {news['text']}, "
-            "call destroy_process_group() and begin anew",
-            f"rank {news['rank']}",
+            f"{where}: {text}",
+            news.get("name") or name,
             news.get("pid", 0),
-            host=news.get("host", ""),
+            news.get("exitcode"),
+            news.get("host", ""),
         ) from None
 
     def missing_if_known(self, missing: Callable[[], list[int]]) -> list[int]:

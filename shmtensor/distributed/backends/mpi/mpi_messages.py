@@ -26,7 +26,7 @@ PAUSE = 1e-3  # seconds between two polls
 
 
 class MpiTransport(Transport):
-    """Messages by MPI.
+    """Messages by MPI; the methods are those of Transport.
 
     Args:
         module: mpi4py's MPI.
@@ -38,19 +38,15 @@ class MpiTransport(Transport):
         self.module, self.comm = module, comm
 
     def send(self, x: Array, to: int, tag: int, until_received: bool = False) -> Any:
-        """Begins to send."""
         return (self.comm.Issend if until_received else self.comm.Isend)(x, to, tag)
 
     def receive(self, x: Array, source: int, tag: int) -> Any:
-        """Begins to receive."""
         return self.comm.Irecv(x, source, tag)
 
     def are_done(self, requests: Sequence[Any]) -> bool:
-        """Whether requests are done."""
         return bool(self.module.Request.Testall(requests))
 
     def find(self, tag: int) -> int | None:
-        """A rank whose message has come, or None."""
         status = self.module.Status()
         if not self.comm.Iprobe(self.module.ANY_SOURCE, tag, status):
             return None

@@ -1,4 +1,4 @@
-// The data work of the collectives. Contracts in NumPy: shmtensor/distributed/collectives/reference.py.
+// The data work of the collectives. Contracts in NumPy: tests/distributed/contracts.py.
 //
 // Small data (kInline): after one meeting all data is in the group block, and each rank does all the work itself.
 // Large data: each rank works on its own shard of all ranks' memory, and writes the result directly into the memory of

@@ -255,7 +255,7 @@ struct Operand {
   int64_t shape[kMaxDims];
 };
 
-// collectives.cc: the data work of each row of the table in shmtensor/distributed/collectives/reference.py. False: exception set.
+// collectives.cc: the data work of each row of the table in tests/distributed/contracts.py. False: exception set.
 bool barrier(Group&, double timeout);
 bool broadcast(Group&, const Operand& x, int root, double timeout);
 bool all_reduce(Group&, const Operand& x, ReduceOp, double timeout);
