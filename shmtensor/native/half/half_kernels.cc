@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "kernels/arguments.h"
-#include "kernels/pointwise/silu_elu_shrink.h"
-#include "kernels/pointwise/clamp_addcmul_lerp_cast.h"
+#include "kernels/functions.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
-#include "kernels/reduce/sum.h"
 #include "kernels/reduce/reduced_layout.h"
 #include "ufunc/parallel_ufunc.h"
 #include "half/half.h"

@@ -2,7 +2,7 @@
 //
 // Source: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009,
 // with the constants of its appendix for the reflected polynomial 0xEDB88320.
-#include "kernels/crc32.h"
+#include "python.h"
 
 #include "simd/cpu_capability.h"
 

@@ -1,5 +1,5 @@
 // Counts what keys of known hashes cost a dict or set: `serialization/limits.py` bounds it before they are put in.
-#include "kernels/hash_slots.h"
+#include "python.h"
 
 namespace shmtensor {
 

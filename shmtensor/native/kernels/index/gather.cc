@@ -1,7 +1,5 @@
 // Reading at indices. Arrays are (outer, m, inner) around the dimension. An index is checked where it is used: Note [Memory
 // that others change] in indices.h. A new result may stay incomplete if one is wrong.
-#include "kernels/index/gather.h"
-
 #include <cstring>
 #include <utility>
 

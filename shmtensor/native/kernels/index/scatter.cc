@@ -16,7 +16,6 @@
 #include "simd/kernel_table.h"
 #include "kernels/index/scatter_reduce.h"
 #include "kernels/shape/contiguous.h"
-#include "kernels/index/scatter.h"
 #include "threading/thread_pool.h"
 #include "kernels/dtypes.h"
 

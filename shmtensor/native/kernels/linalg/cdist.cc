@@ -2,8 +2,6 @@
 // coordinates, but cancels for close points.
 //
 // The second points are transposed first, so that a row of results is computed along contiguous rows of coordinates.
-#include "kernels/linalg/cdist.h"
-
 #include <cmath>
 
 #include "kernels/arguments.h"

@@ -1,6 +1,4 @@
 // Cross products of vectors of three elements, and index combinations.
-#include "kernels/linalg/cross_combinations.h"
-
 #include <vector>
 
 #include "kernels/arguments.h"

@@ -1,7 +1,5 @@
 // LAPACK reads and writes matrices in column-major order, and so are the results, as in PyTorch: arrays of shape
 // (..., m, n) are views of memory in the order (..., n, m).
-#include "kernels/linalg/lapack.h"
-
 #include <climits>
 #include <cstring>
 #include <string>

@@ -2,8 +2,6 @@
 //
 // If y is broadcast over the batch, the batch becomes the rows of one product; other batches run one product per slice
 // on the thread pool. Slices depend on shapes alone, so results do not depend on the number of threads.
-#include "kernels/linalg/matmul.h"
-
 #include <complex>
 #include <cstring>
 #include <type_traits>

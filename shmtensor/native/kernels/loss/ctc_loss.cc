@@ -9,8 +9,6 @@
 // alpha[t] is the logarithm of the total probability of all prefixes of alignments that are in a state at t, beta[t]
 // that of all suffixes. Only states that are reachable at t and from which the end is reachable are computed; the
 // others are -infinity.
-#include "kernels/loss/ctc_loss.h"
-
 #include <cmath>
 #include <limits>
 #include <vector>

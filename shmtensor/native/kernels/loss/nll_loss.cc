@@ -1,6 +1,4 @@
 // Gathers one weighted element for each class index, and computes their mean or sum in the same pass.
-#include "kernels/loss/nll_loss.h"
-
 #include <atomic>
 #include <cstring>
 #include <utility>

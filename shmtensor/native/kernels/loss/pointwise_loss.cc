@@ -1,6 +1,4 @@
 // Parses arguments, runs the losses of pointwise/loss.simd.h in slices, and sums them.
-#include "kernels/loss/pointwise_loss.h"
-
 #include <cmath>
 #include <cstring>
 #include <utility>

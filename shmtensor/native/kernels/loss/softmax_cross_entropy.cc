@@ -1,6 +1,4 @@
 // An array is (outer, m, inner) around the dimension; inner = 1 runs row kernels, else column kernels.
-#include "kernels/loss/softmax_cross_entropy.h"
-
 #include <cstring>
 #include <utility>
 

@@ -3,7 +3,6 @@
 
 #include "simd/kernel_table.h"
 #include "kernels/nn/nn_kernel_table.h"
-#include "kernels/nn/batch_norm.h"
 #include "kernels/operand.h"
 #include "threading/thread_pool.h"
 

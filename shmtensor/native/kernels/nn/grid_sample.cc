@@ -1,6 +1,4 @@
 // The neighbours of a point are computed once and read in all channels.
-#include "kernels/nn/grid_sample.h"
-
 #include <cstring>
 #include <type_traits>
 

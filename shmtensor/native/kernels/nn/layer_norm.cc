@@ -1,7 +1,5 @@
 // Statistics are computed in double, elements in their own dtype. Pieces depend on the shape alone, and their sums are
 // added in order, so results do not depend on the number of threads.
-#include "kernels/nn/layer_norm.h"
-
 #include <cmath>
 #include <utility>
 #include <vector>

@@ -1,6 +1,4 @@
 // One image at a time: windows that are inside the image need no bounds checks.
-#include "kernels/nn/pooling.h"
-
 #include <cstring>
 #include <limits>
 

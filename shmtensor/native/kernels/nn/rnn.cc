@@ -10,8 +10,6 @@
 //
 // In the reverse direction a sequence starts at its last step: its previous state is the initial one there, while the
 // previous state of the other sequences is that of step t + 1 (for_sequence_groups).
-#include "kernels/nn/rnn.h"
-
 #include <vector>
 
 #include "kernels/arguments.h"

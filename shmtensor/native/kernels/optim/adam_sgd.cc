@@ -1,6 +1,4 @@
 // adam_, sgd_ and the other elementwise optimizers: a step over flat arrays, in one pass.
-#include "kernels/optim/adam_sgd.h"
-
 #include <cmath>
 
 #include "kernels/arguments.h"

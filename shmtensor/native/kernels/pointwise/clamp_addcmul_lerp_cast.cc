@@ -1,7 +1,5 @@
 // Each function returns None unless the arrays are float32 or float64 of one shape in C order (for casts any real
 // dtype): the caller computes the others without a kernel.
-#include "kernels/pointwise/clamp_addcmul_lerp_cast.h"
-
 #include <cmath>
 #include <limits>
 #include <type_traits>

@@ -1,6 +1,4 @@
 // Parses arguments, handles dtypes and runs the fused elementwise kernels in slices.
-#include "kernels/pointwise/relu_sigmoid_gelu.h"
-
 #include <cmath>
 #include <cstring>
 #include <utility>

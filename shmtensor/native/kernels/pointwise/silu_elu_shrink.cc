@@ -1,6 +1,4 @@
 // Parses arguments and runs the activations of silu_elu_shrink.simd.h in slices.
-#include "kernels/pointwise/silu_elu_shrink.h"
-
 #include <cmath>
 #include <cstring>
 #include <utility>

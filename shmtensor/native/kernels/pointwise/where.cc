@@ -1,6 +1,4 @@
 // Operands are broadcast by strides; contiguous rows are computed by the kernel of the instruction-set level.
-#include "kernels/pointwise/where.h"
-
 #include "kernels/arguments.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"

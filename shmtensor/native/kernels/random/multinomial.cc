@@ -5,8 +5,6 @@
 //
 // Cumulative sums are computed sequentially, so that an element of weight 0 adds nothing and is never drawn. A long row
 // is divided into pieces with separate cumulative sums; the search finds first the piece, then the index in it.
-#include "kernels/random/multinomial.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>

@@ -6,8 +6,6 @@
 // and v of 53 bits. So a number depends on (seed, offset, e) alone, on any number of threads, and the CUDA kernels of
 // ops/cuda/kernels/random.cu draw the same numbers by the same arithmetic. This file is compiled for the generic level
 // only: fused multiply-add would change last bits.
-#include "kernels/random/poisson_binomial.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>

@@ -3,8 +3,6 @@
 // The layout is that of ops/random/philox.py: float32 element e uses word e % 4 of counter offset + e / 4, float64
 // element e uses words 2 (e % 2) and 2 (e % 2) + 1 of counter offset + e / 2. Kernels take 16 counters = 64 words at a
 // time. This file is compiled for the generic level only: fused multiply-add would change last bits.
-#include "kernels/random/uniform_normal.h"
-
 #include <cmath>
 #include <cstring>
 #include <utility>

@@ -1,8 +1,6 @@
 // x as (outer, m, inner): a thread computes full rows, or strips of columns. A long row is first summed in pieces, and
 // each piece then continues from the sum of the preceding pieces. float32 is accumulated in double, since the error of
 // a long cumulative sum in float32 grows.
-#include "kernels/reduce/cumulative.h"
-
 #include <algorithm>
 #include <cmath>
 #include <complex>

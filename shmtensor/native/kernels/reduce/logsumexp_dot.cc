@@ -1,5 +1,5 @@
 // logsumexp, and matmul of a fixed rank, which save calls for small tensors.
-#include "kernels/reduce/logsumexp_dot.h"
+#include "kernels/functions.h"
 
 #include <cmath>
 #include <limits>
@@ -8,7 +8,6 @@
 
 #include "kernels/arguments.h"
 #include "simd/kernel_table.h"
-#include "kernels/linalg/matmul.h"
 #include "kernels/shape/contiguous.h"
 #include "threading/thread_pool.h"
 #include "kernels/reduce/reduced_layout.h"

@@ -1,7 +1,5 @@
 // Pieces are compared in order, and the first of equal elements wins, so the result and its index do not depend on the
 // number of threads. A NaN wins over all numbers, and the first NaN over the others.
-#include "kernels/reduce/minmax.h"
-
 #include <cstring>
 #include <utility>
 

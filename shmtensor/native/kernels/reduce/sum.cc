@@ -1,7 +1,5 @@
 // Sums in pieces that depend on the shape alone and are added in order, so results do not depend on the number of
 // threads: sums along dimensions, and the reduction of several arrays to one.
-#include "kernels/reduce/sum.h"
-
 #include <complex>
 #include <cstring>
 #include <utility>

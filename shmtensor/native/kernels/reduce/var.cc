@@ -1,6 +1,4 @@
 // Two passes over memory (mean, deviations), in pieces that depend on the shape alone and are added in order.
-#include "kernels/reduce/var.h"
-
 #include <cmath>
 #include <utility>
 

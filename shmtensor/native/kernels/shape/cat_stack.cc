@@ -1,6 +1,4 @@
 // Copies runs of bytes; large ones are divided among the threads.
-#include "kernels/shape/cat_stack.h"
-
 #include <cstring>
 #include <vector>
 

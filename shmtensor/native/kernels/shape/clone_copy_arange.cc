@@ -1,6 +1,4 @@
 // Copies, fills and ranges in slices of 64 KB, each written by one memcpy or loop.
-#include "kernels/shape/clone_copy_arange.h"
-
 #include <cmath>
 #include <cstring>
 #include <limits>

@@ -1,6 +1,4 @@
 // Copies runs of bytes; slices depend on the shape alone.
-#include "kernels/shape/flip_roll_tril.h"
-
 #include <cstring>
 
 #include "kernels/arguments.h"

@@ -1,7 +1,5 @@
 // The large arrays of a sample are copied to a row of the batch's arrays and replaced by views of it: Note [Warm samples]
 // in dataloaders/loader/fetch.py.
-#include "kernels/shape/sample_rows.h"
-
 #include "kernels/arguments.h"
 #include "kernels/shape/memcpy.h"
 

@@ -1,7 +1,5 @@
 // Sixteen binary searches run side by side without branches, which would be unpredictable: the latency of one search is
 // hidden by the others. They compare keys, in which a NaN is the largest.
-#include "kernels/sort/searchsorted_bincount.h"
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>

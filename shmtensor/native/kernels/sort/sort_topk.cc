@@ -2,8 +2,6 @@
 // one thread, a long row by all (radix_sort.h).
 //
 // Many strided rows are transposed first, so that a thread reads and writes full cache lines.
-#include "kernels/sort/sort_topk.h"
-
 #include <algorithm>
 #include <utility>
 

@@ -4,8 +4,6 @@
 // Another process may change the elements between the passes: values that no longer fit the table are left to NumPy, which
 // sorts a copy, and the counts and the ends of the pieces bound the second pass. Note [Memory that others change] in
 // kernels/index/indices.h.
-#include "kernels/sort/unique.h"
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
