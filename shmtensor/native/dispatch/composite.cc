@@ -145,7 +145,7 @@ PyGetSetDef composite_getset[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyMethodDef composite_methods[] = {
-    {"unobserved", method(composite_unobserved), METH_FASTCALL | METH_KEYWORDS, "The call, without modes."},
+    method("unobserved", composite_unobserved, "The call, without modes.", METH_FASTCALL | METH_KEYWORDS),
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef composite_members[] = {
@@ -171,7 +171,7 @@ PyObject* set_composite_hooks(PyObject*, PyObject* args, PyObject* kwargs) {
 }
 
 PyMethodDef functions[] = {
-    {"set_composite_hooks", method(set_composite_hooks), METH_VARARGS | METH_KEYWORDS, "Python's side of Composite."},
+    method("set_composite_hooks", set_composite_hooks, "Python's side of Composite.", METH_VARARGS | METH_KEYWORDS),
     {nullptr, nullptr, 0, nullptr},
 };
 

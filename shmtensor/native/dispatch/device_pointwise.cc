@@ -427,8 +427,8 @@ PyType_Spec spec = {"shmtensor.native.DevicePointwise", sizeof(DevicePointwise),
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
 
 PyMethodDef functions[] = {
-    {"set_device_launch", method(set_device_launch), METH_FASTCALL,
-     "set_device_launch(stream, number): how DevicePointwise launches; False if this CuPy has another interface."},
+    method("set_device_launch", set_device_launch,
+           "set_device_launch(stream, number): how DevicePointwise launches; False if this CuPy has another interface."),
     {nullptr, nullptr, 0, nullptr},
 };
 

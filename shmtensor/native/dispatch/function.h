@@ -58,12 +58,6 @@ void dealloc(PyObject* self) {
   untrack_and_free(self);
 }
 
-// A function of METH_FASTCALL or with keywords, with PyMethodDef's type.
-template <class F>
-PyCFunction method(F function) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
-}
-
 // Fills a struct of references from the keywords of a call, in the order of `names`. Returns None, or null.
 template <class Hooks, size_t n>
 PyObject* set_hooks(Hooks* hooks, const char* const (&names)[n], PyObject* args, PyObject* keywords) {

@@ -54,7 +54,7 @@ bool is_plain_class(PyTypeObject* type) {
 }
 
 PyObject* set_modes(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("set_modes", n, 2, 2) < 0) return nullptr;
+  if (!takes("set_modes", n, 2)) return nullptr;
   const unsigned long bits = PyLong_AsUnsignedLong(args[0]);
   const int on = PyObject_IsTrue(args[1]);
   if (PyErr_Occurred()) return nullptr;
@@ -74,7 +74,7 @@ PyObject* leave_out_modes(PyObject*, PyObject* bits) {
 }
 
 PyObject* set_mode_functions(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("set_mode_functions", n, 2, 2) < 0) return nullptr;
+  if (!takes("set_mode_functions", n, 2)) return nullptr;
   Py_XSETREF(autocast_function, Py_NewRef(args[0]));
   Py_XSETREF(observed_function, Py_NewRef(args[1]));
   Py_RETURN_NONE;

@@ -244,13 +244,12 @@ namespace {
 
 // Does the kernel accept 16-bit floats? If it cannot compute a call, it returns None.
 bool takes_halves(PyObject* kernel) {
-  using Function = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
-  static constexpr Function functions[] = {leaky_relu, hardtanh,  hardsigmoid, hardswish, hardshrink,
+  static constexpr Kernel* functions[] = {leaky_relu, hardtanh,  hardsigmoid, hardswish, hardshrink,
                                            softshrink, threshold, clamp};
   if (!PyCFunction_CheckExact(kernel)) return false;
   const auto function = reinterpret_cast<void (*)()>(PyCFunction_GET_FUNCTION(kernel));
   if (function == reinterpret_cast<void (*)()>(rsqrt)) return true;
-  for (const Function candidate : functions) {
+  for (Kernel* candidate : functions) {
     if (function == reinterpret_cast<void (*)()>(candidate)) return true;
   }
   return false;

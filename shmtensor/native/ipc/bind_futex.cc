@@ -1,7 +1,7 @@
 // Python bindings of futex.h: waiting on a 32-bit word, reading and writing a 64-bit one, in a writable buffer (for tests
 // and small protocols).
 #include "memory/inspect/fault_points.h"
-#include "python.h"
+#include "methods.h"
 #include "ipc/futex.h"
 
 namespace shmtensor {
@@ -26,16 +26,14 @@ struct Word {
 };
 
 PyObject* word_wait(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-  if (n != 4) return raise("TypeError", "word_wait: takes buffer, offset, value, timeout: got %zd arguments", n);
+  if (!takes("word_wait", n, 4)) return nullptr;
   Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
   if (offset == -1 && PyErr_Occurred()) return nullptr;
   unsigned long value = PyLong_AsUnsignedLong(arguments[2]);
   if (value == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
-  double timeout = arguments[3] == Py_None ? -1.0 : PyFloat_AsDouble(arguments[3]);
-  if (timeout == -1.0 && PyErr_Occurred()) return nullptr;
-  if (arguments[3] != Py_None && timeout < 0) timeout = 0;
+  double timeout;
   Word word;
-  if (!word.find(arguments[0], offset, "word_wait")) return nullptr;
+  if (!read_timeout(arguments[3], &timeout) || !word.find(arguments[0], offset, "word_wait")) return nullptr;
   Deadline deadline(timeout);
   for (;;) {
     Wait result;
@@ -49,7 +47,7 @@ PyObject* word_wait(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
 }
 
 PyObject* word_wake(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-  if (n != 2) return raise("TypeError", "word_wake: takes buffer and offset: got %zd arguments", n);
+  if (!takes("word_wake", n, 2)) return nullptr;
   Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
   if (offset == -1 && PyErr_Occurred()) return nullptr;
   Word word;
@@ -83,14 +81,14 @@ struct Count {
 };
 
 PyObject* count_load(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-  if (n != 2) return raise("TypeError", "count_load: takes buffer and offset: got %zd arguments", n);
+  if (!takes("count_load", n, 2)) return nullptr;
   Count count;
   if (!count.find(arguments[0], arguments[1], "count_load")) return nullptr;
   return PyLong_FromUnsignedLongLong(count.at->load(std::memory_order_acquire));
 }
 
 PyObject* count_store(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-  if (n != 3) return raise("TypeError", "count_store: takes buffer, offset, value: got %zd arguments", n);
+  if (!takes("count_store", n, 3)) return nullptr;
   unsigned long long value = PyLong_AsUnsignedLongLong(arguments[2]);
   if (value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
   Count count;
@@ -101,7 +99,7 @@ PyObject* count_store(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
 }
 
 PyObject* count_add(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-  if (n != 3) return raise("TypeError", "count_add: takes buffer, offset, value: got %zd arguments", n);
+  if (!takes("count_add", n, 3)) return nullptr;
   unsigned long long value = PyLong_AsUnsignedLongLong(arguments[2]);
   if (value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
   Count count;
@@ -112,17 +110,14 @@ PyObject* count_add(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
 }
 
 PyMethodDef methods[] = {
-    {"word_wait", reinterpret_cast<PyCFunction>(word_wait), METH_FASTCALL,
-     "word_wait(buffer, offset, value, timeout) -> bool: waits while the u32 at offset equals value; False: timeout."},
-    {"word_wake", reinterpret_cast<PyCFunction>(word_wake), METH_FASTCALL,
-     "word_wake(buffer, offset): wakes all that wait on the u32 at offset."},
-    {"count_load", reinterpret_cast<PyCFunction>(count_load), METH_FASTCALL,
-     "count_load(buffer, offset) -> int: the u64 at offset (acquire)."},
-    {"count_store", reinterpret_cast<PyCFunction>(count_store), METH_FASTCALL,
-     "count_store(buffer, offset, value): writes the u64 at offset (release)."},
-    {"count_add", reinterpret_cast<PyCFunction>(count_add), METH_FASTCALL,
-     "count_add(buffer, offset, value) -> int: adds to the u64 at offset atomically; returns the new value (acquire and "
-     "release)."},
+    method("word_wait", word_wait,
+           "word_wait(buffer, offset, value, timeout) -> bool: waits while the u32 at offset equals value; False: timeout."),
+    method("word_wake", word_wake, "word_wake(buffer, offset): wakes all that wait on the u32 at offset."),
+    method("count_load", count_load, "count_load(buffer, offset) -> int: the u64 at offset (acquire)."),
+    method("count_store", count_store, "count_store(buffer, offset, value): writes the u64 at offset (release)."),
+    method("count_add", count_add,
+           "count_add(buffer, offset, value) -> int: adds to the u64 at offset atomically; returns the new value (acquire and "
+           "release)."),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -122,15 +122,4 @@ PyObject* fall_back() {
   Py_RETURN_NONE;
 }
 
-int count_arguments(const char* where, Py_ssize_t n, Py_ssize_t min, Py_ssize_t max) {
-  if (n >= min && n <= max) return 0;
-  if (min == max) {
-    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd", where, n, min);
-  } else {
-    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd to %zd", where, n,
-          min, max);
-  }
-  return -1;
-}
-
 }  // namespace shmtensor

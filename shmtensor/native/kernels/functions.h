@@ -4,11 +4,11 @@
 // computes those without the kernel, or raises.
 #pragma once
 
-#include "python.h"
+#include "methods.h"
 
 namespace shmtensor {
 
-using Kernel = PyObject*(PyObject*, PyObject* const* args, Py_ssize_t n);
+using Kernel = FastFunction;
 using UnaryKernel = PyObject*(PyObject*, PyObject* x);
 
 // crc32.cc

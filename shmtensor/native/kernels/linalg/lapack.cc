@@ -134,7 +134,7 @@ PyObject* lu_factor(PyObject*, PyObject* p) {
 
 // ldl_factor(x, hermitian): only the lower triangles are read
 PyObject* ldl_factor(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("ldl_factor", n, 2, 2) < 0) return nullptr;
+  if (!takes("ldl_factor", n, 2)) return nullptr;
   PyArrayObject* x = matrices_argument("ldl_factor", "x", args[0]);
   if (!x) return nullptr;
   const Batch batch(x);
@@ -157,7 +157,7 @@ PyObject* ldl_factor(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // ldl_solve(LD, pivots, b, hermitian): b has as many matrices as LD
 PyObject* ldl_solve(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("ldl_solve", n, 4, 4) < 0) return nullptr;
+  if (!takes("ldl_solve", n, 4)) return nullptr;
   PyArrayObject* x = matrices_argument("ldl_solve", "LD", args[0]);
   PyArrayObject* pivots_array = x ? array_argument("ldl_solve", "pivots", args[1]) : nullptr;
   PyArrayObject* y = pivots_array ? matrices_argument("ldl_solve", "b", args[2]) : nullptr;

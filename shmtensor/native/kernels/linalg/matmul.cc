@@ -283,7 +283,7 @@ static bool is_allocatable(const char* where, int64_t rows, int64_t columns, int
 }
 
 PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("matmul", n, 2, 3) < 0) return nullptr;
+  if (!takes("matmul", n, 2, 3)) return nullptr;
   PyArrayObject* x = array_argument("matmul", "x", args[0]);
   PyArrayObject* y = x ? array_argument("matmul", "y", args[1]) : nullptr;
   if (!y) return nullptr;
@@ -334,7 +334,7 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("linear", n, 2, 3) < 0) return nullptr;
+  if (!takes("linear", n, 2, 3)) return nullptr;
   PyArrayObject* x = array_argument("linear", "input", args[0]);
   PyArrayObject* w = x ? array_argument("linear", "weight", args[1]) : nullptr;
   if (!w) return nullptr;

@@ -67,7 +67,7 @@ void backward(const BackwardKernels<T>& kernels_, const Ref& g, const Ref& y, co
 
 PyObject* run_forward(const char* where, PyObject* const* args, Py_ssize_t n, const ForwardKernels<float>& f,
                       const ForwardKernels<double>& d) {
-  if (count_arguments(where, n, 2, 2) < 0) return nullptr;
+  if (!takes(where, n, 2)) return nullptr;
   PyArrayObject* x = array_argument(where, "input", args[0]);
   Floating type;
   if (!x || !floating(where, x, &type)) return nullptr;
@@ -85,7 +85,7 @@ PyObject* run_forward(const char* where, PyObject* const* args, Py_ssize_t n, co
 
 PyObject* run_backward(const char* where, PyObject* const* args, Py_ssize_t n,
                        const BackwardKernels<float>& f, const BackwardKernels<double>& d) {
-  if (count_arguments(where, n, 3, 3) < 0) return nullptr;
+  if (!takes(where, n, 3)) return nullptr;
   PyArrayObject* g = array_argument(where, "g", args[0]);
   PyArrayObject* y = g ? array_argument(where, "out", args[1]) : nullptr;
   Floating type;
@@ -311,7 +311,7 @@ int64_t compute_gradients(const LossArguments& l, const T* g, const T* probabili
 // cross_entropy(logits, target, ignore_index, reduction) -> (loss, probabilities)
 PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "cross_entropy";
-  if (count_arguments(where, n, 4, 4) < 0) return nullptr;
+  if (!takes(where, n, 4)) return nullptr;
   PyArrayObject* x = array_argument(where, "logits", args[0]);
   Floating type;
   Ref target;
@@ -340,7 +340,7 @@ PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
 // cross_entropy_backward(g, probabilities, target, ignore_index, reduction) -> gradient of the logits
 PyObject* cross_entropy_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "cross_entropy_backward";
-  if (count_arguments(where, n, 5, 5) < 0) return nullptr;
+  if (!takes(where, n, 5)) return nullptr;
   PyArrayObject* g = array_argument(where, "g", args[0]);
   PyArrayObject* y = g ? array_argument(where, "probabilities", args[1]) : nullptr;
   Floating type;

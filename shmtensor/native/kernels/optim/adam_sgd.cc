@@ -142,7 +142,7 @@ void update_run(Update which, PyArrayObject* const* a, const double* numbers, do
 PyObject* update(Update which, PyObject* const* args, Py_ssize_t n) {
   const Signature& s = signatures[which];
   const int first = 2 + s.states, count = first + s.numbers + 2;
-  if (count_arguments(s.where, n, count, count) < 0) return nullptr;
+  if (!takes(s.where, n, count)) return nullptr;
   PyArrayObject* a[5] = {nullptr, nullptr, nullptr, nullptr, nullptr};
   double v[9];  // the numbers, then weight_decay
   bool maximize;
@@ -177,7 +177,7 @@ PyObject* rprop_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update
 // adam_(p, g, m, v, vmax, step, lr, beta1, beta2, eps, weight_decay, decoupled, maximize)
 PyObject* adam_(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "adam_";
-  if (count_arguments(where, n, 13, 13) < 0) return nullptr;
+  if (!takes(where, n, 13)) return nullptr;
   PyArrayObject* a[5];
   double v[6];
   bool f[2];
@@ -201,7 +201,7 @@ PyObject* adam_(PyObject*, PyObject* const* args, Py_ssize_t n) {
 // sgd_(p, g, buf, lr, momentum, dampening, weight_decay, nesterov, maximize, first)
 PyObject* sgd_(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "sgd_";
-  if (count_arguments(where, n, 10, 10) < 0) return nullptr;
+  if (!takes(where, n, 10)) return nullptr;
   PyArrayObject* a[3];
   double v[4];
   bool f[3];

@@ -64,7 +64,7 @@ void logsumexp_along(const ReducedLayout& r, T* out) {
 }  // namespace
 
 PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("logsumexp", n, 3, 3) < 0) return nullptr;
+  if (!takes("logsumexp", n, 3)) return nullptr;
   PyArrayObject* x = array_argument("logsumexp", "input", args[0]);
   if (!x) return nullptr;
   const int type = PyArray_TYPE(x);
@@ -93,7 +93,7 @@ PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
 namespace {
 
 PyObject* matmul_of_rank(int rank, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("matmul", n, 2, 2) < 0) return nullptr;
+  if (!takes("matmul", n, 2)) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
   PyArrayObject *x = as_array(args[0]), *y = as_array(args[1]);
   if (PyArray_NDIM(x) != rank || PyArray_NDIM(y) != rank) Py_RETURN_NONE;

@@ -181,7 +181,7 @@ PyObject* sum_groups(Ref x, const bool* reduced, const ReducedShape& reduced_sha
 
 // sum(x, dim=None, keepdim=False)
 PyObject* sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("sum", n, 1, 3) < 0) return nullptr;
+  if (!takes("sum", n, 1, 3)) return nullptr;
   PyArrayObject* x = array_argument("sum", "input", args[0]);
   if (!x) return nullptr;
   PyObject* dim = n > 1 ? args[1] : Py_None;
@@ -383,7 +383,7 @@ bool reduce_op_argument(PyObject* p, int type, Op* out) {
 // reduce_into(out, arrays, op): out may be one of the arrays.
 PyObject* reduce_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "reduce_into";
-  if (count_arguments(where, n, 3, 3) < 0) return nullptr;
+  if (!takes(where, n, 3)) return nullptr;
   PyArrayObject* out = array_argument(where, "out", args[0]);
   Ref list(out ? PySequence_Fast(args[1], "reduce_into: arrays is not a sequence") : nullptr);
   Op op;

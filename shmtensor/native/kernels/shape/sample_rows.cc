@@ -75,7 +75,7 @@ bool copy_to(PyArrayObject* row, PyArrayObject* x) {
 // and so is a tensor of that class, which has `numpy()`.
 PyObject* copy_to_rows(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "copy_to_rows";
-  if (count_arguments(where, n, 3, 4) < 0) return nullptr;
+  if (!takes(where, n, 3, 4)) return nullptr;
   PyObject *sample = args[0], *fields = args[1];
   const Py_ssize_t i = PyLong_AsSsize_t(args[2]);
   if (i == -1 && PyErr_Occurred()) return nullptr;

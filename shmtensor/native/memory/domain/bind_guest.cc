@@ -10,7 +10,7 @@
 namespace shmtensor {
 
 static PyObject* py_guest_receive(PyObject*, Arguments a, Py_ssize_t n) {
-  if (!count_is("guest_receive", n, 3, 3)) return nullptr;
+  if (!takes("guest_receive", n, 3)) return nullptr;
   int fds[3];
   if (!PyArg_ParseTuple(a[0], "iii:guest_receive", &fds[0], &fds[1], &fds[2])) return nullptr;
   int read_only = PyObject_IsTrue(a[1]);
@@ -92,8 +92,7 @@ static PyObject* py_domains(PyObject*, PyObject*) {
         m.inc, "readonly", m.read_only ? Py_True : Py_False, "processes", m.living, "zombies",
         m.zombies, "slots_used", m.used, "slots_orphaned", m.orphans, "held_blocks",
         Py_ssize_t(m.holds));
-    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
-    Py_XDECREF(item);
+    append(&list, item);
   }
   return list;
 }
@@ -117,11 +116,10 @@ static PyObject* py_domain_fds_of(PyObject*, PyObject* o) {
 PyMethodDef guest_functions[] = {
     {"domain_fds_of", py_domain_fds_of, METH_O,
      "The descriptors of the control file and the volumes of a domain of this process, by its id."},
-    {"guest_receive", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_guest_receive)),
-     METH_FASTCALL,
-     "guest_receive(descriptors, readonly, handle): the Block of a handle of another domain,\n"
-     "which this process joins as a guest if it is not in it yet. Copies: none. Raises: DomainError,\n"
-     "StaleHandle, ForeignHandle."},
+    method("guest_receive", py_guest_receive,
+           "guest_receive(descriptors, readonly, handle): the Block of a handle of another domain,\n"
+           "which this process joins as a guest if it is not in it yet. Copies: none. Raises: DomainError,\n"
+           "StaleHandle, ForeignHandle."),
     {"domains", py_domains, METH_NOARGS, "The domains of this process: dictionaries, own first."},
     {nullptr, nullptr, 0, nullptr}};
 
