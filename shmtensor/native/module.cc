@@ -12,7 +12,7 @@
 
 namespace shmtensor {
 
-PyObject* raise(const char* name, const char* format, ...) {
+Raised raise(const char* name, const char* format, ...) {
   char text[1024];
   va_list arguments;
   va_start(arguments, format);
@@ -32,16 +32,13 @@ PyObject* raise(const char* name, const char* format, ...) {
   Py_XDECREF(error);
   Py_XDECREF(type);
   Py_XDECREF(module);
-  return nullptr;
+  return {};
 }
 
 bool takes(const char* where, Py_ssize_t n, Py_ssize_t least, Py_ssize_t most) {
   if (n >= least && n <= (most < 0 ? least : most)) return true;
-  if (most < 0)
-    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd", where, n, least);
-  else
-    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd to %zd", where, n, least, most);
-  return false;
+  if (most < 0) return raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd", where, n, least);
+  return raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd to %zd", where, n, least, most);
 }
 
 bool read_timeout(PyObject* object, double* seconds) {

@@ -177,7 +177,8 @@ int launch(DeviceKernel* kernel, void* function, Py_ssize_t n, void** parameters
 
 PyObject* kernel_grid(PyObject* self, PyObject* size) {
   const Py_ssize_t n = PyLong_AsSsize_t(size);
-  if (n <= 0) return PyErr_Occurred() ? nullptr : raise("ValueError", "DeviceKernel.grid: n must be above 0: %zd", n);
+  if (n <= 0)
+    return PyErr_Occurred() ? Raised{} : raise("ValueError", "DeviceKernel.grid: n must be above 0: %zd", n);
   const Grid grid = grid_for(reinterpret_cast<DeviceKernel*>(self), n);
   return Py_BuildValue("(II)", grid.blocks, grid.threads);
 }

@@ -18,12 +18,10 @@ namespace {
 // A check that the tensor's memory is unchanged when the node runs.
 bool add_check(Node* node, int capacity, Version* version) {
   if (!version) return false;
-  if (version == frozen) {
-    raise("RuntimeError",
-          "autograd: Inference tensors cannot be saved for backward: make a clone() outside inference_mode() and use "
-          "that");
-    return false;
-  }
+  if (version == frozen)
+    return raise("RuntimeError",
+                 "autograd: Inference tensors cannot be saved for backward: make a clone() outside inference_mode() and use "
+                 "that");
   if (node->n_checks == 2 && node->checks == node->inline_checks) {
     Check* checks = static_cast<Check*>(malloc(sizeof(Check) * static_cast<size_t>(capacity)));
     if (!checks) {

@@ -216,10 +216,8 @@ PyMethodDef functions[] = {
 }  // namespace
 
 bool read_items(const char* where, PyObject* list, Item* items, int* n) {
-  if (!PyTuple_Check(list) || PyTuple_GET_SIZE(list) > kMaxArguments) {
-    raise("ValueError", "%s: a tuple of at most %d is needed", where, kMaxArguments);
-    return false;
-  }
+  if (!PyTuple_Check(list) || PyTuple_GET_SIZE(list) > kMaxArguments)
+    return raise("ValueError", "%s: a tuple of at most %d is needed", where, kMaxArguments);
   *n = static_cast<int>(PyTuple_GET_SIZE(list));
   for (int i = 0; i < *n; ++i) {
     int kind, index;
@@ -234,8 +232,7 @@ bool plan(Op* op) {
   Ref result(PyObject_CallOneArg(hooks.plan, as_object(op)));
   if (!result) return false;
   if (op->kernel) return true;
-  raise("RuntimeError", "OpFunction: its plan was not filled in");
-  return false;
+  return raise("RuntimeError", "OpFunction: its plan was not filled in");
 }
 
 int add_op(PyObject* module) {

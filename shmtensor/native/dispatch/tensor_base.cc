@@ -203,10 +203,9 @@ bool inferring() {
 
 bool check_inference_write(TensorBase* tensor) {
   if (tensor->version != reinterpret_cast<PyObject*>(frozen) || !frozen || inferring()) return true;
-  raise("RuntimeError",
-        "in-place write: Inplace update to inference tensor outside InferenceMode is not allowed: make a clone() of it "
-        "first");
-  return false;
+  return raise("RuntimeError",
+               "in-place write: Inplace update to inference tensor outside InferenceMode is not allowed: make a clone() of it "
+               "first");
 }
 
 }  // namespace shmtensor

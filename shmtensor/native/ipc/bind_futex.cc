@@ -16,10 +16,8 @@ struct Word {
   }
   bool find(PyObject* buffer, Py_ssize_t offset, const char* where) {
     if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
-    if (offset < 0 || offset % 4 || offset + 4 > view.len) {
-      raise("ValueError", "%s: no aligned word at this offset: offset %zd of %zd bytes", where, offset, view.len);
-      return false;
-    }
+    if (offset < 0 || offset % 4 || offset + 4 > view.len)
+      return raise("ValueError", "%s: no aligned word at this offset: offset %zd of %zd bytes", where, offset, view.len);
     at = reinterpret_cast<std::atomic<uint32_t>*>(static_cast<char*>(view.buf) + offset);
     return true;
   }
@@ -71,10 +69,8 @@ struct Count {
     Py_ssize_t offset = PyLong_AsSsize_t(offset_object);
     if (offset == -1 && PyErr_Occurred()) return false;
     if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
-    if (offset < 0 || offset % 8 || offset + 8 > view.len) {
-      raise("ValueError", "%s: no aligned word at this offset: offset %zd of %zd bytes", where, offset, view.len);
-      return false;
-    }
+    if (offset < 0 || offset % 8 || offset + 8 > view.len)
+      return raise("ValueError", "%s: no aligned word at this offset: offset %zd of %zd bytes", where, offset, view.len);
     at = reinterpret_cast<std::atomic<uint64_t>*>(static_cast<char*>(view.buf) + offset);
     return true;
   }

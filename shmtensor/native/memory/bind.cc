@@ -28,20 +28,15 @@ static bool address_of(const char* where, PyObject* o, const void** p) {
     *p = PyLong_AsVoidPtr(o);
     return !PyErr_Occurred();
   }
-  PyErr_Format(PyExc_TypeError, "%s: expects an array, a Block or an address: %s", where,
-               Py_TYPE(o)->tp_name);
-  return false;
+  return raise("TypeError", "%s: expects an array, a Block or an address: %s", where, Py_TYPE(o)->tp_name);
 }
 
 bool handle_of(const char* where, PyObject* o, Handle* h) {
   char* data;
   Py_ssize_t n;
   if (PyBytes_AsStringAndSize(o, &data, &n) < 0) return false;
-  if (n != Py_ssize_t(sizeof(Handle))) {
-    PyErr_Format(PyExc_ValueError, "%s: a handle has %zd bytes: %zd", where,
-                 Py_ssize_t(sizeof(Handle)), n);
-    return false;
-  }
+  if (n != Py_ssize_t(sizeof(Handle)))
+    return raise("ValueError", "%s: a handle has %zu bytes: %zd", where, sizeof(Handle), n);
   memcpy(h, data, sizeof *h);
   return true;
 }

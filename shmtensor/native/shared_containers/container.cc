@@ -153,7 +153,7 @@ void dealloc(PyObject* o) {
   untrack_and_free(as_view(o));
 }
 
-bool raise_corrupt(const char* what) { return raise("ValueError", "packed data: corrupt: %s", what) != nullptr; }
+bool raise_corrupt(const char* what) { return raise("ValueError", "packed data: corrupt: %s", what); }
 
 bool add_block(Blocks* store, PyObject* block, Kind kind) {
   Py_buffer view;

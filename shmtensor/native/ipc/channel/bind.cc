@@ -48,8 +48,7 @@ bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>*
 
 bool is_open(ChannelObject* self, const char* where) {
   if (self->channel.root()) return true;
-  raise("ValueError", "%s: the channel is closed", where);
-  return false;
+  return raise("ValueError", "%s: the channel is closed", where);
 }
 
 namespace {

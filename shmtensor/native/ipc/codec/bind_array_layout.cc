@@ -48,7 +48,7 @@ PyObject* array_at(PyObject*, PyObject* const* a, Py_ssize_t n) {
   npy_intp shape[NPY_MAXDIMS], strides[NPY_MAXDIMS];
   if (!read_sizes(a[2], shape, ndim)) return nullptr;
   if (a[3] != Py_None && (PyTuple_GET_SIZE(a[3]) != ndim || !read_sizes(a[3], strides, ndim)))
-    return PyErr_Occurred() ? nullptr : raise("ValueError", "array_at: shape and strides differ in length");
+    return PyErr_Occurred() ? Raised{} : raise("ValueError", "array_at: shape and strides differ in length");
   Py_ssize_t offset = PyLong_AsSsize_t(a[4]);
   if (offset == -1 && PyErr_Occurred()) return nullptr;
   PyArray_Descr* descr;

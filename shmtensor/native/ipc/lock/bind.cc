@@ -19,10 +19,8 @@ struct View {
   }
   bool find(PyObject* buffer, const char* where) {
     if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
-    if (view.len < static_cast<Py_ssize_t>(sizeof(T))) {
-      raise("ValueError", "%s: the block is too small: %zd bytes, %zu needed", where, view.len, sizeof(T));
-      return false;
-    }
+    if (view.len < static_cast<Py_ssize_t>(sizeof(T)))
+      return raise("ValueError", "%s: the block is too small: %zd bytes, %zu needed", where, view.len, sizeof(T));
     at = static_cast<T*>(view.buf);
     return true;
   }
@@ -106,8 +104,7 @@ struct SemaphoreView : View<SemaphoreWord> {
   bool find_all(PyObject* buffer, const char* where) {
     if (!find(buffer, where)) return false;
     if (size_t(view.len) >= sizeof(SemaphoreWord) + size_t(at->slots) * 8 && at->slots <= kMaxPermitSlots) return true;
-    raise("ValueError", "%s: the block is too small: %zd bytes for %u slots", where, view.len, at->slots);
-    return false;
+    return raise("ValueError", "%s: the block is too small: %zd bytes for %u slots", where, view.len, at->slots);
   }
 };
 

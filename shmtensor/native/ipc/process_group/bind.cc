@@ -19,17 +19,13 @@ struct GroupObject {  // the Python object
 Group& group_of(PyObject* self) { return *reinterpret_cast<GroupObject*>(self)->group; }
 
 bool read(const char* where, PyObject* object, Operand* x, bool writes) {
-  if (!PyArray_Check(object)) {
-    raise("TypeError", "%s: takes an ndarray: got %s", where, Py_TYPE(object)->tp_name);
-    return false;
-  }
+  if (!PyArray_Check(object))
+    return raise("TypeError", "%s: takes an ndarray: got %s", where, Py_TYPE(object)->tp_name);
   auto* array = reinterpret_cast<PyArrayObject*>(object);
   if (!PyArray_IS_C_CONTIGUOUS(array) || (writes && !PyArray_ISWRITEABLE(array)) || PyArray_ISBYTESWAPPED(array) ||
-      PyArray_NDIM(array) > kMaxDims || PyDataType_REFCHK(PyArray_DESCR(array))) {
-    raise("ValueError", "%s: takes a C-contiguous%s array of numbers with at most %d dimensions: this one is not", where,
-          writes ? ", writable" : "", kMaxDims);
-    return false;
-  }
+      PyArray_NDIM(array) > kMaxDims || PyDataType_REFCHK(PyArray_DESCR(array)))
+    return raise("ValueError", "%s: takes a C-contiguous%s array of numbers with at most %d dimensions: this one is not", where,
+                 writes ? ", writable" : "", kMaxDims);
   x->data = PyArray_BYTES(array), x->ndim = PyArray_NDIM(array);
   x->item = static_cast<size_t>(PyArray_ITEMSIZE(array)), x->nbytes = static_cast<size_t>(PyArray_NBYTES(array));
   x->dtype = wire_of(PyArray_TYPE(array));
@@ -73,8 +69,7 @@ bool read_int(PyObject* object, int* out) {
 bool read_rank(const char* where, PyObject* self, PyObject* object, int* out) {
   if (!read_int(object, out)) return false;
   if (*out >= 0 && *out < group_of(self).world()) return true;
-  raise("ValueError", "%s: no such rank: %d of %d", where, *out, group_of(self).world());
-  return false;
+  return raise("ValueError", "%s: no such rank: %d of %d", where, *out, group_of(self).world());
 }
 
 bool read_op(const char* where, PyObject* object, int dtype, ReduceOp* out) {
@@ -169,9 +164,8 @@ bool read_pair(const char* where, PyObject* self, Arguments a, Operand* out, Ope
   if (out->dtype == x->dtype && x->nbytes == out->nbytes * divisor &&
       x->nbytes / x->item % static_cast<size_t>(group_of(self).world()) == 0)
     return true;
-  raise("ValueError", "%s: sizes do not fit %d ranks: output %zu bytes, input %zu", where, group_of(self).world(),
-        out->nbytes, x->nbytes);
-  return false;
+  return raise("ValueError", "%s: sizes do not fit %d ranks: output %zu bytes, input %zu", where, group_of(self).world(),
+               out->nbytes, x->nbytes);
 }
 
 PyObject* method_reduce_scatter(PyObject* self, Arguments a, Py_ssize_t n) {

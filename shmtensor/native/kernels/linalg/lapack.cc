@@ -33,10 +33,7 @@ bool lapack_function(const char* name, PyArrayObject* x, F* out) {
                        : type == NPY_CFLOAT  ? "c"
                        : type == NPY_CDOUBLE ? "z"
                                              : nullptr;
-  if (!prefix) {
-    raise("TypeError", "%s: the dtype is not one of LAPACK's: %s", name, dtype_text(x).c_str());
-    return false;
-  }
+  if (!prefix) return raise("TypeError", "%s: the dtype is not one of LAPACK's: %s", name, dtype_text(x).c_str());
   *out = reinterpret_cast<F>(blas_function((std::string("scipy_") + prefix + name + "_").c_str()));
   return *out != nullptr;
 }
@@ -45,11 +42,9 @@ bool lapack_function(const char* name, PyArrayObject* x, F* out) {
 PyArrayObject* matrices_argument(const char* where, const char* name, PyObject* p) {
   PyArrayObject* x = array_argument(where, name, p);
   const int nd = x ? PyArray_NDIM(x) : 0;
-  if (x && (nd < 2 || PyArray_DIM(x, nd - 2) > INT_MAX || PyArray_DIM(x, nd - 1) > INT_MAX)) {
-    raise("RuntimeError", "%s: expected matrices of sizes below 2 ** 31: %s", where,
-          shape_text(x).c_str());
-    return nullptr;
-  }
+  if (x && (nd < 2 || PyArray_DIM(x, nd - 2) > INT_MAX || PyArray_DIM(x, nd - 1) > INT_MAX))
+    return raise("RuntimeError", "%s: expected matrices of sizes below 2 ** 31: %s", where,
+                 shape_text(x).c_str());
   return x;
 }
 

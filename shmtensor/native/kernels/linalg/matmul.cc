@@ -90,10 +90,7 @@ bool read_operand(PyArrayObject* a, bool is_left, bool transpose, Operand* o) {
       }
       return true;
     }
-    if (attempt) {
-      raise("RuntimeError", "matmul: an operand is too large: %s", shape_text(x).c_str());
-      return false;
-    }
+    if (attempt) return raise("RuntimeError", "matmul: an operand is too large: %s", shape_text(x).c_str());
     o->owner = Ref(PyArray_FromArray(a, PyArray_DescrFromType(PyArray_TYPE(a)),
                                      NPY_ARRAY_CARRAY_RO | NPY_ARRAY_ENSURECOPY));
     if (!o->owner) return false;
@@ -279,7 +276,7 @@ static bool is_allocatable(const char* where, int64_t rows, int64_t columns, int
   int64_t elements, nbytes;
   if (!__builtin_mul_overflow(rows, columns, &elements) && !__builtin_mul_overflow(elements, itemsize, &nbytes)) return true;
   return raise("RuntimeError", "%s: Storage size calculation overflowed with sizes=[%lld, %lld]", where,
-               static_cast<long long>(rows), static_cast<long long>(columns)) != nullptr;
+               static_cast<long long>(rows), static_cast<long long>(columns));
 }
 
 PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {

@@ -150,28 +150,22 @@ bool reduction_argument(const char* where, PyObject* p, Reduction* out) {
     *out = Reduction::Sum;
   else if (!strcmp(text, "none"))
     *out = Reduction::None;
-  else {
-    raise("ValueError", "%s: unknown reduction: '%s', expected mean, sum or none", where, text);
-    return false;
-  }
+  else return raise("ValueError", "%s: unknown reduction: '%s', expected mean, sum or none", where, text);
   return true;
 }
 
 bool raise_target(const char* where, int64_t target, int64_t row, int64_t classes) {
-  raise("IndexError", "%s: target is out of range: %lld at position %lld, expected 0 to %lld", where,
-        static_cast<long long>(target), static_cast<long long>(row), static_cast<long long>(classes - 1));
-  return false;
+  return raise("IndexError", "%s: target is out of range: %lld at position %lld, expected 0 to %lld", where,
+               static_cast<long long>(target), static_cast<long long>(row), static_cast<long long>(classes - 1));
 }
 
 // The class indices as int64, checked against [0, classes) and ignore_index; counts those that are not ignored.
 bool targets_argument(const char* where, PyArrayObject* target, int64_t rows, int64_t classes,
                       int64_t ignore, Ref* out, int64_t* counted_rows) {
   const int type = PyArray_TYPE(target);
-  if (type < NPY_BYTE || type > NPY_ULONGLONG) {
-    raise("TypeError", "%s: target is not class indices: %s, expected integers", where,
-          dtype_text(target).c_str());
-    return false;
-  }
+  if (type < NPY_BYTE || type > NPY_ULONGLONG)
+    return raise("TypeError", "%s: target is not class indices: %s, expected integers", where,
+                 dtype_text(target).c_str());
   *out = contiguous_as(target, NPY_INT64);
   if (!*out) return false;
   const auto* t = data<int64_t>(*out);
@@ -205,11 +199,9 @@ bool loss_arguments(const char* where, PyArrayObject* x, PyObject* const* args, 
   if (!t) return false;
   const int nd = PyArray_NDIM(x);
   if (nd < 1 || nd > 2 || PyArray_NDIM(t) != nd - 1 ||
-      (nd == 2 && PyArray_DIM(t, 0) != PyArray_DIM(x, 0))) {
-    raise("ValueError", "%s: sizes differ: logits %s, target %s, expected (N, C) and (N,)", where,
-          shape_text(x).c_str(), shape_text(t).c_str());
-    return false;
-  }
+      (nd == 2 && PyArray_DIM(t, 0) != PyArray_DIM(x, 0)))
+    return raise("ValueError", "%s: sizes differ: logits %s, target %s, expected (N, C) and (N,)", where,
+                 shape_text(x).c_str(), shape_text(t).c_str());
   out->rows = nd == 2 ? PyArray_DIM(x, 0) : 1;
   out->classes = PyArray_DIM(x, nd - 1);
   out->ignore = PyLong_AsLongLong(args[1]);

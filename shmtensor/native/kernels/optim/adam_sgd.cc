@@ -20,26 +20,18 @@ bool flat_argument(const char* where, const char* name, PyObject* argument, bool
   if (!a) return false;
   const bool dtype_fits = p ? PyArray_TYPE(a) == PyArray_TYPE(p)
                             : PyArray_TYPE(a) == NPY_FLOAT || PyArray_TYPE(a) == NPY_DOUBLE;
-  if (!dtype_fits) {
-    raise("TypeError", "%s: dtype of %s does not match: %s, expected %s", where, name,
-          dtype_text(a).c_str(), p ? dtype_text(p).c_str() : "float32 or float64");
-    return false;
-  }
-  if (PyArray_NDIM(a) != 1 || (p && PyArray_SIZE(a) != PyArray_SIZE(p))) {
-    raise("ValueError", "%s: %s has another shape: %s, expected %s", where, name,
-          shape_text(a).c_str(), p ? shape_text(p).c_str() : "one dimension");
-    return false;
-  }
-  if (write && !PyArray_ISWRITEABLE(a)) {
-    raise("ValueError", "%s: %s cannot be written: shape %s, it came read-only; write to a clone()", where, name,
-          shape_text(a).c_str());
-    return false;
-  }
-  if (!(write ? PyArray_ISCARRAY(a) : PyArray_ISCARRAY_RO(a))) {
-    raise("ValueError", "%s: %s is not contiguous%s: strides of %zd bytes", where, name,
-          write ? " and writeable" : "", static_cast<Py_ssize_t>(PyArray_STRIDE(a, 0)));
-    return false;
-  }
+  if (!dtype_fits)
+    return raise("TypeError", "%s: dtype of %s does not match: %s, expected %s", where, name,
+                 dtype_text(a).c_str(), p ? dtype_text(p).c_str() : "float32 or float64");
+  if (PyArray_NDIM(a) != 1 || (p && PyArray_SIZE(a) != PyArray_SIZE(p)))
+    return raise("ValueError", "%s: %s has another shape: %s, expected %s", where, name,
+                 shape_text(a).c_str(), p ? shape_text(p).c_str() : "one dimension");
+  if (write && !PyArray_ISWRITEABLE(a))
+    return raise("ValueError", "%s: %s cannot be written: shape %s, it came read-only; write to a clone()", where, name,
+                 shape_text(a).c_str());
+  if (!(write ? PyArray_ISCARRAY(a) : PyArray_ISCARRAY_RO(a)))
+    return raise("ValueError", "%s: %s is not contiguous%s: strides of %zd bytes", where, name,
+                 write ? " and writeable" : "", static_cast<Py_ssize_t>(PyArray_STRIDE(a, 0)));
   *out = a;
   return true;
 }

@@ -364,18 +364,13 @@ bool reduce_op_argument(PyObject* p, int type, Op* out) {
     if (strcmp(text, names[i])) continue;
     *out = static_cast<Op>(i);
     const bool complex = type == NPY_CFLOAT || type == NPY_CDOUBLE;
-    if (*out == Op::Avg && type <= NPY_ULONGLONG) {
-      raise("TypeError", "reduce_into: avg needs a floating dtype: type number %d", type);
-      return false;
-    }
-    if (complex && (*out == Op::Min || *out == Op::Max)) {
-      raise("TypeError", "reduce_into: complex numbers have no order: %s", text);
-      return false;
-    }
+    if (*out == Op::Avg && type <= NPY_ULONGLONG)
+      return raise("TypeError", "reduce_into: avg needs a floating dtype: type number %d", type);
+    if (complex && (*out == Op::Min || *out == Op::Max))
+      return raise("TypeError", "reduce_into: complex numbers have no order: %s", text);
     return true;
   }
-  raise("ValueError", "reduce_into: unknown op: '%s', expected sum, prod, min, max or avg", text);
-  return false;
+  return raise("ValueError", "reduce_into: unknown op: '%s', expected sum, prod, min, max or avg", text);
 }
 
 }  // namespace

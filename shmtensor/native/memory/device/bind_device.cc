@@ -15,10 +15,7 @@ static bool words_of(const char* where, PyObject* o, uint64_t* words, Py_ssize_t
   char* data;
   Py_ssize_t n;
   if (PyBytes_AsStringAndSize(o, &data, &n) < 0) return false;
-  if (n != nbytes) {
-    PyErr_Format(PyExc_ValueError, "%s: expects %zd bytes: %zd", where, nbytes, n);
-    return false;
-  }
+  if (n != nbytes) return raise("ValueError", "%s: expects %zd bytes: %zd", where, nbytes, n);
   memcpy(words, data, size_t(n));
   return true;
 }
@@ -32,10 +29,7 @@ static PyObject* bytes_of(const Word* words, int n) {
 static bool slot_of(PyObject* o, uint32_t* slot) {
   unsigned long n = PyLong_AsUnsignedLong(o);
   if (PyErr_Occurred()) return false;
-  if (!domain_ready() || n >= domain.slots) {
-    PyErr_Format(PyExc_ValueError, "slab: no such slot: %lu", n);
-    return false;
-  }
+  if (!domain_ready() || n >= domain.slots) return raise("ValueError", "slab: no such slot: %lu", n);
   *slot = uint32_t(n);
   return true;
 }
@@ -47,9 +41,7 @@ static bool number_of(PyObject* o, uint32_t* n) {
 
 static bool place_of(Arguments a, uint32_t* slot, uint32_t* n, uint32_t limit) {
   if (!slot_of(a[0], slot) || !number_of(a[1], n)) return false;
-  if (*n < limit) return true;
-  PyErr_Format(PyExc_ValueError, "slab: no such block: %lu", static_cast<unsigned long>(*n));
-  return false;
+  return *n < limit || raise("ValueError", "slab: no such block: %u", *n);
 }
 
 static PyObject* py_slab_claim(PyObject*, Arguments a, Py_ssize_t n) {

@@ -57,7 +57,7 @@ bool read_number(PyObject* o, uint32_t limit, const char* what, uint32_t* out) {
   *out = 0;
   const unsigned long n = PyLong_AsUnsignedLong(o);
   if (PyErr_Occurred()) return false;
-  if (n > limit) return raise("ValueError", "timeline: no such %s: %lu", what, n) != nullptr;
+  if (n > limit) return raise("ValueError", "timeline: no such %s: %lu", what, n);
   *out = static_cast<uint32_t>(n);
   return true;
 }
@@ -82,10 +82,8 @@ size_t offset_of(const Timeline& t) {
 
 // An own timeline, with its next number issued. nullptr: an exception is set.
 Timeline* issue(uint32_t place) {
-  if (domain.rowless) {
-    raise("DomainError", "export: this process was forked when no row was free and shares nothing");
-    return nullptr;
-  }
+  if (domain.rowless)
+    return raise("DomainError", "export: this process was forked when no row was free and shares nothing");
   use_device(domain);
   Timeline& t = timelines_of(domain, uint32_t(domain.row))[place];
   t.issued.store(t.issued.load(relaxed) + 1, release);
@@ -230,7 +228,7 @@ PyObject* timeline_registered(PyObject*, PyObject* o) {
 bool read_stream(PyObject* o, const char* name, void** stream) {
   *stream = PyLong_AsVoidPtr(o);
   if (PyErr_Occurred()) return false;
-  return driver.base || raise("RuntimeError", "%s: the timelines are not registered", name) != nullptr;
+  return driver.base || raise("RuntimeError", "%s: the timelines are not registered", name);
 }
 
 // Whether the driver took it; else an exception is set.
@@ -239,7 +237,7 @@ bool queue_value(const char* name, StreamValue function, void* stream, size_t of
   Py_BEGIN_ALLOW_THREADS;
   status = function(stream, driver.base + offset, number, 0);  // waits for number or later, cyclically
   Py_END_ALLOW_THREADS;
-  return !status || raise("RuntimeError", "%s: CUDA's error %d", name, status) != nullptr;
+  return !status || raise("RuntimeError", "%s: CUDA's error %d", name, status);
 }
 
 // The next number, and the GPU writes it: in one call, so that no interrupt comes between.

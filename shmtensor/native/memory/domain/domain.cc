@@ -302,8 +302,7 @@ bool domain_ensure() {
     if (!error) return true;
     snprintf(text, sizeof text, "%s", error);
   }
-  raise("DomainError", "domain: %s", text);
-  return false;
+  return raise("DomainError", "domain: %s", text);
 }
 
 bool domain_ensure_quiet() {
