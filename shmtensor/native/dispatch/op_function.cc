@@ -341,12 +341,7 @@ __attribute__((hot)) PyObject* call_op(Op* op, PyObject* const* args, Py_ssize_t
     return run_slots(&call);
   }
   if (outcome == Outcome::kError) return nullptr;
-  PyObject *positional, *keywords;
-  if (!pack_arguments(args, n, names, &positional, &keywords)) return nullptr;
-  Ref owned(positional), kwargs(keywords ? keywords : PyDict_New());
-  if (!kwargs) return nullptr;
-  PyObject* arguments[3] = {as_object(op), positional, kwargs.get()};
-  return PyObject_Vectorcall(hooks.bind, arguments, 3, nullptr);
+  return call_packed(hooks.bind, as_object(op), args, n, names);
 }
 
 PyObject* call_op_bound(Op* op, PyObject* values, PyObject* out) {

@@ -243,11 +243,11 @@ Outcome read_arrays(OpCall* call) {
   return Outcome::kFast;
 }
 
-bool forget_promotions() {
+PyObject* forget_promotions(PyObject*, PyObject*) {
   for (auto& table : common_dtypes)
     for (auto& line : table)
       for (PyArray_Descr*& dtype : line) Py_CLEAR(dtype);
-  return true;
+  Py_RETURN_NONE;
 }
 
 }  // namespace shmtensor

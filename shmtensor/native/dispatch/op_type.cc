@@ -202,14 +202,9 @@ PyObject* set_op_hooks(PyObject*, PyObject* args, PyObject* kwargs) {
   return set_hooks(&hooks, names, args, kwargs);
 }
 
-PyObject* clear_common_dtypes(PyObject*, PyObject*) {
-  forget_promotions();
-  Py_RETURN_NONE;
-}
-
 PyMethodDef functions[] = {
     method("set_op_hooks", set_op_hooks, "Python's side of OpFunction.", METH_VARARGS | METH_KEYWORDS),
-    {"forget_promotions", clear_common_dtypes, METH_NOARGS, "Forgets the common dtypes: the default dtype changes."},
+    {"forget_promotions", forget_promotions, METH_NOARGS, "Forgets the common dtypes: the default dtype changes."},
     {nullptr, nullptr, 0, nullptr},
 };
 
