@@ -8,30 +8,29 @@ namespace shmtensor {
 
 namespace {
 
-struct Word {
+// A word in a writable buffer.
+template <class T>
+struct At {
   Py_buffer view{};
-  std::atomic<uint32_t>* at = nullptr;
-  ~Word() {
-    drop_view(&view);
-  }
-  bool find(PyObject* buffer, Py_ssize_t offset, const char* where) {
-    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
-    if (offset < 0 || offset % 4 || offset + 4 > view.len)
+  std::atomic<T>* at = nullptr;
+  ~At() { drop_view(&view); }
+  bool find(PyObject* buffer, PyObject* offset_object, const char* where) {
+    const Py_ssize_t offset = PyLong_AsSsize_t(offset_object), n = sizeof(T);
+    if ((offset == -1 && PyErr_Occurred()) || PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
+    if (offset < 0 || offset % n || offset + n > view.len)
       return raise("ValueError", "%s: no aligned word at this offset: offset %zd of %zd bytes", where, offset, view.len);
-    at = reinterpret_cast<std::atomic<uint32_t>*>(static_cast<char*>(view.buf) + offset);
+    at = reinterpret_cast<std::atomic<T>*>(static_cast<char*>(view.buf) + offset);
     return true;
   }
 };
 
 PyObject* word_wait(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
   if (!takes("word_wait", n, 4)) return nullptr;
-  Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
-  if (offset == -1 && PyErr_Occurred()) return nullptr;
   unsigned long value = PyLong_AsUnsignedLong(arguments[2]);
   if (value == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
   double timeout;
-  Word word;
-  if (!read_timeout(arguments[3], &timeout) || !word.find(arguments[0], offset, "word_wait")) return nullptr;
+  At<uint32_t> word;
+  if (!read_timeout(arguments[3], &timeout) || !word.find(arguments[0], arguments[1], "word_wait")) return nullptr;
   Deadline deadline(timeout);
   for (;;) {
     Wait result;
@@ -46,10 +45,8 @@ PyObject* word_wait(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
 
 PyObject* word_wake(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
   if (!takes("word_wake", n, 2)) return nullptr;
-  Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
-  if (offset == -1 && PyErr_Occurred()) return nullptr;
-  Word word;
-  if (!word.find(arguments[0], offset, "word_wake")) return nullptr;
+  At<uint32_t> word;
+  if (!word.find(arguments[0], arguments[1], "word_wake")) return nullptr;
   wake(word.at);
   Py_RETURN_NONE;
 }
@@ -59,22 +56,7 @@ PyObject* word_wake(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
 // consistent. Adding to it is acquire and release: no reader sees the writer's later changes before the odd value, and a
 // reader (acquire) of the even value sees all earlier changes. It is one instruction, so a death leaves the old or the
 // new value.
-struct Count {
-  Py_buffer view{};
-  std::atomic<uint64_t>* at = nullptr;
-  ~Count() {
-    drop_view(&view);
-  }
-  bool find(PyObject* buffer, PyObject* offset_object, const char* where) {
-    Py_ssize_t offset = PyLong_AsSsize_t(offset_object);
-    if (offset == -1 && PyErr_Occurred()) return false;
-    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
-    if (offset < 0 || offset % 8 || offset + 8 > view.len)
-      return raise("ValueError", "%s: no aligned word at this offset: offset %zd of %zd bytes", where, offset, view.len);
-    at = reinterpret_cast<std::atomic<uint64_t>*>(static_cast<char*>(view.buf) + offset);
-    return true;
-  }
-};
+using Count = At<uint64_t>;
 
 PyObject* count_load(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
   if (!takes("count_load", n, 2)) return nullptr;
