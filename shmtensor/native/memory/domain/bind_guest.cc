@@ -42,16 +42,7 @@ static PyObject* py_guest_receive(PyObject*, Arguments a, Py_ssize_t n) {
   return new_block(base, size_t(h.nbytes), Origin::Received);
 }
 
-// Plain data: no Python object is created under the ledger mutex.
-struct Membership {
-  uint8_t id[16];
-  bool own, read_only;
-  int row;
-  uint32_t inc, living, zombies, used, orphans;
-  size_t holds;
-};
-
-static Membership membership_of(Domain& d) {
+Membership membership_of(Domain& d) {
   Membership m = {};
   memcpy(m.id, d.id, sizeof m.id);
   m.own = &d == &domain;
@@ -63,14 +54,12 @@ static Membership membership_of(Domain& d) {
     m.living += state == kRowLive || state == kRowBorn;
     m.zombies += state == kRowZombie;
   }
-  for (int v = 0; v < 2; ++v)
-    for (uint32_t s = v ? d.slots / 2 : 0, end = s + d.header->slot_high[v].load(acquire); s < end;
-         ++s) {
-      SlotWord w = SlotWord::of(d.slot[s].word.load(acquire));
-      m.used += w.state != kSlotFree;
-      m.orphans += w.owner == kNobody && (w.state == kSlotLive || w.state == kSlotDying);
-      m.holds += d.nheld(uint32_t(d.row), s).load(relaxed);
-    }
+  each_slot(d, [&](uint32_t s) {
+    SlotWord w = SlotWord::of(d.slot[s].word.load(acquire));
+    m.used += w.state != kSlotFree;
+    m.orphans += w.owner == kNobody && (w.state == kSlotLive || w.state == kSlotDying);
+    m.holds += d.nheld(uint32_t(d.row), s).load(relaxed);
+  });
   return m;
 }
 

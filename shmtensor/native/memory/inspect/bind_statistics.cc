@@ -28,25 +28,12 @@ static PyObject* py_statistics(PyObject*, PyObject*) {
   if (!domain_ensure()) return nullptr;
   HeapFigures f;
   size_t in_flight = 0, message_bytes = 0;
-  unsigned living = 0, zombies = 0, orphans = 0, used = 0, held = 0;
+  Membership m = {};
   if (!domain.rowless) {
     Quiesced quiet;
     heap_figures(&f);
     in_flight = count_pending_entries(domain, &message_bytes);
-    for (uint32_t r = 0; r < row_high(); ++r) {
-      RowState state = state_of_row(domain.rows[r].state.load(acquire));
-      living += state == kRowLive || state == kRowBorn;
-      zombies += state == kRowZombie;
-    }
-    for (int v = 0; v < 2; ++v)
-      for (uint32_t s = v ? domain.slots / 2 : 0,
-                    end = s + domain.header->slot_high[v].load(acquire);
-           s < end; ++s) {
-        SlotWord w = SlotWord::of(domain.slot[s].word.load(acquire));
-        used += w.state != kSlotFree;
-        orphans += w.owner == kNobody && (w.state == kSlotLive || w.state == kSlotDying);
-        held += domain.nheld(uint32_t(domain.row), s).load(relaxed);
-      }
+    m = membership_of(domain);
   } else {
     memset(&f, 0, sizeof f);
   }
@@ -58,11 +45,11 @@ static PyObject* py_statistics(PyObject*, PyObject*) {
   };
   put("row", uint64_t(domain.row));
   put("incarnation", domain.inc);
-  put("processes", living);
-  put("zombies", zombies);
+  put("processes", m.living);
+  put("zombies", m.zombies);
   put("slots", domain.slots);
-  put("slots_used", used);
-  put("slots_orphaned", orphans);
+  put("slots_used", m.used);
+  put("slots_orphaned", m.orphans);
   put("slots_tiny", f.slots[kTiny]);
   put("slots_medium", f.slots[kMedium]);
   put("slots_huge", f.slots[kHuge]);
@@ -76,7 +63,7 @@ static PyObject* py_statistics(PyObject*, PyObject*) {
   put("limbo_bytes", f.bytes[kLimbo]);
   put("frozen_blocks", f.blocks[kFrozen]);
   put("frozen_bytes", f.bytes[kFrozen]);
-  put("held_blocks", held);
+  put("held_blocks", m.holds);
   put("unread_messages", in_flight);
   put("unread_bytes", message_bytes);
   put("exported", domain.counts.exported);
