@@ -190,15 +190,7 @@ PyObject* inference(PyObject*, PyObject* step) {
 }
 
 bool inferring() {
-  PyObject* value = nullptr;
-  if (!inferring_anywhere || !inferring_variable || !frozen) return false;
-  if (PyContextVar_Get(inferring_variable, nullptr, &value) < 0) {
-    PyErr_Clear();
-    return false;
-  }
-  bool on = value == Py_True;
-  Py_XDECREF(value);
-  return on;
+  return inferring_anywhere && inferring_variable && frozen && is_true(inferring_variable, false);
 }
 
 bool check_inference_write(TensorBase* tensor) {
