@@ -166,22 +166,13 @@ static PyObject* py_slab_drop(PyObject*, Arguments a, Py_ssize_t n) {
   Py_RETURN_NONE;
 }
 
-static PyObject* py_slab_opened(PyObject*, PyObject* o) {
+template <int change>
+static PyObject* py_count_open(PyObject*, PyObject* o) {
   uint32_t slot;
   if (!slot_of(o, &slot)) return nullptr;
   {
     Locked lock;
-    count_open(domain, slot, 1);
-  }
-  Py_RETURN_NONE;
-}
-
-static PyObject* py_slab_closed(PyObject*, PyObject* o) {
-  uint32_t slot;
-  if (!slot_of(o, &slot)) return nullptr;
-  {
-    Locked lock;
-    count_open(domain, slot, -1);
+    count_open(domain, slot, change);
   }
   Py_RETURN_NONE;
 }
@@ -320,8 +311,8 @@ PyMethodDef device_functions[] = {
            "slab_hold(handle, is_held) -> 'home', 'held' or 'lost' (its owner has died). 'held': this process holds the\n"
            "block until `slab_drop`; not acknowledged. Raises: StaleHandle, ForeignHandle."),
     method("slab_drop", py_slab_drop, "slab_drop(slot, index): ends a hold."),
-    {"slab_opened", py_slab_opened, METH_O, "This process is about to open a slab of which it holds a block."},
-    {"slab_closed", py_slab_closed, METH_O, "This process has closed a slab."},
+    {"slab_opened", py_count_open<1>, METH_O, "This process is about to open a slab of which it holds a block."},
+    {"slab_closed", py_count_open<-1>, METH_O, "This process has closed a slab."},
     method("slab_live", py_slab_live, "slab_live(slot, incarnation): whether the slab's owner has not been swept."),
     {"slab_line", py_slab_line, METH_O,
      "(uuid, size, IPC handle, owner's row, owner's incarnation) of a slab of which this process holds a block."},
