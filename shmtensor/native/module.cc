@@ -1,6 +1,6 @@
 // The extension module shmtensor.native._core: NumPy's table, and what each folder adds.
 #define SHMTENSOR_IMPORT_ARRAY
-#include "python.h"
+#include "methods.h"
 
 #include <dlfcn.h>
 
@@ -12,7 +12,7 @@
 
 namespace shmtensor {
 
-PyObject* raise(const char* name, const char* format, ...) {
+Raised raise(const char* name, const char* format, ...) {
   char text[1024];
   va_list arguments;
   va_start(arguments, format);
@@ -32,7 +32,25 @@ PyObject* raise(const char* name, const char* format, ...) {
   Py_XDECREF(error);
   Py_XDECREF(type);
   Py_XDECREF(module);
-  return nullptr;
+  return {};
+}
+
+bool takes(const char* where, Py_ssize_t n, Py_ssize_t least, Py_ssize_t most) {
+  if (n >= least && n <= (most < 0 ? least : most)) return true;
+  if (most < 0) return raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd", where, n, least);
+  return raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd to %zd", where, n, least, most);
+}
+
+bool read_timeout(PyObject* object, double* seconds) {
+  *seconds = object == Py_None ? -1.0 : PyFloat_AsDouble(object);
+  if (*seconds == -1.0 && PyErr_Occurred()) return false;
+  if (object != Py_None && !(*seconds > 0)) *seconds = 0.0;
+  return true;
+}
+
+void append(PyObject** list, PyObject* item) {
+  if (*list && (!item || PyList_Append(*list, item) < 0)) Py_CLEAR(*list);
+  Py_XDECREF(item);
 }
 
 // The array of a tensor without history, gradient or hooks, borrowed; else null.
@@ -40,10 +58,6 @@ static PyObject* plain_array(PyObject* object) {
   TensorBase* tensor = reinterpret_cast<TensorBase*>(object);
   return tensor->node == Py_None && tensor->accumulate_grad == Py_None ? tensor->array : nullptr;
 }
-
-}  // namespace shmtensor
-
-namespace shmtensor {
 
 // Called by atexit: Note [Interpreter end].
 static PyObject* interpreter_ends(PyObject*, PyObject*) {

@@ -29,8 +29,17 @@ int add_half(PyObject* module);     // half/: bfloat16, and computing with 16-bi
 int add_call(PyObject* module);     // dispatch/: what the op dispatch needs in C
 int add_packed(PyObject* module);   // shared_containers/: lists and dictionaries in shared memory
 
-// Sets an exception of shmtensor.errors (or a built-in one) by name, with a printf-style message; returns nullptr.
-PyObject* raise(const char* name, const char* format, ...) __attribute__((format(printf, 2, 3)));
+// What a function returns that has set an exception: null, or false.
+struct Raised {
+  template <class T>
+  operator T*() const {
+    return nullptr;
+  }
+  operator bool() const { return false; }
+};
+
+// Sets an exception of shmtensor.errors (or a built-in one) by name, with a printf-style message.
+Raised raise(const char* name, const char* format, ...) __attribute__((format(printf, 2, 3)));
 
 // A memoryview of a buffer through which nothing can be written (ipc/codec/bind_array_layout.cc).
 PyObject* readonly_view(PyObject* buffer);

@@ -105,6 +105,10 @@ def tar_of(kind: int) -> bytes:
                ("a/2.npz", file_of(lambda f: np.savez_compressed(f, x=np.arange(4), y=["a"]))),
                ("b" * 120 + "/3.cls", b"3")]  # fmt: skip
 
+    return tar_file(members, kind)
+
+
+def tar_file(members: list[tuple[str, bytes]], kind: int) -> bytes:
     def write(file: Any) -> None:
         with tarfile.open(fileobj=file, mode="w", format=kind) as archive:
             for name, data in members:
@@ -119,15 +123,8 @@ def expanding(n: int) -> bytes:
     """A shard with arrays that are a thousand times as large as in the file."""
     array = np.zeros(n, np.uint8)
     data = file_of(lambda f: np.savez_compressed(f, x=array, y=array))
-
-    def write(file: Any) -> None:
-        with tarfile.open(fileobj=file, mode="w") as archive:
-            for name, content in (("1.npz", data), ("1.txt", bytes(n)), ("2.cls", b"2")):
-                info = tarfile.TarInfo(name)
-                info.size = len(content)
-                archive.addfile(info, io.BytesIO(content))
-
-    return gzip.compress(file_of(write), 1)
+    members = [("1.npz", data), ("1.txt", bytes(n)), ("2.cls", b"2")]
+    return gzip.compress(tar_file(members, tarfile.DEFAULT_FORMAT), 1)
 
 
 def images() -> dict[str, bytes]:

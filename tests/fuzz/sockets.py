@@ -42,8 +42,10 @@ from shmtensor.distributed.rendezvous.store_messages import FRAME, PART, Exchang
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
 from shmtensor.distributed.rendezvous.tcp_store_server import GET, POP, SET, WAIT
 from shmtensor.errors import ShmTensorError
-from shmtensor.memory.control_message import LENGTH, MAX_BYTES, encode
+from shmtensor.memory.control_message import MAX_BYTES, encode
 from shmtensor.multiprocessing.forkserver import receive_request
+
+from .name_requests import packet
 
 SECRET = b"the secret of the fuzzer"
 LONG = 60.0  # seconds until an answer is missed
@@ -228,20 +230,6 @@ def tcp_link(connection: socket.socket) -> Link:
 
 
 # ---------------------------------------------------------------- the rendezvous by name
-def packet(rng: random.Random, data: bytes) -> bytes:
-    """A control message with this in place of JSON, mostly; its length may be forged."""
-    kind = rng.randrange(10)
-    if kind == 0:
-        return data or b"\0"
-    if kind == 1:
-        return LENGTH.pack(number(rng, 32)) + data
-    return mutant(rng, framed(data)) if kind == 2 else framed(data)
-
-
-def framed(data: bytes) -> bytes:
-    return LENGTH.pack(len(data)) + data
-
-
 def forged_hello(rng: random.Random) -> bytes:
     """A hello of a rank that does not fit, or with a field that no rank sends."""
     values = own_place(2 + number(rng, 32), rng.choice([2, number(rng, 62)])).as_dict()

@@ -45,7 +45,7 @@ namespace shmtensor {
     if (!(condition)) fprintf(stderr, "channel: %s\n", #condition), _exit(1); \
   } while (0)
 
-PyObject* raise(const char*, const char*, ...) { return failed = true, nullptr; }
+Raised raise(const char*, const char*, ...) { return failed = true, Raised{}; }
 PyObject* raise_allocation_failure(const char*) { return failed = true, nullptr; }
 
 bool virtual_hold(const Handle& handle, void** base, size_t* nbytes) {

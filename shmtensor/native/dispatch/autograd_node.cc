@@ -72,16 +72,7 @@ void edge_dealloc(PyObject* self) {
 
 PyObject* edge_shape(PyObject* self, void*) {
   Edge* edge = reinterpret_cast<Edge*>(self);
-  PyObject* shape = PyTuple_New(edge->ndim);
-  for (int i = 0; shape && i < edge->ndim; ++i) {
-    PyObject* size = PyLong_FromSsize_t(edge->sizes[i]);
-    if (!size) {
-      Py_CLEAR(shape);
-      break;
-    }
-    PyTuple_SET_ITEM(shape, i, size);
-  }
-  return shape;
+  return PyArray_IntTupleFromIntp(edge->ndim, edge->sizes);
 }
 
 PyObject* edge_dtype(PyObject* self, void*) {

@@ -36,16 +36,6 @@ struct Composite {
 PyObject* as_object(Composite* self) { return reinterpret_cast<PyObject*>(self); }
 Composite* as_composite(PyObject* self) { return reinterpret_cast<Composite*>(self); }
 
-PyObject* call_python(PyObject* function, Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* names,
-                      PyObject* error = nullptr) {
-  PyObject *positional, *keywords;
-  if (!pack_arguments(args, n, names, &positional, &keywords)) return nullptr;
-  Ref owned(positional), kwargs(keywords ? keywords : PyDict_New());
-  if (!kwargs) return nullptr;
-  PyObject* arguments[4] = {as_object(self), positional, kwargs.get(), error};
-  return PyObject_Vectorcall(function, arguments, error ? 4 : 3, nullptr);
-}
-
 bool all_plain(PyObject* first) {
   if (is_plain(first)) return true;
   if (!PyList_CheckExact(first) && !PyTuple_CheckExact(first)) return false;
@@ -88,16 +78,16 @@ PyObject* explain(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject
   PyErr_NormalizeException(&type, &error, &trace);
   if (trace) PyException_SetTraceback(error, trace);
   Ref owned_type(type), owned_error(error), owned_trace(trace);
-  return call_python(hooks.explain, self, args, n, names, error);
+  return call_packed(hooks.explain, as_object(self), args, n, names, error);
 }
 
 PyObject* run(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* names, bool offset) {
   if (self->takes_first && (n ? !all_plain(args[0]) : names != nullptr)) {
-    PyObject* result = call_python(hooks.overloaded, self, args, n, names);
+    PyObject* result = call_packed(hooks.overloaded, as_object(self), args, n, names);
     if (result != Py_NotImplemented) return result;
     Py_DECREF(result);
   }
-  if (self->takes_out && has_out(names)) return call_python(hooks.out, self, args, n, names);
+  if (self->takes_out && has_out(names)) return call_packed(hooks.out, as_object(self), args, n, names);
   PyObject* result = compute(self, args, n, names, offset);
   return result || !self->on_tensors ? result : explain(self, args, n, names);
 }
@@ -145,7 +135,7 @@ PyGetSetDef composite_getset[] = {
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 PyMethodDef composite_methods[] = {
-    {"unobserved", method(composite_unobserved), METH_FASTCALL | METH_KEYWORDS, "The call, without modes."},
+    method("unobserved", composite_unobserved, "The call, without modes.", METH_FASTCALL | METH_KEYWORDS),
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef composite_members[] = {
@@ -171,7 +161,7 @@ PyObject* set_composite_hooks(PyObject*, PyObject* args, PyObject* kwargs) {
 }
 
 PyMethodDef functions[] = {
-    {"set_composite_hooks", method(set_composite_hooks), METH_VARARGS | METH_KEYWORDS, "Python's side of Composite."},
+    method("set_composite_hooks", set_composite_hooks, "Python's side of Composite.", METH_VARARGS | METH_KEYWORDS),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -73,9 +73,9 @@ PyObject* set_cublas(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyMethodDef functions[] = {
-    {"gemm_ex", method(gemm_ex), METH_FASTCALL, "gemm_ex(...): cublasGemmEx on CuPy's current stream; its status."},
-    {"set_cublas", method(set_cublas), METH_FASTCALL,
-     "set_cublas(current_stream, gemm, get_stream, set_stream): CuPy's capsule, and cuBLAS's functions by address."},
+    method("gemm_ex", gemm_ex, "gemm_ex(...): cublasGemmEx on CuPy's current stream; its status."),
+    method("set_cublas", set_cublas,
+           "set_cublas(current_stream, gemm, get_stream, set_stream): CuPy's capsule, and cuBLAS's functions by address."),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -7,12 +7,6 @@ PyTypeObject* meta_array_type;
 bool has_device_arrays;
 DeviceHooks device_hooks;
 
-namespace {
-
-PyObject* attribute_name(const char* text) { return PyUnicode_InternFromString(text); }
-
-}  // namespace
-
 bool is_of_a_device(PyObject* x) { return Py_TYPE(x) == device_array_type || is_meta_array(x); }
 
 PyArray_Descr* device_dtype(PyObject* array) {
@@ -21,7 +15,7 @@ PyArray_Descr* device_dtype(PyObject* array) {
 
 Ref array_dtype(PyObject* array) {
   if (PyArray_Check(array)) return Ref(Py_NewRef(reinterpret_cast<PyObject*>(PyArray_DESCR(as_array(array)))));
-  static PyObject* name = attribute_name("dtype");
+  static PyObject* name = PyUnicode_InternFromString("dtype");
   Ref dtype(PyObject_GetAttr(array, name));
   if (dtype && !PyArray_DescrCheck(dtype.get())) {
     raise("TypeError", "a device's array: its dtype is not NumPy's");
@@ -31,17 +25,9 @@ Ref array_dtype(PyObject* array) {
 }
 
 Ref array_shape(PyObject* array) {
-  if (PyArray_Check(array)) {
-    PyArrayObject* x = as_array(array);
-    Ref shape(PyTuple_New(PyArray_NDIM(x)));
-    for (int i = 0; shape && i < PyArray_NDIM(x); ++i) {
-      PyObject* size = PyLong_FromSsize_t(PyArray_DIM(x, i));
-      if (!size) return Ref();
-      PyTuple_SET_ITEM(shape.get(), i, size);
-    }
-    return shape;
-  }
-  static PyObject* name = attribute_name("shape");
+  if (PyArray_Check(array))
+    return Ref(PyArray_IntTupleFromIntp(PyArray_NDIM(as_array(array)), PyArray_DIMS(as_array(array))));
+  static PyObject* name = PyUnicode_InternFromString("shape");
   Ref shape(PyObject_GetAttr(array, name));
   if (shape && !PyTuple_CheckExact(shape.get())) {
     raise("TypeError", "a device's array: its shape is not a tuple");
@@ -55,7 +41,7 @@ Ref array_base(PyObject* array) {
     PyObject* base = PyArray_BASE(as_array(array));
     return Ref(Py_NewRef(base ? base : Py_None));
   }
-  static PyObject* name = attribute_name("base");
+  static PyObject* name = PyUnicode_InternFromString("base");
   return Ref(PyObject_GetAttr(array, name));
 }
 

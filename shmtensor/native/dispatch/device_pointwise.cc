@@ -177,7 +177,8 @@ int launch(DeviceKernel* kernel, void* function, Py_ssize_t n, void** parameters
 
 PyObject* kernel_grid(PyObject* self, PyObject* size) {
   const Py_ssize_t n = PyLong_AsSsize_t(size);
-  if (n <= 0) return PyErr_Occurred() ? nullptr : raise("ValueError", "DeviceKernel.grid: n must be above 0: %zd", n);
+  if (n <= 0)
+    return PyErr_Occurred() ? Raised{} : raise("ValueError", "DeviceKernel.grid: n must be above 0: %zd", n);
   const Grid grid = grid_for(reinterpret_cast<DeviceKernel*>(self), n);
   return Py_BuildValue("(II)", grid.blocks, grid.threads);
 }
@@ -427,8 +428,8 @@ PyType_Spec spec = {"shmtensor.native.DevicePointwise", sizeof(DevicePointwise),
                     Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_HAVE_VECTORCALL, slots};
 
 PyMethodDef functions[] = {
-    {"set_device_launch", method(set_device_launch), METH_FASTCALL,
-     "set_device_launch(stream, number): how DevicePointwise launches; False if this CuPy has another interface."},
+    method("set_device_launch", set_device_launch,
+           "set_device_launch(stream, number): how DevicePointwise launches; False if this CuPy has another interface."),
     {nullptr, nullptr, 0, nullptr},
 };
 

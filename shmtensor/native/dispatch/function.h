@@ -58,10 +58,38 @@ void dealloc(PyObject* self) {
   untrack_and_free(self);
 }
 
-// A function of METH_FASTCALL or with keywords, with PyMethodDef's type.
+// A new tuple or list of n objects: item(i) is a new reference, or null with an exception set, and so is the result.
 template <class F>
-PyCFunction method(F function) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(function));
+PyObject* tuple_of(Py_ssize_t n, F item) {
+  PyObject* result = PyTuple_New(n);
+  for (Py_ssize_t i = 0; result && i < n; ++i) {
+    PyObject* value = item(i);
+    if (!value) Py_CLEAR(result);
+    else PyTuple_SET_ITEM(result, i, value);
+  }
+  return result;
+}
+template <class F>
+PyObject* list_of(Py_ssize_t n, F item) {
+  PyObject* result = PyList_New(n);
+  for (Py_ssize_t i = 0; result && i < n; ++i) {
+    PyObject* value = item(i);
+    if (!value) Py_CLEAR(result);
+    else PyList_SET_ITEM(result, i, value);
+  }
+  return result;
+}
+
+// Does a ContextVar have the value True? `otherwise` if it cannot be read.
+inline bool is_true(PyObject* variable, bool otherwise) {
+  PyObject* value = nullptr;
+  if (PyContextVar_Get(variable, nullptr, &value) < 0) {
+    PyErr_Clear();
+    return otherwise;
+  }
+  const bool on = value == Py_True;
+  Py_XDECREF(value);
+  return on;
 }
 
 // Fills a struct of references from the keywords of a call, in the order of `names`. Returns None, or null.

@@ -273,7 +273,7 @@ void gradients_dealloc(PyObject* self) {
 PyObject* gradients_repr(PyObject* self) { return PyUnicode_FromFormat("<%U>", as_gradients(self)->event); }
 
 PyMethodDef gradients_methods[] = {
-    {"unobserved", method(gradients_unobserved), METH_FASTCALL, "The call, without modes."},
+    method("unobserved", gradients_unobserved, "The call, without modes."),
     {nullptr, nullptr, 0, nullptr},
 };
 PyMemberDef gradients_members[] = {
@@ -436,10 +436,10 @@ PyObject* in_layout_of_grad(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyMethodDef functions[] = {
-    {"steal_gradient", method(steal_gradient), METH_FASTCALL,
-     "steal_gradient(sums, accumulate_grad, tensor, grad_buffer): takes the gradient out of the sums, returns .grad."},
-    {"in_layout_of_grad", method(in_layout_of_grad), METH_FASTCALL,
-     "in_layout_of_grad(gradient, tensor): the gradient, or a copy with the strides that .grad needs."},
+    method("steal_gradient", steal_gradient,
+           "steal_gradient(sums, accumulate_grad, tensor, grad_buffer): takes the gradient out of the sums, returns .grad."),
+    method("in_layout_of_grad", in_layout_of_grad,
+           "in_layout_of_grad(gradient, tensor): the gradient, or a copy with the strides that .grad needs."),
     {nullptr, nullptr, 0, nullptr},
 };
 

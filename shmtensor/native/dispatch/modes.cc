@@ -25,28 +25,20 @@ std::unordered_set<PyTypeObject*>& plain_classes() {
 
 }  // namespace
 
-bool pack_arguments(PyObject* const* args, Py_ssize_t n, PyObject* names, PyObject** positional, PyObject** keywords) {
-  *keywords = nullptr;
-  *positional = PyTuple_New(n);
-  if (!*positional) return false;
-  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(*positional, i, Py_NewRef(args[i]));
-  if (!names || !PyTuple_GET_SIZE(names)) return true;
-  *keywords = PyDict_New();
-  for (Py_ssize_t i = 0; *keywords && i < PyTuple_GET_SIZE(names); ++i)
-    if (PyDict_SetItem(*keywords, PyTuple_GET_ITEM(names, i), args[n + i]) < 0) Py_CLEAR(*keywords);
-  if (*keywords) return true;
-  Py_CLEAR(*positional);
-  return false;
+PyObject* call_packed(PyObject* function, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names,
+                      PyObject* error) {
+  Ref positional(PyTuple_New(n)), keywords(PyDict_New());
+  if (!positional || !keywords) return nullptr;
+  for (Py_ssize_t i = 0; i < n; ++i) PyTuple_SET_ITEM(positional.get(), i, Py_NewRef(args[i]));
+  for (Py_ssize_t i = 0; names && i < PyTuple_GET_SIZE(names); ++i)
+    if (PyDict_SetItem(keywords.get(), PyTuple_GET_ITEM(names, i), args[n + i]) < 0) return nullptr;
+  PyObject* arguments[4] = {called, positional.get(), keywords.get(), error};
+  return PyObject_Vectorcall(function, arguments, error ? 4 : 3, nullptr);
 }
 
 PyObject* call_in_mode(uint32_t active, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names) {
-  PyObject *positional, *keywords;
-  if (!pack_arguments(args, n, names, &positional, &keywords)) return nullptr;
-  Ref owned(positional), kwargs(keywords ? keywords : PyDict_New());
-  if (!kwargs) return nullptr;
-  PyObject* arguments[3] = {called, positional, kwargs.get()};
-  PyObject* function = active & (kAutocast | kAutocastCuda) ? autocast_function : observed_function;
-  return PyObject_Vectorcall(function, arguments, 3, nullptr);
+  const bool is_autocast = active & (kAutocast | kAutocastCuda);
+  return call_packed(is_autocast ? autocast_function : observed_function, called, args, n, names);
 }
 
 bool is_plain_class(PyTypeObject* type) {
@@ -54,7 +46,7 @@ bool is_plain_class(PyTypeObject* type) {
 }
 
 PyObject* set_modes(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("set_modes", n, 2, 2) < 0) return nullptr;
+  if (!takes("set_modes", n, 2)) return nullptr;
   const unsigned long bits = PyLong_AsUnsignedLong(args[0]);
   const int on = PyObject_IsTrue(args[1]);
   if (PyErr_Occurred()) return nullptr;
@@ -74,7 +66,7 @@ PyObject* leave_out_modes(PyObject*, PyObject* bits) {
 }
 
 PyObject* set_mode_functions(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("set_mode_functions", n, 2, 2) < 0) return nullptr;
+  if (!takes("set_mode_functions", n, 2)) return nullptr;
   Py_XSETREF(autocast_function, Py_NewRef(args[0]));
   Py_XSETREF(observed_function, Py_NewRef(args[1]));
   Py_RETURN_NONE;

@@ -30,8 +30,9 @@ inline uint32_t modes_of(uint32_t mask) {
 // Calls function(called, args, keywords), the function of the first active mode. New reference.
 PyObject* call_in_mode(uint32_t active, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names);
 
-// The arguments of a vectorcall as a tuple and a dictionary (null: no keywords). False with an exception set.
-bool pack_arguments(PyObject* const* args, Py_ssize_t n, PyObject* names, PyObject** positional, PyObject** keywords);
+// Calls function(called, args, keywords[, error]), with the arguments of a vectorcall as a tuple and a dictionary.
+PyObject* call_packed(PyObject* function, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names,
+                      PyObject* error = nullptr);
 
 PyObject* set_modes(PyObject*, PyObject* const* args, Py_ssize_t n);      // set_modes(bits, on): for all threads
 PyObject* leave_out_modes(PyObject*, PyObject* bits);                     // leave_out_modes(bits) -> the former bits

@@ -27,15 +27,9 @@ PyObject* as_arrays(PyObject* result) {
     return array;
   }
   if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
-    Py_ssize_t n = PySequence_Fast_GET_SIZE(result);
-    PyObject* arrays = PyTuple_New(n);
-    for (Py_ssize_t i = 0; arrays && i < n; ++i) {
-      PyObject* array = as_arrays(Py_NewRef(PySequence_Fast_GET_ITEM(result, i)));
-      if (!array)
-        Py_CLEAR(arrays);
-      else
-        PyTuple_SET_ITEM(arrays, i, array);
-    }
+    PyObject* arrays = tuple_of(PySequence_Fast_GET_SIZE(result), [&](Py_ssize_t i) {
+      return as_arrays(Py_NewRef(PySequence_Fast_GET_ITEM(result, i)));
+    });
     Py_DECREF(result);
     return arrays;
   }
@@ -94,15 +88,8 @@ PyObject* as_tensors(PyObject* result) {
     Py_DECREF(result);
     return tensor;
   }
-  Py_ssize_t n = PyTuple_GET_SIZE(result);
-  PyObject* tensors = PyTuple_New(n);
-  for (Py_ssize_t i = 0; tensors && i < n; ++i) {
-    PyObject* tensor = make_tensor(PyTuple_GET_ITEM(result, i));
-    if (!tensor)
-      Py_CLEAR(tensors);
-    else
-      PyTuple_SET_ITEM(tensors, i, tensor);
-  }
+  PyObject* tensors =
+      tuple_of(PyTuple_GET_SIZE(result), [&](Py_ssize_t i) { return make_tensor(PyTuple_GET_ITEM(result, i)); });
   Py_DECREF(result);
   return tensors;
 }
@@ -247,10 +234,7 @@ PyObject* call_rare(OpCall* call) {
 PyObject* as_object(Op* op) { return reinterpret_cast<PyObject*>(op); }
 
 PyObject* slots_tuple(OpCall* call) {
-  const int n = call->op->n_arguments;
-  PyObject* values = PyTuple_New(n);
-  for (int i = 0; values && i < n; ++i) PyTuple_SET_ITEM(values, i, Py_NewRef(call->slots[i]));
-  return values;
+  return tuple_of(call->op->n_arguments, [&](Py_ssize_t i) { return Py_NewRef(call->slots[i]); });
 }
 
 // Is every tensor among the operands plain, and is one of them on the device?
@@ -341,12 +325,7 @@ __attribute__((hot)) PyObject* call_op(Op* op, PyObject* const* args, Py_ssize_t
     return run_slots(&call);
   }
   if (outcome == Outcome::kError) return nullptr;
-  PyObject *positional, *keywords;
-  if (!pack_arguments(args, n, names, &positional, &keywords)) return nullptr;
-  Ref owned(positional), kwargs(keywords ? keywords : PyDict_New());
-  if (!kwargs) return nullptr;
-  PyObject* arguments[3] = {as_object(op), positional, kwargs.get()};
-  return PyObject_Vectorcall(hooks.bind, arguments, 3, nullptr);
+  return call_packed(hooks.bind, as_object(op), args, n, names);
 }
 
 PyObject* call_op_bound(Op* op, PyObject* values, PyObject* out) {

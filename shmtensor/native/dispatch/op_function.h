@@ -217,7 +217,7 @@ PyObject* call_op_bound(Op* op, PyObject* values, PyObject* out);  // all argume
 // op_operands.cc
 Outcome read_operands(OpCall* call);
 Outcome read_arrays(OpCall* call);  // for the array form
-bool forget_promotions();
+PyObject* forget_promotions(PyObject*, PyObject*);  // the common dtypes: the default dtype changes
 bool recording();  // does this context record history?
 PyObject* node_of(TensorBase* tensor);  // new reference; updates the history of a view
 

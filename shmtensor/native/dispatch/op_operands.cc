@@ -197,16 +197,7 @@ PyObject* as_array_argument(OpCall* call, PyObject* x) {
 
 }  // namespace
 
-bool recording() {
-  PyObject* value = nullptr;
-  if (PyContextVar_Get(hooks.recording, nullptr, &value) < 0) {
-    PyErr_Clear();
-    return true;
-  }
-  const bool on = value == Py_True;
-  Py_XDECREF(value);
-  return on;
-}
+bool recording() { return is_true(hooks.recording, true); }
 
 PyObject* node_of(TensorBase* tensor) {
   if (__builtin_expect(PyTuple_CheckExact(tensor->base), 0)) {
@@ -243,11 +234,11 @@ Outcome read_arrays(OpCall* call) {
   return Outcome::kFast;
 }
 
-bool forget_promotions() {
+PyObject* forget_promotions(PyObject*, PyObject*) {
   for (auto& table : common_dtypes)
     for (auto& line : table)
       for (PyArray_Descr*& dtype : line) Py_CLEAR(dtype);
-  return true;
+  Py_RETURN_NONE;
 }
 
 }  // namespace shmtensor

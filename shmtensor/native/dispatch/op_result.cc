@@ -18,12 +18,10 @@ namespace {
 // A check that the tensor's memory is unchanged when the node runs.
 bool add_check(Node* node, int capacity, Version* version) {
   if (!version) return false;
-  if (version == frozen) {
-    raise("RuntimeError",
-          "autograd: Inference tensors cannot be saved for backward: make a clone() outside inference_mode() and use "
-          "that");
-    return false;
-  }
+  if (version == frozen)
+    return raise("RuntimeError",
+                 "autograd: Inference tensors cannot be saved for backward: make a clone() outside inference_mode() and use "
+                 "that");
   if (node->n_checks == 2 && node->checks == node->inline_checks) {
     Check* checks = static_cast<Check*>(malloc(sizeof(Check) * static_cast<size_t>(capacity)));
     if (!checks) {
@@ -259,13 +257,7 @@ PyObject* shape_or_dtype(PyObject* x, bool shape) {
 }
 
 PyObject* shapes_or_dtypes(PyObject* list, bool shape) {
-  PyObject* result = PyList_New(PyList_GET_SIZE(list));
-  for (Py_ssize_t i = 0; result && i < PyList_GET_SIZE(list); ++i) {
-    PyObject* item = shape_or_dtype(PyList_GET_ITEM(list, i), shape);
-    if (!item) Py_CLEAR(result);
-    else PyList_SET_ITEM(result, i, item);
-  }
-  return result;
+  return list_of(PyList_GET_SIZE(list), [&](Py_ssize_t i) { return shape_or_dtype(PyList_GET_ITEM(list, i), shape); });
 }
 
 // (shape, dtype), from which zeros replace a missing gradient.
@@ -275,13 +267,7 @@ PyObject* shape_dtype(PyObject* array) {
 }
 
 PyObject* shape_dtypes(PyObject* arrays) {
-  PyObject* result = PyList_New(PyTuple_GET_SIZE(arrays));
-  for (Py_ssize_t i = 0; result && i < PyTuple_GET_SIZE(arrays); ++i) {
-    PyObject* item = shape_dtype(PyTuple_GET_ITEM(arrays, i));
-    if (!item) Py_CLEAR(result);
-    else PyList_SET_ITEM(result, i, item);
-  }
-  return result;
+  return list_of(PyTuple_GET_SIZE(arrays), [&](Py_ssize_t i) { return shape_dtype(PyTuple_GET_ITEM(arrays, i)); });
 }
 
 PyObject* output(OpCall* call, PyObject* result, int index) {
@@ -290,10 +276,7 @@ PyObject* output(OpCall* call, PyObject* result, int index) {
 
 PyObject* attributes_of(OpCall* call) {
   Op* op = call->op;
-  PyObject* attributes = PyTuple_New(op->n_arguments - op->n_inputs);
-  for (int i = op->n_inputs; attributes && i < op->n_arguments; ++i)
-    PyTuple_SET_ITEM(attributes, i - op->n_inputs, Py_NewRef(call->slots[i]));
-  return attributes;
+  return tuple_of(op->n_arguments - op->n_inputs, [&](Py_ssize_t i) { return Py_NewRef(call->slots[op->n_inputs + i]); });
 }
 
 // The outputs without the kernel's extra values for pullbacks. New reference.
@@ -334,12 +317,7 @@ PyObject* without_history(OpCall* call, PyObject* result) {
   }
   if (!op->has_many_outputs()) return make_tensor(output(call, result, 0));
   const Py_ssize_t n = op->listed ? PyTuple_GET_SIZE(result) : op->n_outputs;
-  PyObject* tensors = PyTuple_New(n);
-  for (Py_ssize_t i = 0; tensors && i < n; ++i) {
-    PyObject* tensor = make_tensor(PyTuple_GET_ITEM(result, i));
-    if (!tensor) Py_CLEAR(tensors);
-    else PyTuple_SET_ITEM(tensors, i, tensor);
-  }
+  PyObject* tensors = tuple_of(n, [&](Py_ssize_t i) { return make_tensor(PyTuple_GET_ITEM(result, i)); });
   return with_names(op, mark_views(call, tensors));
 }
 

@@ -27,7 +27,7 @@ PyObject* op_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t n, PyO
 
 // call_bound(values[, out]): the call with all arguments in the row's order, without modes.
 PyObject* op_call_bound(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("OpFunction.call_bound", n, 1, 2) < 0) return nullptr;
+  if (!takes("OpFunction.call_bound", n, 1, 2)) return nullptr;
   return call_op_bound(as_op(self), args[0], n == 2 ? args[1] : Py_None);
 }
 
@@ -167,10 +167,10 @@ PyGetSetDef op_getset[] = {
 };
 
 PyMethodDef op_methods[] = {
-    {"unobserved", method(op_unobserved), METH_FASTCALL | METH_KEYWORDS, "The call, without modes."},
-    {"call_bound", method(op_call_bound), METH_FASTCALL,
-     "call_bound(values, out=None): the call with all arguments in the row's order, without modes."},
-    {"fill", method(op_fill), METH_VARARGS | METH_KEYWORDS, "Sets its columns."},
+    method("unobserved", op_unobserved, "The call, without modes.", METH_FASTCALL | METH_KEYWORDS),
+    method("call_bound", op_call_bound,
+           "call_bound(values, out=None): the call with all arguments in the row's order, without modes."),
+    method("fill", op_fill, "Sets its columns.", METH_VARARGS | METH_KEYWORDS),
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -202,24 +202,17 @@ PyObject* set_op_hooks(PyObject*, PyObject* args, PyObject* kwargs) {
   return set_hooks(&hooks, names, args, kwargs);
 }
 
-PyObject* clear_common_dtypes(PyObject*, PyObject*) {
-  forget_promotions();
-  Py_RETURN_NONE;
-}
-
 PyMethodDef functions[] = {
-    {"set_op_hooks", method(set_op_hooks), METH_VARARGS | METH_KEYWORDS, "Python's side of OpFunction."},
-    {"forget_promotions", clear_common_dtypes, METH_NOARGS, "Forgets the common dtypes: the default dtype changes."},
+    method("set_op_hooks", set_op_hooks, "Python's side of OpFunction.", METH_VARARGS | METH_KEYWORDS),
+    {"forget_promotions", forget_promotions, METH_NOARGS, "Forgets the common dtypes: the default dtype changes."},
     {nullptr, nullptr, 0, nullptr},
 };
 
 }  // namespace
 
 bool read_items(const char* where, PyObject* list, Item* items, int* n) {
-  if (!PyTuple_Check(list) || PyTuple_GET_SIZE(list) > kMaxArguments) {
-    raise("ValueError", "%s: a tuple of at most %d is needed", where, kMaxArguments);
-    return false;
-  }
+  if (!PyTuple_Check(list) || PyTuple_GET_SIZE(list) > kMaxArguments)
+    return raise("ValueError", "%s: a tuple of at most %d is needed", where, kMaxArguments);
   *n = static_cast<int>(PyTuple_GET_SIZE(list));
   for (int i = 0; i < *n; ++i) {
     int kind, index;
@@ -234,8 +227,7 @@ bool plan(Op* op) {
   Ref result(PyObject_CallOneArg(hooks.plan, as_object(op)));
   if (!result) return false;
   if (op->kernel) return true;
-  raise("RuntimeError", "OpFunction: its plan was not filled in");
-  return false;
+  return raise("RuntimeError", "OpFunction: its plan was not filled in");
 }
 
 int add_op(PyObject* module) {

@@ -190,23 +190,14 @@ PyObject* inference(PyObject*, PyObject* step) {
 }
 
 bool inferring() {
-  PyObject* value = nullptr;
-  if (!inferring_anywhere || !inferring_variable || !frozen) return false;
-  if (PyContextVar_Get(inferring_variable, nullptr, &value) < 0) {
-    PyErr_Clear();
-    return false;
-  }
-  bool on = value == Py_True;
-  Py_XDECREF(value);
-  return on;
+  return inferring_anywhere && inferring_variable && frozen && is_true(inferring_variable, false);
 }
 
 bool check_inference_write(TensorBase* tensor) {
   if (tensor->version != reinterpret_cast<PyObject*>(frozen) || !frozen || inferring()) return true;
-  raise("RuntimeError",
-        "in-place write: Inplace update to inference tensor outside InferenceMode is not allowed: make a clone() of it "
-        "first");
-  return false;
+  return raise("RuntimeError",
+               "in-place write: Inplace update to inference tensor outside InferenceMode is not allowed: make a clone() of it "
+               "first");
 }
 
 }  // namespace shmtensor

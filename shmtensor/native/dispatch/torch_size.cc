@@ -17,15 +17,9 @@ PyObject* start_size(Py_ssize_t n) {
   return size;
 }
 
-// The tuple as a Size. Steals the reference.
-PyObject* as_size(PyObject* tuple) {
-  if (!tuple || !PyTuple_CheckExact(tuple)) return tuple;
-  const Py_ssize_t n = PyTuple_GET_SIZE(tuple);
-  PyObject* size = start_size(n);
-  for (Py_ssize_t i = 0; size && i < n; ++i)
-    PyTuple_SET_ITEM(size, i, Py_NewRef(PyTuple_GET_ITEM(tuple, i)));
-  Py_DECREF(tuple);
-  return size;
+// A tuple as a Size; another object as it is.
+PyObject* size_of(Ref tuple) {
+  return tuple && PyTuple_CheckExact(tuple.get()) ? as_size(tuple.get()) : tuple.release();
 }
 
 PyObject* size_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
@@ -53,7 +47,7 @@ PyObject* size_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
 
 PyObject* size_add(PyObject* a, PyObject* b) {
   if (!PyTuple_Check(a) || !PyTuple_Check(b)) Py_RETURN_NOTIMPLEMENTED;
-  return as_size(PyTuple_Type.tp_as_sequence->sq_concat(a, b));
+  return size_of(Ref(PyTuple_Type.tp_as_sequence->sq_concat(a, b)));
 }
 
 PyObject* size_concat(PyObject* a, PyObject* b) {
@@ -73,7 +67,7 @@ PyObject* size_repeat(PyObject* self, Py_ssize_t n) {
 
 PyObject* size_subscript(PyObject* self, PyObject* index) {
   PyObject* result = PyTuple_Type.tp_as_mapping->mp_subscript(self, index);
-  return PySlice_Check(index) ? as_size(result) : result;
+  return PySlice_Check(index) ? size_of(Ref(result)) : result;
 }
 
 PyObject* size_repr(PyObject* self) {

@@ -19,9 +19,6 @@ int bfloat16_num = 0x7fffffff;
 
 namespace {
 
-float to_float(Bfloat16 x) { return x; }
-Bfloat16 from_float(float value) { return Bfloat16(value); }
-
 // ---------------------------------------------------------------- the scalar
 
 struct Scalar {
@@ -30,7 +27,7 @@ struct Scalar {
 
 PyTypeObject scalar_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
 
-float value_of(PyObject* self) { return to_float(reinterpret_cast<Scalar*>(self)->value); }
+float value_of(PyObject* self) { return reinterpret_cast<Scalar*>(self)->value; }
 
 PyObject* scalar_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* argument = nullptr;
@@ -38,7 +35,7 @@ PyObject* scalar_new(PyTypeObject* type, PyObject* args, PyObject*) {
   const double value = argument ? PyFloat_AsDouble(argument) : 0;
   if (value == -1 && PyErr_Occurred()) return nullptr;
   PyObject* self = type->tp_alloc(type, 0);
-  if (self) reinterpret_cast<Scalar*>(self)->value = from_float(static_cast<float>(value));
+  if (self) reinterpret_cast<Scalar*>(self)->value = Bfloat16(static_cast<float>(value));
   return self;
 }
 
@@ -99,7 +96,7 @@ bool ready_scalar() {
 PyObject* getitem(void* data, void*) {
   Bfloat16 x;
   memcpy(&x, data, 2);
-  return PyFloat_FromDouble(to_float(x));
+  return PyFloat_FromDouble(x);
 }
 
 int setitem(PyObject* value, void* data, void*) {
@@ -113,7 +110,7 @@ int setitem(PyObject* value, void* data, void*) {
     Py_DECREF(as_float);
   }
   if (number == -1 && PyErr_Occurred()) return -1;
-  const Bfloat16 x = from_float(static_cast<float>(number));
+  const Bfloat16 x = Bfloat16(static_cast<float>(number));
   memcpy(data, &x, 2);
   return 0;
 }
@@ -143,7 +140,7 @@ void copyswapn(void* to, npy_intp to_step, void* from, npy_intp from_step, npy_i
 
 // NaN last, as NumPy sorts.
 int compare(const void* a, const void* b, void*) {
-  const float x = to_float(*static_cast<const Bfloat16*>(a)), y = to_float(*static_cast<const Bfloat16*>(b));
+  const float x = *static_cast<const Bfloat16*>(a), y = *static_cast<const Bfloat16*>(b);
   if (x < y || (y != y && x == x)) return -1;
   if (x > y || (x != x && y == y)) return 1;
   return 0;
@@ -158,8 +155,8 @@ npy_bool nonzero(void* data, void*) {
 int fill(void* data, npy_intp n, void*) {
   auto* x = static_cast<Bfloat16*>(data);
   if (n < 2) return 0;
-  const float start = to_float(x[0]), step = to_float(x[1]) - start;
-  for (npy_intp i = 2; i < n; ++i) x[i] = from_float(start + static_cast<float>(i) * step);
+  const float start = x[0], step = x[1] - start;
+  for (npy_intp i = 2; i < n; ++i) x[i] = Bfloat16(start + static_cast<float>(i) * step);
   return 0;
 }
 
@@ -168,7 +165,7 @@ int argminmax(void* data, npy_intp n, npy_intp* out, void*) {
   const auto* x = static_cast<const Bfloat16*>(data);
   npy_intp best = 0;
   for (npy_intp i = 1; i < n; ++i) {
-    const float a = to_float(x[best]), b = to_float(x[i]);
+    const float a = x[best], b = x[i];
     if (a != a) break;
     if (b != b || (Largest ? b > a : b < a)) best = i;
   }
@@ -179,13 +176,18 @@ int argminmax(void* data, npy_intp n, npy_intp* out, void*) {
 // ---------------------------------------------------------------- casts, contiguous
 
 template <class T>
+float single(T x) { return static_cast<float>(x); }
+template <class T>
+float single(std::complex<T> x) { return static_cast<float>(x.real()); }
+
+template <class T>
 void cast_from(void* from, void* to, npy_intp n, void*, void*) {
   const auto* x = static_cast<const T*>(from);
   auto* out = static_cast<uint16_t*>(to);
   float block[256];
   for (npy_intp at = 0; at < n; at += 256) {
     const npy_intp count = n - at < 256 ? n - at : 256;
-    for (npy_intp i = 0; i < count; ++i) block[i] = static_cast<float>(x[at + i]);
+    for (npy_intp i = 0; i < count; ++i) block[i] = single(x[at + i]);
     half_kernels().narrow[1](block, out + at, count);
   }
 }
@@ -195,7 +197,7 @@ void cast_to(void* from, void* to, npy_intp n, void*, void*) {
   const auto* x = static_cast<const Bfloat16*>(from);
   auto* out = static_cast<T*>(to);
   for (npy_intp i = 0; i < n; ++i) {
-    const float value = to_float(x[i]);
+    const float value = x[i];
     if constexpr (std::is_integral_v<T> && sizeof(T) < 8) {
       out[i] = static_cast<T>(static_cast<int64_t>(value));  // wraps, as NumPy and PyTorch do it
     } else {
@@ -219,23 +221,6 @@ void to_single(void* from, void* to, npy_intp n, void*, void*) {
   half_kernels().widen[1](static_cast<const uint16_t*>(from), static_cast<float*>(to), n);
 }
 
-template <class T>
-void from_complex(void* from, void* to, npy_intp n, void*, void*) {
-  const auto* x = static_cast<const T*>(from);
-  auto* out = static_cast<Bfloat16*>(to);
-  for (npy_intp i = 0; i < n; ++i) out[i] = from_float(static_cast<float>(x[2 * i]));
-}
-
-template <class T>
-void to_complex(void* from, void* to, npy_intp n, void*, void*) {
-  const auto* x = static_cast<const Bfloat16*>(from);
-  auto* out = static_cast<T*>(to);
-  for (npy_intp i = 0; i < n; ++i) {
-    out[2 * i] = static_cast<T>(to_float(x[i]));
-    out[2 * i + 1] = 0;
-  }
-}
-
 struct Cast {
   int type;
   PyArray_VectorUnaryFunc *from, *to;
@@ -257,9 +242,9 @@ const Cast casts[] = {
     {NPY_FLOAT, from_single, to_single},
     {NPY_DOUBLE, cast_from<double>, cast_to<double>},
     {NPY_LONGDOUBLE, cast_from<long double>, cast_to<long double>},
-    {NPY_CFLOAT, from_complex<float>, to_complex<float>},
-    {NPY_CDOUBLE, from_complex<double>, to_complex<double>},
-    {NPY_CLONGDOUBLE, from_complex<long double>, to_complex<long double>},
+    {NPY_CFLOAT, cast_from<std::complex<float>>, cast_to<std::complex<float>>},
+    {NPY_CDOUBLE, cast_from<std::complex<double>>, cast_to<std::complex<double>>},
+    {NPY_CLONGDOUBLE, cast_from<std::complex<long double>>, cast_to<std::complex<long double>>},
 };
 
 PyArray_ArrFuncs functions;

@@ -6,14 +6,9 @@
 namespace shmtensor {
 namespace {
 
-template <PyObject* (*F)(PyObject*, PyObject* const*, Py_ssize_t)>
-PyCFunction fast() {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(F));
-}
-
 // recast(x, dtype): a copy with the same order of axes in memory. recast(x, out): into an array of x's shape.
 PyObject* recast(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("recast", n, 2, 2) < 0) return nullptr;
+  if (!takes("recast", n, 2)) return nullptr;
   PyArrayObject* x = array_argument("recast", "x", args[0]);
   if (!x) return nullptr;
   if (PyArray_Check(args[1])) {
@@ -59,7 +54,7 @@ struct VersionedPrefix {
 // retype(capsule, code, new_code): replaces the tensor's type code if it is `code` with 16 bits. NumPy's DLPack does
 // not support bfloat16 (code 4); it exchanges the bits as unsigned integers (code 1).
 PyObject* retype(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("retype", n, 3, 3) < 0) return nullptr;
+  if (!takes("retype", n, 3)) return nullptr;
   const long code = PyLong_AsLong(args[1]), new_code = PyLong_AsLong(args[2]);
   if (PyErr_Occurred()) return nullptr;
   DltensorPrefix* dltensor;
@@ -76,9 +71,10 @@ PyObject* retype(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyMethodDef methods[] = {
-    {"recast", fast<recast>(), METH_FASTCALL, "recast(x, dtype or out, /): a copy in another dtype, or into an array of another dtype."},
-    {"retype", fast<retype>(), METH_FASTCALL,
-     "retype(capsule, code, new_code, /) -> bool: replaces the type code of a 16-bit DLPack tensor."},
+    method("recast", recast,
+           "recast(x, dtype or out, /): a copy in another dtype, or into an array of another dtype."),
+    method("retype", retype,
+           "retype(capsule, code, new_code, /) -> bool: replaces the type code of a 16-bit DLPack tensor."),
     {nullptr, nullptr, 0, nullptr},
 };
 

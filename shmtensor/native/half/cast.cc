@@ -1,5 +1,6 @@
 // Casts arrays of 16-bit floats to float32 and back, on the thread pool.
 #include "kernels/arguments.h"
+#include "kernels/dtypes.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
 #include "half/half.h"
@@ -26,15 +27,13 @@ Ref new_array_like(PyArrayObject* x, int type) {
   return Ref(PyArray_NewLikeArray(x, NPY_KEEPORDER, PyArray_DescrFromType(type), 0));
 }
 
-bool is_plain_array(PyArrayObject* a) { return PyArray_ISALIGNED(a) && PyArray_ISNOTSWAPPED(a); }
-
 }  // namespace
 
 PyObject* widen_array(PyArrayObject* x) {
   Ref out = new_array_like(x, NPY_FLOAT);
   if (!out) return nullptr;
   Ref dense;
-  if (!is_plain_array(x) || !same_layout(out.array(), x)) {  // gaps, or broadcast: copy to dense memory first
+  if (!is_plain(x) || !same_layout(out.array(), x)) {  // gaps, or broadcast: copy to dense memory first
     dense = Ref(PyArray_NewLikeArray(out.array(), NPY_KEEPORDER, PyArray_DescrFromType(PyArray_TYPE(x)), 0));
     if (!dense || PyArray_CopyInto(dense.array(), x) < 0) return nullptr;
     x = dense.array();
@@ -51,11 +50,11 @@ PyObject* widen_array(PyArrayObject* x) {
 int narrow_into(PyArrayObject* x, PyArrayObject* out) {
   Ref dense;
   PyArrayObject* target = out;
-  if (!is_plain_array(out) || !is_plain_array(x) || !same_layout(x, out)) {
+  if (!is_plain(out) || !is_plain(x) || !same_layout(x, out)) {
     dense = new_array_like(x, PyArray_TYPE(out));
     if (!dense) return -1;
     target = dense.array();
-    if (!is_plain_array(x) || !same_layout(x, target)) {  // gaps in x
+    if (!is_plain(x) || !same_layout(x, target)) {  // gaps in x
       Ref contiguous_x = new_array_like(x, NPY_FLOAT);
       if (!contiguous_x || PyArray_CopyInto(contiguous_x.array(), x) < 0) return -1;
       return narrow_into(contiguous_x.array(), out);

@@ -6,11 +6,9 @@
 #include <vector>
 
 #include "kernels/arguments.h"
-#include "kernels/pointwise/silu_elu_shrink.h"
-#include "kernels/pointwise/clamp_addcmul_lerp_cast.h"
+#include "kernels/functions.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
-#include "kernels/reduce/sum.h"
 #include "kernels/reduce/reduced_layout.h"
 #include "ufunc/parallel_ufunc.h"
 #include "half/half.h"
@@ -246,13 +244,12 @@ namespace {
 
 // Does the kernel accept 16-bit floats? If it cannot compute a call, it returns None.
 bool takes_halves(PyObject* kernel) {
-  using Function = PyObject* (*)(PyObject*, PyObject* const*, Py_ssize_t);
-  static constexpr Function functions[] = {leaky_relu, hardtanh,  hardsigmoid, hardswish, hardshrink,
+  static constexpr Kernel* functions[] = {leaky_relu, hardtanh,  hardsigmoid, hardswish, hardshrink,
                                            softshrink, threshold, clamp};
   if (!PyCFunction_CheckExact(kernel)) return false;
   const auto function = reinterpret_cast<void (*)()>(PyCFunction_GET_FUNCTION(kernel));
   if (function == reinterpret_cast<void (*)()>(rsqrt)) return true;
-  for (const Function candidate : functions) {
+  for (Kernel* candidate : functions) {
     if (function == reinterpret_cast<void (*)()>(candidate)) return true;
   }
   return false;

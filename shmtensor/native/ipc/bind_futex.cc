@@ -1,41 +1,36 @@
 // Python bindings of futex.h: waiting on a 32-bit word, reading and writing a 64-bit one, in a writable buffer (for tests
 // and small protocols).
 #include "memory/inspect/fault_points.h"
-#include "python.h"
+#include "methods.h"
 #include "ipc/futex.h"
 
 namespace shmtensor {
 
 namespace {
 
-struct Word {
+// A word in a writable buffer.
+template <class T>
+struct At {
   Py_buffer view{};
-  std::atomic<uint32_t>* at = nullptr;
-  ~Word() {
-    drop_view(&view);
-  }
-  bool find(PyObject* buffer, Py_ssize_t offset, const char* where) {
-    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
-    if (offset < 0 || offset % 4 || offset + 4 > view.len) {
-      raise("ValueError", "%s: no aligned word at this offset: offset %zd of %zd bytes", where, offset, view.len);
-      return false;
-    }
-    at = reinterpret_cast<std::atomic<uint32_t>*>(static_cast<char*>(view.buf) + offset);
+  std::atomic<T>* at = nullptr;
+  ~At() { drop_view(&view); }
+  bool find(PyObject* buffer, PyObject* offset_object, const char* where) {
+    const Py_ssize_t offset = PyLong_AsSsize_t(offset_object), n = sizeof(T);
+    if ((offset == -1 && PyErr_Occurred()) || PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
+    if (offset < 0 || offset % n || offset + n > view.len)
+      return raise("ValueError", "%s: no aligned word at this offset: offset %zd of %zd bytes", where, offset, view.len);
+    at = reinterpret_cast<std::atomic<T>*>(static_cast<char*>(view.buf) + offset);
     return true;
   }
 };
 
 PyObject* word_wait(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-  if (n != 4) return raise("TypeError", "word_wait: takes buffer, offset, value, timeout: got %zd arguments", n);
-  Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
-  if (offset == -1 && PyErr_Occurred()) return nullptr;
+  if (!takes("word_wait", n, 4)) return nullptr;
   unsigned long value = PyLong_AsUnsignedLong(arguments[2]);
   if (value == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
-  double timeout = arguments[3] == Py_None ? -1.0 : PyFloat_AsDouble(arguments[3]);
-  if (timeout == -1.0 && PyErr_Occurred()) return nullptr;
-  if (arguments[3] != Py_None && timeout < 0) timeout = 0;
-  Word word;
-  if (!word.find(arguments[0], offset, "word_wait")) return nullptr;
+  double timeout;
+  At<uint32_t> word;
+  if (!read_timeout(arguments[3], &timeout) || !word.find(arguments[0], arguments[1], "word_wait")) return nullptr;
   Deadline deadline(timeout);
   for (;;) {
     Wait result;
@@ -49,11 +44,9 @@ PyObject* word_wait(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
 }
 
 PyObject* word_wake(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-  if (n != 2) return raise("TypeError", "word_wake: takes buffer and offset: got %zd arguments", n);
-  Py_ssize_t offset = PyLong_AsSsize_t(arguments[1]);
-  if (offset == -1 && PyErr_Occurred()) return nullptr;
-  Word word;
-  if (!word.find(arguments[0], offset, "word_wake")) return nullptr;
+  if (!takes("word_wake", n, 2)) return nullptr;
+  At<uint32_t> word;
+  if (!word.find(arguments[0], arguments[1], "word_wake")) return nullptr;
   wake(word.at);
   Py_RETURN_NONE;
 }
@@ -63,34 +56,17 @@ PyObject* word_wake(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
 // consistent. Adding to it is acquire and release: no reader sees the writer's later changes before the odd value, and a
 // reader (acquire) of the even value sees all earlier changes. It is one instruction, so a death leaves the old or the
 // new value.
-struct Count {
-  Py_buffer view{};
-  std::atomic<uint64_t>* at = nullptr;
-  ~Count() {
-    drop_view(&view);
-  }
-  bool find(PyObject* buffer, PyObject* offset_object, const char* where) {
-    Py_ssize_t offset = PyLong_AsSsize_t(offset_object);
-    if (offset == -1 && PyErr_Occurred()) return false;
-    if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
-    if (offset < 0 || offset % 8 || offset + 8 > view.len) {
-      raise("ValueError", "%s: no aligned word at this offset: offset %zd of %zd bytes", where, offset, view.len);
-      return false;
-    }
-    at = reinterpret_cast<std::atomic<uint64_t>*>(static_cast<char*>(view.buf) + offset);
-    return true;
-  }
-};
+using Count = At<uint64_t>;
 
 PyObject* count_load(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-  if (n != 2) return raise("TypeError", "count_load: takes buffer and offset: got %zd arguments", n);
+  if (!takes("count_load", n, 2)) return nullptr;
   Count count;
   if (!count.find(arguments[0], arguments[1], "count_load")) return nullptr;
   return PyLong_FromUnsignedLongLong(count.at->load(std::memory_order_acquire));
 }
 
 PyObject* count_store(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-  if (n != 3) return raise("TypeError", "count_store: takes buffer, offset, value: got %zd arguments", n);
+  if (!takes("count_store", n, 3)) return nullptr;
   unsigned long long value = PyLong_AsUnsignedLongLong(arguments[2]);
   if (value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
   Count count;
@@ -101,7 +77,7 @@ PyObject* count_store(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
 }
 
 PyObject* count_add(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-  if (n != 3) return raise("TypeError", "count_add: takes buffer, offset, value: got %zd arguments", n);
+  if (!takes("count_add", n, 3)) return nullptr;
   unsigned long long value = PyLong_AsUnsignedLongLong(arguments[2]);
   if (value == static_cast<unsigned long long>(-1) && PyErr_Occurred()) return nullptr;
   Count count;
@@ -112,17 +88,14 @@ PyObject* count_add(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
 }
 
 PyMethodDef methods[] = {
-    {"word_wait", reinterpret_cast<PyCFunction>(word_wait), METH_FASTCALL,
-     "word_wait(buffer, offset, value, timeout) -> bool: waits while the u32 at offset equals value; False: timeout."},
-    {"word_wake", reinterpret_cast<PyCFunction>(word_wake), METH_FASTCALL,
-     "word_wake(buffer, offset): wakes all that wait on the u32 at offset."},
-    {"count_load", reinterpret_cast<PyCFunction>(count_load), METH_FASTCALL,
-     "count_load(buffer, offset) -> int: the u64 at offset (acquire)."},
-    {"count_store", reinterpret_cast<PyCFunction>(count_store), METH_FASTCALL,
-     "count_store(buffer, offset, value): writes the u64 at offset (release)."},
-    {"count_add", reinterpret_cast<PyCFunction>(count_add), METH_FASTCALL,
-     "count_add(buffer, offset, value) -> int: adds to the u64 at offset atomically; returns the new value (acquire and "
-     "release)."},
+    method("word_wait", word_wait,
+           "word_wait(buffer, offset, value, timeout) -> bool: waits while the u32 at offset equals value; False: timeout."),
+    method("word_wake", word_wake, "word_wake(buffer, offset): wakes all that wait on the u32 at offset."),
+    method("count_load", count_load, "count_load(buffer, offset) -> int: the u64 at offset (acquire)."),
+    method("count_store", count_store, "count_store(buffer, offset, value): writes the u64 at offset (release)."),
+    method("count_add", count_add,
+           "count_add(buffer, offset, value) -> int: adds to the u64 at offset atomically; returns the new value (acquire and "
+           "release)."),
     {nullptr, nullptr, 0, nullptr},
 };
 

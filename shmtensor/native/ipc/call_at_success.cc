@@ -19,7 +19,7 @@ void call(int code, void*) {
 PyObject* call_at_success(PyObject*, PyObject* address) {
   function = reinterpret_cast<int (*)()>(PyLong_AsVoidPtr(address));
   if (!function)
-    return PyErr_Occurred() ? nullptr : raise("ValueError", "call_at_success: not the address of a function: 0");
+    return PyErr_Occurred() ? Raised{} : raise("ValueError", "call_at_success: not the address of a function: 0");
   if (!process) {
 #ifdef __GLIBC__
     on_exit(call, nullptr);

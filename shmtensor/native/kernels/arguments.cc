@@ -75,8 +75,7 @@ std::string dtype_text(PyArrayObject* a) {
 
 PyArrayObject* array_argument(const char* where, const char* name, PyObject* p) {
   if (PyArray_Check(p)) return as_array(p);
-  raise("TypeError", "%s: %s is not an array: %s", where, name, Py_TYPE(p)->tp_name);
-  return nullptr;
+  return raise("TypeError", "%s: %s is not an array: %s", where, name, Py_TYPE(p)->tp_name);
 }
 
 bool floating(const char* where, PyArrayObject* x, Floating* out) {
@@ -88,8 +87,7 @@ bool floating(const char* where, PyArrayObject* x, Floating* out) {
   } else if (type >= NPY_BOOL && type <= NPY_ULONGLONG) {
     *out = {NPY_FLOAT, NPY_FLOAT};
   } else {
-    raise("NotImplementedError", "%s: not implemented for %s", where, dtype_text(x).c_str());
-    return false;
+    return raise("NotImplementedError", "%s: not implemented for %s", where, dtype_text(x).c_str());
   }
   return true;
 }
@@ -102,9 +100,8 @@ PyObject* finish(Ref out, const Floating& f) {
 bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name,
                 PyArrayObject* b) {
   if (PyArray_SAMESHAPE(a, b)) return true;
-  raise("RuntimeError", "%s: shapes differ: %s %s, %s %s", where, a_name, shape_text(a).c_str(),
-        b_name, shape_text(b).c_str());
-  return false;
+  return raise("RuntimeError", "%s: shapes differ: %s %s, %s %s", where, a_name, shape_text(a).c_str(),
+               b_name, shape_text(b).c_str());
 }
 
 int dim_argument(const char* where, PyObject* dim, int nd) {
@@ -120,17 +117,6 @@ PyObject* fall_back() {
   if (PyErr_ExceptionMatches(PyExc_MemoryError)) return nullptr;
   PyErr_Clear();
   Py_RETURN_NONE;
-}
-
-int count_arguments(const char* where, Py_ssize_t n, Py_ssize_t min, Py_ssize_t max) {
-  if (n >= min && n <= max) return 0;
-  if (min == max) {
-    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd", where, n, min);
-  } else {
-    raise("TypeError", "%s: wrong number of arguments: %zd, expected %zd to %zd", where, n,
-          min, max);
-  }
-  return -1;
 }
 
 }  // namespace shmtensor

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "python.h"
+#include "methods.h"
 
 namespace shmtensor {
 
@@ -126,8 +126,5 @@ int dim_argument(const char* where, PyObject* dim, int nd);
 // Replaces an exception about wrong arguments by None: the caller then computes without the kernel, or raises a better
 // message. A MemoryError stays.
 PyObject* fall_back();
-
-// 0 if n is in [min, max], else -1 with TypeError.
-int count_arguments(const char* where, Py_ssize_t n, Py_ssize_t min, Py_ssize_t max);
 
 }  // namespace shmtensor

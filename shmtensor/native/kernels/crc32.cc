@@ -2,7 +2,7 @@
 //
 // Source: V. Gopal et al., "Fast CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction", Intel, 2009,
 // with the constants of its appendix for the reflected polynomial 0xEDB88320.
-#include "kernels/crc32.h"
+#include "methods.h"
 
 #include "simd/cpu_capability.h"
 
@@ -88,7 +88,7 @@ uint32_t compute(uint32_t value, const uint8_t* p, size_t n) {
 }  // namespace
 
 PyObject* crc32(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-  if (n != 2) return PyErr_Format(PyExc_TypeError, "crc32: takes 2 arguments, %zd given", n);
+  if (!takes("crc32", n, 2)) return nullptr;
   if (!is_supported()) Py_RETURN_NONE;
   const unsigned long value = PyLong_AsUnsignedLongMask(arguments[1]);
   Py_buffer buffer;

@@ -1,5 +1,5 @@
 // Counts what keys of known hashes cost a dict or set: `serialization/limits.py` bounds it before they are put in.
-#include "kernels/hash_slots.h"
+#include "methods.h"
 
 namespace shmtensor {
 
@@ -54,7 +54,7 @@ class Int64s {
 }  // namespace
 
 PyObject* hash_slots(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
-  if (n != 5) return PyErr_Format(PyExc_TypeError, "hash_slots: takes 5 arguments, %zd given", n);
+  if (!takes("hash_slots", n, 5)) return nullptr;
   Int64s table, hashes, weights;
   if (!table.get(arguments[0], PyBUF_WRITABLE | PyBUF_ND) || !hashes.get(arguments[1], PyBUF_ND) ||
       !weights.get(arguments[2], PyBUF_ND))

@@ -14,12 +14,6 @@
 
 namespace shmtensor {
 
-bool count_is(const char* name, Py_ssize_t n, Py_ssize_t least, Py_ssize_t most) {
-  if (n >= least && n <= most) return true;
-  PyErr_Format(PyExc_TypeError, "%s: takes %zd to %zd arguments, %zd given", name, least, most, n);
-  return false;
-}
-
 // An array, a Block or an address.
 static bool address_of(const char* where, PyObject* o, const void** p) {
   if (PyArray_Check(o)) {
@@ -34,20 +28,15 @@ static bool address_of(const char* where, PyObject* o, const void** p) {
     *p = PyLong_AsVoidPtr(o);
     return !PyErr_Occurred();
   }
-  PyErr_Format(PyExc_TypeError, "%s: expects an array, a Block or an address: %s", where,
-               Py_TYPE(o)->tp_name);
-  return false;
+  return raise("TypeError", "%s: expects an array, a Block or an address: %s", where, Py_TYPE(o)->tp_name);
 }
 
 bool handle_of(const char* where, PyObject* o, Handle* h) {
   char* data;
   Py_ssize_t n;
   if (PyBytes_AsStringAndSize(o, &data, &n) < 0) return false;
-  if (n != Py_ssize_t(sizeof(Handle))) {
-    PyErr_Format(PyExc_ValueError, "%s: a handle has %zd bytes: %zd", where,
-                 Py_ssize_t(sizeof(Handle)), n);
-    return false;
-  }
+  if (n != Py_ssize_t(sizeof(Handle)))
+    return raise("ValueError", "%s: a handle has %zu bytes: %zd", where, sizeof(Handle), n);
   memcpy(h, data, sizeof *h);
   return true;
 }
@@ -79,7 +68,7 @@ static PyObject* py_domain_environment(PyObject*, PyObject*) {
   return PyUnicode_FromString(text);
 }
 static PyObject* py_domain_join(PyObject*, Arguments a, Py_ssize_t n) {
-  if (!count_is("domain_join", n, 4, 4)) return nullptr;
+  if (!takes("domain_join", n, 4)) return nullptr;
   int fds[3];
   for (int i = 0; i < 3; ++i) {
     fds[i] = int(PyLong_AsLong(a[i]));
@@ -105,7 +94,7 @@ static PyObject* py_row(PyObject*, PyObject*) {
 static PyObject* py_liveness(PyObject*, Arguments a, Py_ssize_t n) {
   int row;
   uint32_t inc;
-  if (!count_is("liveness", n, 2, 2) || !row_of(a, &row, &inc) || !domain_ensure()) return nullptr;
+  if (!takes("liveness", n, 2) || !row_of(a, &row, &inc) || !domain_ensure()) return nullptr;
   switch (liveness_of(row, inc)) {
     case Liveness::Alive:
       return PyUnicode_InternFromString("alive");
@@ -121,14 +110,14 @@ static PyObject* py_describe(PyObject*, Arguments a, Py_ssize_t n) {
   uint32_t inc;
   bool has_code;
   char text[320];
-  if (!count_is("describe", n, 2, 2) || !row_of(a, &row, &inc) || !domain_ensure()) return nullptr;
+  if (!takes("describe", n, 2) || !row_of(a, &row, &inc) || !domain_ensure()) return nullptr;
   describe_peer(row, inc, text, sizeof text, &pid, &code, &has_code);
   return has_code ? Py_BuildValue("sii", text, pid, code) : Py_BuildValue("siO", text, pid, Py_None);
 }
 static PyObject* py_raise_peer_lost(PyObject*, Arguments a, Py_ssize_t n) {
   int row;
   uint32_t inc;
-  if (!count_is("raise_peer_lost", n, 3, 3) || !row_of(a + 1, &row, &inc) || !domain_ensure())
+  if (!takes("raise_peer_lost", n, 3) || !row_of(a + 1, &row, &inc) || !domain_ensure())
     return nullptr;
   const char* where = PyUnicode_AsUTF8(a[0]);
   return where ? raise_peer_lost(where, row, inc) : nullptr;
@@ -146,13 +135,13 @@ static PyObject* py_set_role(PyObject*, PyObject* o) {
 static PyObject* py_record_exit(PyObject*, Arguments a, Py_ssize_t n) {
   int row;
   uint32_t inc;
-  if (!count_is("record_exit", n, 3, 3) || !row_of(a, &row, &inc)) return nullptr;
+  if (!takes("record_exit", n, 3) || !row_of(a, &row, &inc)) return nullptr;
   int code = int(PyLong_AsLong(a[2]));
   if (PyErr_Occurred()) return nullptr;
   return PyBool_FromLong(record_exit(row, inc, code));
 }
 static PyObject* py_record_exit_pid(PyObject*, Arguments a, Py_ssize_t n) {
-  if (!count_is("record_exit_pid", n, 2, 2)) return nullptr;
+  if (!takes("record_exit_pid", n, 2)) return nullptr;
   int pid = int(PyLong_AsLong(a[0])), code = PyErr_Occurred() ? 0 : int(PyLong_AsLong(a[1]));
   if (PyErr_Occurred()) return nullptr;
   return PyBool_FromLong(record_exit_pid(pid, code));
@@ -163,7 +152,7 @@ static PyObject* py_last_child(PyObject*, PyObject*) {
   return Py_BuildValue("iI", child.row, child.inc);
 }
 static PyObject* py_sweep(PyObject*, Arguments a, Py_ssize_t n) {
-  if (!count_is("sweep", n, 0, 1) || !domain_ensure()) return nullptr;
+  if (!takes("sweep", n, 0, 1) || !domain_ensure()) return nullptr;
   int force = n ? PyObject_IsTrue(a[0]) : 0;
   if (force < 0) return nullptr;
   int swept;
@@ -177,7 +166,7 @@ static PyObject* py_sweep(PyObject*, Arguments a, Py_ssize_t n) {
 // ---- blocks
 static PyObject* py_allocate(PyObject*, Arguments a, Py_ssize_t n, PyObject* kwnames) {
   Py_ssize_t n_args = n + (kwnames ? PyTuple_GET_SIZE(kwnames) : 0);
-  if (!count_is("allocate", n_args, 1, 3)) return nullptr;
+  if (!takes("allocate", n_args, 1, 3)) return nullptr;
   PyObject* values[3] = {nullptr, Py_True, Py_False};
   static const char* const keywords[3] = {"nbytes", "zero", "shared"};
   for (Py_ssize_t i = 0; i < n; ++i) values[i] = a[i];
@@ -228,7 +217,7 @@ static PyObject* py_block_of(PyObject*, PyObject* o) {
 }
 static PyObject* py_export(PyObject*, Arguments a, Py_ssize_t n) {
   const void *p, *via = nullptr;
-  if (!count_is("export", n, 1, 2) || !address_of("export", a[0], &p)) return nullptr;
+  if (!takes("export", n, 1, 2) || !address_of("export", a[0], &p)) return nullptr;
   if (n == 2 && a[1] != Py_None && !address_of("export", a[1], &via)) return nullptr;
   Handle h;
   if (!export_block(block_around(p), via ? block_around(via) : BlockRef{}, &h)) return nullptr;
@@ -237,7 +226,7 @@ static PyObject* py_export(PyObject*, Arguments a, Py_ssize_t n) {
 }
 static PyObject* py_receive(PyObject*, Arguments a, Py_ssize_t n) {
   Handle h;
-  if (!count_is("receive", n, 1, 2) || !handle_of("receive", a[0], &h)) return nullptr;
+  if (!takes("receive", n, 1, 2) || !handle_of("receive", a[0], &h)) return nullptr;
   int ack = n == 2 ? PyObject_IsTrue(a[1]) : 1;
   void* base;
   size_t nbytes;
@@ -294,12 +283,6 @@ static PyObject* py_take_allocation_failure(PyObject*, PyObject*) {
   return text;
 }
 
-template <class F>
-static PyMethodDef fast(const char* name, F* function, const char* doc, int flags = 0) {
-  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function)),
-          METH_FASTCALL | flags, doc};
-}
-
 static PyMethodDef functions[] = {
     {"domain_ensure", py_domain_ensure, METH_NOARGS,
      "Creates the domain of this process unless it exists."},
@@ -311,30 +294,24 @@ static PyMethodDef functions[] = {
      "The 16 bytes of the domain's id."},
     {"domain_environment", py_domain_environment, METH_NOARGS,
      "The value of SHMTENSOR_DOMAIN by which a child joins this domain."},
-    fast("domain_join", py_domain_join,
-         "Joins a domain by the descriptors of its files. Raises DomainError."),
+    method("domain_join", py_domain_join, "Joins a domain by the descriptors of its files. Raises DomainError."),
     {"row", py_row, METH_NOARGS,
      "The row of this process and its incarnation."},
-    fast("liveness", py_liveness,
-         "'alive', 'doomed' (dying) or 'dead': the process of a row and incarnation."),
-    fast("describe", py_describe,
-         "(text, pid, exit code or None) of a process by row and incarnation."),
-    fast("raise_peer_lost", py_raise_peer_lost,
-         "Raises PeerLostError for a dead process; waits up to 200 ms for its exit code."),
+    method("liveness", py_liveness, "'alive', 'doomed' (dying) or 'dead': the process of a row and incarnation."),
+    method("describe", py_describe, "(text, pid, exit code or None) of a process by row and incarnation."),
+    method("raise_peer_lost", py_raise_peer_lost,
+           "Raises PeerLostError for a dead process; waits up to 200 ms for its exit code."),
     {"set_role", py_set_role, METH_O,
      "Names this process in messages and summaries."},
-    fast("record_exit", py_record_exit,
-         "Records the exit code of a reaped process by row and incarnation."),
-    fast("record_exit_pid", py_record_exit_pid,
-         "Records the exit code of a reaped child by its pid."),
+    method("record_exit", py_record_exit, "Records the exit code of a reaped process by row and incarnation."),
+    method("record_exit_pid", py_record_exit_pid, "Records the exit code of a reaped child by its pid."),
     {"last_child", py_last_child, METH_NOARGS,
      "Row and incarnation of the child that this thread forked last."},
-    fast("sweep", py_sweep,
-         "Clears the rows of dead processes; returns how many. At most every 100 ms unless forced."),
-    fast("allocate", py_allocate,
-         "A Block of shared memory, 64-byte aligned; `shared`: marked as shared from the start. Raises:\n"
-         "OutOfSharedMemory.",
-         METH_KEYWORDS),
+    method("sweep", py_sweep,
+           "Clears the rows of dead processes; returns how many. At most every 100 ms unless forced."),
+    method("allocate", py_allocate,
+           "A Block of shared memory, 64-byte aligned; `shared`: marked as shared from the start. Raises:\n"
+           "OutOfSharedMemory.", METH_FASTCALL | METH_KEYWORDS),
     {"is_shared", py_is_shared, METH_O,
      "Whether the memory of an array is shared. Copies: none."},
     {"held_elsewhere", py_held_elsewhere, METH_O,
@@ -343,12 +320,12 @@ static PyMethodDef functions[] = {
      "How many received Blocks of this process are over the block of an array."},
     {"block_of", py_block_of, METH_O,
      "Address and size in bytes of the block of an array."},
-    fast("export", py_export,
-         "A handle (72 bytes) of the block of an array. It is in flight, and the block lives, until it is\n"
-         "acknowledged. Copies: none. Raises: ValueError if the memory is not shared."),
-    fast("receive", py_receive,
-         "The Block of a handle, held until the Block is freed. Copies: none. Raises:\n"
-         "StaleHandle, ForeignHandle."),
+    method("export", py_export,
+           "A handle (72 bytes) of the block of an array. It is in flight, and the block lives, until it is\n"
+           "acknowledged. Copies: none. Raises: ValueError if the memory is not shared."),
+    method("receive", py_receive,
+           "The Block of a handle, held until the Block is freed. Copies: none. Raises:\n"
+           "StaleHandle, ForeignHandle."),
     {"acknowledge", py_acknowledge, METH_O,
      "A handle is not in flight any more: it has arrived, or never will. Idempotent."},
     {"gate_open", py_gate_open, METH_NOARGS,

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <new>
 
+#include "methods.h"
+
 namespace shmtensor {
 
 PyTypeObject* gradient_buffer_type;
@@ -160,8 +162,7 @@ PyObject* in_grad_buffer(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyMethodDef functions[] = {
-    {"in_grad_buffer", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)(void)>(in_grad_buffer)), METH_FASTCALL,
-     "in_grad_buffer(leaf, array): whether leaf.grad_buffer owns the array."},
+    method("in_grad_buffer", in_grad_buffer, "in_grad_buffer(leaf, array): whether leaf.grad_buffer owns the array."),
     {nullptr, nullptr, 0, nullptr},
 };
 

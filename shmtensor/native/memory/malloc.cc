@@ -13,7 +13,7 @@
 namespace shmtensor {
 
 static PyObject* py_set_malloc_thresholds(PyObject*, PyObject* const* a, Py_ssize_t n) {
-  if (!count_is("set_malloc_thresholds", n, 2, 2)) return nullptr;
+  if (!takes("set_malloc_thresholds", n, 2)) return nullptr;
   const long trim = PyLong_AsLong(a[0]), mmap = PyLong_AsLong(a[1]);
   if (PyErr_Occurred()) return nullptr;
   if (trim < 0 || trim > INT_MAX || mmap < 0 || mmap > INT_MAX)
@@ -40,11 +40,10 @@ static PyObject* py_malloc_trim(PyObject*, PyObject*) {
 }
 
 PyMethodDef malloc_functions[] = {
-    {"set_malloc_thresholds", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_set_malloc_thresholds)),
-     METH_FASTCALL,
-     "set_malloc_thresholds(trim, mmap): malloc keeps up to `trim` free bytes at the top of its heap, and maps\n"
-     "arrays of at least `mmap` bytes one by one. For the whole process, for good. False: not with this C\n"
-     "library."},
+    method("set_malloc_thresholds", py_set_malloc_thresholds,
+           "set_malloc_thresholds(trim, mmap): malloc keeps up to `trim` free bytes at the top of its heap, and maps\n"
+           "arrays of at least `mmap` bytes one by one. For the whole process, for good. False: not with this C\n"
+           "library."),
     {"malloc_trim", py_malloc_trim, METH_NOARGS,
      "malloc returns its free pages to the system; whether there were any."},
     {nullptr, nullptr, 0, nullptr}};

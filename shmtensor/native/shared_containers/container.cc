@@ -153,7 +153,7 @@ void dealloc(PyObject* o) {
   untrack_and_free(as_view(o));
 }
 
-bool raise_corrupt(const char* what) { return raise("ValueError", "packed data: corrupt: %s", what) != nullptr; }
+bool raise_corrupt(const char* what) { return raise("ValueError", "packed data: corrupt: %s", what); }
 
 bool add_block(Blocks* store, PyObject* block, Kind kind) {
   Py_buffer view;
@@ -245,7 +245,7 @@ PyObject* dict_subscript(PyObject* o, PyObject* key) {
 }
 
 PyObject* dict_get(PyObject* o, PyObject* const* a, Py_ssize_t n) {
-  if (n < 1 || n > 2) return raise("TypeError", "SharedDict.get: takes 1 or 2 arguments: got %zd", n);
+  if (!takes("SharedDict.get", n, 1, 2)) return nullptr;
   Reader r;
   const int64_t number = find(o, a[0], &r);
   if (number == kMissing) return Py_NewRef(n == 2 ? a[1] : Py_None);
@@ -298,8 +298,7 @@ PyGetSetDef members[] = {
     {"readonly", get_readonly, nullptr, "Whether arrays and tensors come back read-only.", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef dict_methods[] = {
-    {"get", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(dict_get)), METH_FASTCALL,
-     "get(key, default=None): the value of a key, or the default."},
+    method("get", dict_get, "get(key, default=None): the value of a key, or the default."),
     {"_iterate", dict_iterate, METH_VARARGS, "_iterate(mode, reverse): keys (0), values (1) or pairs (2)."},
     {nullptr, nullptr, 0, nullptr}};
 PyMethodDef iterator_methods[] = {{"__length_hint__", length_hint, METH_NOARGS, "The number of remaining elements."},

@@ -187,8 +187,7 @@ class Packer : Store {
   uint64_t next_position() const { return uint64_t(parts.size() - 1) << kPartShift | data_.size; }
 
   bool fail(const char* error, const char* what, const char* detail) {
-    raise(error, "%s: element %llu %s%s", where_, static_cast<unsigned long long>(count), what, detail);
-    return false;
+    return raise(error, "%s: element %llu %s%s", where_, static_cast<unsigned long long>(count), what, detail);
   }
 
   bool end_element(uint64_t position) {

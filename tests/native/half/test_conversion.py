@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+
 import numpy as np
 
 import shmtensor as st
@@ -119,6 +122,13 @@ def test_numpy_keeps_the_two_apart() -> None:
     assert int(x[2]) == 2
 
 
+ARITHMETIC: list[Callable[[st.Tensor, st.Tensor], st.Tensor]] = [
+    operator.add, operator.sub, operator.mul, operator.truediv, operator.gt,
+    lambda a, b: a - 0.3, lambda a, b: 1 - a, lambda a, b: 2 / a, lambda a, b: a / 0,
+    lambda a, b: a == 1, lambda a, b: a.exp(), lambda a, b: a.relu(),
+]  # fmt: skip
+
+
 @each("dtype", ["bfloat16", "float16"])
 def test_arithmetic_is_that_of_float32_rounded_once(dtype: str) -> None:
     """In tiles of any length, with scalar operands, and in place."""
@@ -126,16 +136,7 @@ def test_arithmetic_is_that_of_float32_rounded_once(dtype: str) -> None:
     for n in (0, 1, 33, 2049, 70_001):
         x, y = (st.tensor(rng.normal(size=n).astype("f4")).to(kind) for _ in range(2))
         wide, other = x.float(), y.float()
-        for f in (
-            lambda a, b: a + b,
-            lambda a, b: a * b,
-            lambda a, b: a - 0.3,
-            lambda a, b: 2 / a,
-            lambda a, b: a.exp(),
-            lambda a, b: a.relu(),
-            lambda a, b: a > b,
-            lambda a, b: a == 1,
-        ):
+        for f in ARITHMETIC:
             got, want = f(x, y), f(wide, other)
             assert got.dtype == (kind if want.dtype == st.float32 else st.bool)
             assert got.float().numpy().tobytes() == want.to(got.dtype).float().numpy().tobytes()
@@ -174,15 +175,7 @@ def test_nan_and_infinities_stay_through_arithmetic(dtype: str) -> None:
     kind = getattr(st, dtype)
     x = st.tensor([np.nan, np.inf, -np.inf, 3e38, -0.0, 1.0] * 9).to(kind)
     y = st.tensor([1.0, -np.inf, 0.0, 3e38, 0.0, np.nan] * 9).to(kind)
-    for f in (
-        lambda a, b: a + b,
-        lambda a, b: a - b,
-        lambda a, b: a * b,
-        lambda a, b: a / b,
-        lambda a, b: 1 - a,
-        lambda a, b: a.relu(),
-        lambda a, b: a / 0,
-    ):
+    for f in ARITHMETIC:
         got, want = f(x, y).float().numpy(), f(x.float(), y.float()).to(kind).float().numpy()
         np.testing.assert_array_equal(got, want)
         assert (np.signbit(got) == np.signbit(want))[~np.isnan(want)].all()

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
@@ -75,47 +77,45 @@ def test_no_worker_lives_right_after_a_fork() -> None:
     assert after <= busy - 3  # a thread of another test may have ended, too
 
 
-def test_fork_while_other_threads_compute() -> None:
-    native.set_num_threads(2)
-    stop = threading.Event()
-    failures: list[int] = []
+@contextmanager
+def other_callers(n: int) -> Iterator[None]:
+    """Threads that compute meanwhile, each 50 times at least; all get the right results."""
+    is_over = threading.Event()
+    right: list[bool] = []
 
     def compute() -> None:
-        while not stop.is_set():
-            if not works():
-                failures.append(1)
+        done = 0
+        while done < 50 or not is_over.is_set():
+            right.append(works())
+            done += 1
 
-    threads = [threading.Thread(target=compute) for _ in range(2)]
+    threads = [threading.Thread(target=compute) for _ in range(n)]
     for t in threads:
         t.start()
     try:
+        yield
+    finally:
+        is_over.set()
+        for t in threads:
+            t.join()
+    assert len(right) >= 50 * n
+    assert all(right)
+
+
+def test_fork_while_other_threads_compute() -> None:
+    native.set_num_threads(2)
+    with other_callers(2):
         for _ in range(20):
             pid = os.fork()
             if pid == 0:
                 os._exit(0 if works() else 1)
             assert os.waitpid(pid, 0)[1] == 0
-    finally:
-        stop.set()
-        for t in threads:
-            t.join()
-    assert not failures
 
 
 def test_many_callers_at_once() -> None:
     native.set_num_threads(3)
-    failures: list[int] = []
-
-    def compute() -> None:
-        for _ in range(50):
-            if not works():
-                failures.append(1)
-
-    threads = [threading.Thread(target=compute) for _ in range(4)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
-    assert not failures
+    with other_callers(4):
+        assert works()
 
 
 def test_idle_workers_use_no_processor() -> None:

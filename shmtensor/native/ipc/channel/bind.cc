@@ -11,17 +11,6 @@
 
 namespace shmtensor {
 
-bool read_timeout(PyObject* object, double* out) {
-  if (object == Py_None) {
-    *out = -1.0;
-    return true;
-  }
-  double value = PyFloat_AsDouble(object);
-  if (value == -1.0 && PyErr_Occurred()) return false;
-  *out = value > 0 ? value : 0.0;
-  return true;
-}
-
 bool read_peers(PyObject* object, std::vector<Peer>* peers) {
   if (!object || object == Py_None) return true;
   PyObject* pairs = PySequence_Fast(object, "Channel.get: peers is a sequence of (row, incarnation)");
@@ -59,8 +48,7 @@ bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>*
 
 bool is_open(ChannelObject* self, const char* where) {
   if (self->channel.root()) return true;
-  raise("ValueError", "%s: the channel is closed", where);
-  return false;
+  return raise("ValueError", "%s: the channel is closed", where);
 }
 
 namespace {
@@ -202,32 +190,31 @@ PyObject* channel_maxsize(ChannelObject* self, void*) {
   return PyLong_FromUnsignedLongLong(self->channel.root()->maxsize);
 }
 
-#define METHOD(name) reinterpret_cast<PyCFunction>(name)
 PyMethodDef methods[] = {
-    {"put", METHOD(channel_put), METH_FASTCALL,
-     "put(data, blocks, timeout) -> bool: sends data and a handle of each block (an array or a Block); False: full."},
-    {"get", METHOD(channel_get), METH_FASTCALL,
-     "get(timeout, peers=None) -> (data, [Block, ...]) or None after timeout; PeerLostError when a peer died."},
-    {"send", METHOD(channel_send), METH_FASTCALL,
-     "send(object, dumps, timeout, gpu) -> bool: as put, of an object; dumps(object) -> (data, blocks) if the codec cannot.\n"
-     "gpu takes the handles of GPU memory, and is dumps's second argument; it is told which were not sent."},
-    {"receive", METHOD(channel_receive), METH_FASTCALL,
-     "receive(timeout, peers, loads, missing) -> object, or missing after timeout; loads(data, blocks) reads pickles."},
-    {"send_many", METHOD(channel_send_many), METH_FASTCALL,
-     "send_many(objects, dumps, timeout, gpu) -> how many; all are encoded before the first is sent."},
-    {"receive_many", METHOD(channel_receive_many), METH_FASTCALL,
-     "receive_many(n, timeout, peers, loads) -> list of 1 to n; empty after timeout."},
-    {"shut_down", METHOD(channel_shut_down), METH_O,
-     "shut_down(immediate): put raises ShutDown from now on, and so does get once it is empty, or at once."},
-    {"statistics", METHOD(channel_statistics), METH_NOARGS, "statistics() -> dict of counts, from the words alone"},
-    {"check", METHOD(channel_check), METH_NOARGS, "check() -> None, or the violated invariant"},
-    {"size", METHOD(channel_size), METH_NOARGS, "size() -> messages that wait to be read"},
-    {"full", METHOD(channel_full), METH_NOARGS, "full() -> whether put would wait"},
-    {"task_done", METHOD(channel_task_done), METH_NOARGS, "task_done(): one received message is done"},
-    {"join", METHOD(channel_join), METH_O, "join(timeout) -> bool: waits until all messages are done"},
-    {"check_debtors", METHOD(channel_check_debtors), METH_NOARGS,
-     "check_debtors(): raises PeerLostError if a process died between taking a message and task_done"},
-    {"close", METHOD(channel_close), METH_NOARGS, "close(): drops this process's holds; other processes keep theirs"},
+    method("put", channel_put,
+           "put(data, blocks, timeout) -> bool: sends data and a handle of each block (an array or a Block); False: full."),
+    method("get", channel_get,
+           "get(timeout, peers=None) -> (data, [Block, ...]) or None after timeout; PeerLostError when a peer died."),
+    method("send", channel_send,
+           "send(object, dumps, timeout, gpu) -> bool: as put, of an object; dumps(object) -> (data, blocks) if the codec cannot.\n"
+           "gpu takes the handles of GPU memory, and is dumps's second argument; it is told which were not sent."),
+    method("receive", channel_receive,
+           "receive(timeout, peers, loads, missing) -> object, or missing after timeout; loads(data, blocks) reads pickles."),
+    method("send_many", channel_send_many,
+           "send_many(objects, dumps, timeout, gpu) -> how many; all are encoded before the first is sent."),
+    method("receive_many", channel_receive_many,
+           "receive_many(n, timeout, peers, loads) -> list of 1 to n; empty after timeout."),
+    method("shut_down", channel_shut_down,
+           "shut_down(immediate): put raises ShutDown from now on, and so does get once it is empty, or at once.", METH_O),
+    method("statistics", channel_statistics, "statistics() -> dict of counts, from the words alone", METH_NOARGS),
+    method("check", channel_check, "check() -> None, or the violated invariant", METH_NOARGS),
+    method("size", channel_size, "size() -> messages that wait to be read", METH_NOARGS),
+    method("full", channel_full, "full() -> whether put would wait", METH_NOARGS),
+    method("task_done", channel_task_done, "task_done(): one received message is done", METH_NOARGS),
+    method("join", channel_join, "join(timeout) -> bool: waits until all messages are done", METH_O),
+    method("check_debtors", channel_check_debtors,
+           "check_debtors(): raises PeerLostError if a process died between taking a message and task_done", METH_NOARGS),
+    method("close", channel_close, "close(): drops this process's holds; other processes keep theirs", METH_NOARGS),
     {nullptr, nullptr, 0, nullptr},
 };
 PyGetSetDef getters[] = {

@@ -117,7 +117,7 @@ void store_error(ChannelObject* self) {
 }  // namespace
 
 PyObject* channel_send(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
-  if (n < 3 || n > 4) return raise("TypeError", "Channel.send: takes object, dumps, timeout, gpu: got %zd arguments", n);
+  if (!takes("Channel.send", n, 3, 4)) return nullptr;
   double timeout;
   MessageEncoder encoder;
   bool done = false;
@@ -131,8 +131,7 @@ PyObject* channel_send(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
 }
 
 PyObject* channel_send_many(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
-  if (n < 3 || n > 4)
-    return raise("TypeError", "Channel.send_many: takes objects, dumps, timeout, gpu: got %zd arguments", n);
+  if (!takes("Channel.send_many", n, 3, 4)) return nullptr;
   PyObject* gpu = n == 4 ? a[3] : nullptr;
   double timeout;
   if (!read_timeout(a[2], &timeout) || !is_open(self, "Queue.put_many")) return nullptr;
@@ -158,7 +157,7 @@ PyObject* channel_send_many(ChannelObject* self, PyObject* const* a, Py_ssize_t 
 }
 
 PyObject* channel_receive(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
-  if (n != 4) return raise("TypeError", "Channel.receive: takes timeout, peers, loads, missing: got %zd arguments", n);
+  if (!takes("Channel.receive", n, 4)) return nullptr;
   double timeout;
   bool done;
   ReceivedMessage received;
@@ -169,7 +168,7 @@ PyObject* channel_receive(ChannelObject* self, PyObject* const* a, Py_ssize_t n)
 }
 
 PyObject* channel_receive_many(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
-  if (n != 4) return raise("TypeError", "Channel.receive_many: takes n, timeout, peers, loads: got %zd arguments", n);
+  if (!takes("Channel.receive_many", n, 4)) return nullptr;
   Py_ssize_t max_n = PyLong_AsSsize_t(a[0]);
   double timeout;
   if ((max_n == -1 && PyErr_Occurred()) || !read_timeout(a[1], &timeout) || !has_no_pending_error(self)) return nullptr;
@@ -197,7 +196,7 @@ PyObject* channel_receive_many(ChannelObject* self, PyObject* const* a, Py_ssize
 }
 
 PyObject* channel_put(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
-  if (n != 3) return raise("TypeError", "Channel.put: takes bytes, blocks, timeout: got %zd arguments", n);
+  if (!takes("Channel.put", n, 3)) return nullptr;
   double timeout;
   if (!read_timeout(a[2], &timeout)) return nullptr;
   PyObject* pair = PyTuple_Pack(2, a[0], a[1]);
@@ -210,7 +209,7 @@ PyObject* channel_put(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
 }
 
 PyObject* channel_get(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
-  if (n < 1 || n > 2) return raise("TypeError", "Channel.get: takes timeout and peers: got %zd arguments", n);
+  if (!takes("Channel.get", n, 1, 2)) return nullptr;
   double timeout;
   if (!read_timeout(a[0], &timeout)) return nullptr;
   ReceivedMessage message;
@@ -225,7 +224,7 @@ PyObject* channel_get(ChannelObject* self, PyObject* const* a, Py_ssize_t n) {
 namespace {
 
 PyObject* encode_object(PyObject*, PyObject* const* a, Py_ssize_t n) {
-  if (n < 1 || n > 2) return raise("TypeError", "encode: takes object and gpu: got %zd arguments", n);
+  if (!takes("encode", n, 1, 2)) return nullptr;
   MessageEncoder encoder;
   switch (encoder.write(a[0], n == 2 && a[1] != Py_None ? a[1] : nullptr)) {
     case MessageEncoder::Outcome::Failed: return nullptr;
@@ -238,7 +237,7 @@ PyObject* encode_object(PyObject*, PyObject* const* a, Py_ssize_t n) {
 }
 
 PyObject* decode_object(PyObject*, PyObject* const* a, Py_ssize_t n) {
-  if (n != 2) return raise("TypeError", "decode: takes data and blocks: got %zd arguments", n);
+  if (!takes("decode", n, 2)) return nullptr;
   Py_buffer data;
   PyObject* blocks = PySequence_Fast(a[1], "decode: blocks is a sequence");
   if (!blocks || PyObject_GetBuffer(a[0], &data, PyBUF_SIMPLE) < 0) {
@@ -259,10 +258,10 @@ PyObject* decode_object(PyObject*, PyObject* const* a, Py_ssize_t n) {
 }
 
 PyMethodDef functions[] = {
-    {"encode", reinterpret_cast<PyCFunction>(encode_object), METH_FASTCALL,
-     "encode(object, gpu=None) -> (bytes, [array, ...]) with an array in each block named, or None: for the pickler."},
-    {"decode", reinterpret_cast<PyCFunction>(decode_object), METH_FASTCALL,
-     "decode(data, blocks) -> object. Copies: none of blocks. Raises: ValueError: malformed."},
+    method("encode", encode_object,
+           "encode(object, gpu=None) -> (bytes, [array, ...]) with an array in each block named, or None: for the pickler."),
+    method("decode", decode_object,
+           "decode(data, blocks) -> object. Copies: none of blocks. Raises: ValueError: malformed."),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -111,9 +111,8 @@ bool read_counts(const Message& message, size_t capacity, uint32_t* handles, uin
   *nbytes = capacity < sizeof(Message) ? 0 : copy_once(message.nbytes);
   const uint64_t before = sizeof(Message) + *handles * sizeof(Handle);
   if (before <= capacity && *nbytes <= capacity - before) return true;
-  raise("RuntimeError", "Channel: a message is corrupt: %u handles and %llu bytes in %zu", *handles,
-        static_cast<unsigned long long>(*nbytes), capacity);
-  return false;
+  return raise("RuntimeError", "Channel: a message is corrupt: %u handles and %llu bytes in %zu", *handles,
+               static_cast<unsigned long long>(*nbytes), capacity);
 }
 
 }  // namespace

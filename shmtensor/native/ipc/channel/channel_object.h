@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "python.h"
+#include "methods.h"
 #include "ipc/channel/channel.h"
 
 namespace shmtensor {
@@ -16,7 +16,6 @@ struct ChannelObject {
 };
 
 // ---- arguments and waits (bind.cc). False: an exception is set
-bool read_timeout(PyObject* object, double* out);  // -1: no limit
 bool read_peers(PyObject* object, std::vector<Peer>* peers);
 bool is_open(ChannelObject* self, const char* where);
 // Waits until *word is not `seen`. *late: the deadline passed.

@@ -44,10 +44,8 @@ bool Channel::attach(void* block, size_t nbytes) {
   Root* root = static_cast<Root*>(block);
   const uint32_t debtors = nbytes < sizeof(Root) ? 0 : copy_once(root->debtors);
   if (nbytes < sizeof(Root) || root->magic != kChannelMagic ||
-      (debtors && (debtors != kDebtors || nbytes < sizeof(Root) + kDebtors * sizeof(uint64_t)))) {
-    raise("ValueError", "Channel: the block is not a channel: %zu bytes", nbytes);
-    return false;
-  }
+      (debtors && (debtors != kDebtors || nbytes < sizeof(Root) + kDebtors * sizeof(uint64_t))))
+    return raise("ValueError", "Channel: the block is not a channel: %zu bytes", nbytes);
   root_ = root;
   debtors_ = debtors;
   channel_block_ = block_around(root);

@@ -40,7 +40,7 @@ bool read_sizes(PyObject* tuple, npy_intp* out, Py_ssize_t n) {
 }
 
 PyObject* array_at(PyObject*, PyObject* const* a, Py_ssize_t n) {
-  if (n != 6) return raise("TypeError", "array_at: takes 6 arguments: got %zd", n);
+  if (!takes("array_at", n, 6)) return nullptr;
   Py_buffer view;
   if (!PyTuple_Check(a[2]) || PyTuple_GET_SIZE(a[2]) > NPY_MAXDIMS || (a[3] != Py_None && !PyTuple_Check(a[3])))
     return raise("TypeError", "array_at: shape and strides are tuples");
@@ -48,7 +48,7 @@ PyObject* array_at(PyObject*, PyObject* const* a, Py_ssize_t n) {
   npy_intp shape[NPY_MAXDIMS], strides[NPY_MAXDIMS];
   if (!read_sizes(a[2], shape, ndim)) return nullptr;
   if (a[3] != Py_None && (PyTuple_GET_SIZE(a[3]) != ndim || !read_sizes(a[3], strides, ndim)))
-    return PyErr_Occurred() ? nullptr : raise("ValueError", "array_at: shape and strides differ in length");
+    return PyErr_Occurred() ? Raised{} : raise("ValueError", "array_at: shape and strides differ in length");
   Py_ssize_t offset = PyLong_AsSsize_t(a[4]);
   if (offset == -1 && PyErr_Occurred()) return nullptr;
   PyArray_Descr* descr;
@@ -78,8 +78,8 @@ PyObject* array_at(PyObject*, PyObject* const* a, Py_ssize_t n) {
 PyMethodDef methods[] = {
     {"array_layout", array_layout, METH_O,
      "array_layout(array) -> (base of its block, dtype, shape, strides or None, offset, writeable), or None: not shared."},
-    {"array_at", reinterpret_cast<PyCFunction>(array_at), METH_FASTCALL,
-     "array_at(block, dtype, shape, strides, offset, writeable) -> array over the block. Copies: none."},
+    method("array_at", array_at,
+           "array_at(block, dtype, shape, strides, offset, writeable) -> array over the block. Copies: none."),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -1,7 +1,7 @@
 // Python bindings of lock.h: functions over a writable buffer (a block of shared memory) with the words.
 #include <algorithm>
 
-#include "python.h"
+#include "methods.h"
 #include "ipc/liveness.h"
 #include "ipc/lock/lock.h"
 
@@ -19,32 +19,12 @@ struct View {
   }
   bool find(PyObject* buffer, const char* where) {
     if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
-    if (view.len < static_cast<Py_ssize_t>(sizeof(T))) {
-      raise("ValueError", "%s: the block is too small: %zd bytes, %zu needed", where, view.len, sizeof(T));
-      return false;
-    }
+    if (view.len < static_cast<Py_ssize_t>(sizeof(T)))
+      return raise("ValueError", "%s: the block is too small: %zd bytes, %zu needed", where, view.len, sizeof(T));
     at = static_cast<T*>(view.buf);
     return true;
   }
 };
-
-// None: wait for ever (-1); negative: do not wait.
-bool read_timeout_or_none(PyObject* object, double* out) {
-  if (object == Py_None) {
-    *out = -1.0;
-    return true;
-  }
-  double value = PyFloat_AsDouble(object);
-  if (value == -1.0 && PyErr_Occurred()) return false;
-  *out = value > 0 ? value : 0.0;
-  return true;
-}
-
-bool count_is(Py_ssize_t n, Py_ssize_t expected, const char* where) {
-  if (n == expected) return true;
-  raise("TypeError", "%s: wrong number of arguments: %zd, %zd expected", where, n, expected);
-  return false;
-}
 
 template <class Take>
 PyObject* take(LockWord* lock, double timeout, bool reentrant, const char* where, Take attempt) {
@@ -77,7 +57,7 @@ PyObject* take(LockWord* lock, double timeout, bool reentrant, const char* where
 PyObject* lock_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
   double timeout;
   View<LockWord> lock;
-  if (!count_is(n, 3, "lock_acquire") || !read_timeout_or_none(a[1], &timeout) || !lock.find(a[0], "lock_acquire")) return nullptr;
+  if (!takes("lock_acquire", n, 3) || !read_timeout(a[1], &timeout) || !lock.find(a[0], "lock_acquire")) return nullptr;
   return take(lock.at, timeout, PyObject_IsTrue(a[2]) > 0, "Lock.acquire: the holder is lost, recover() takes the lock",
               take_lock);
 }
@@ -85,7 +65,7 @@ PyObject* lock_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
 PyObject* lock_recover(PyObject*, PyObject* const* a, Py_ssize_t n) {
   double timeout;
   View<LockWord> lock;
-  if (!count_is(n, 3, "lock_recover") || !read_timeout_or_none(a[1], &timeout) || !lock.find(a[0], "lock_recover")) return nullptr;
+  if (!takes("lock_recover", n, 3) || !read_timeout(a[1], &timeout) || !lock.find(a[0], "lock_recover")) return nullptr;
   return take(lock.at, timeout, PyObject_IsTrue(a[2]) > 0, "Lock.recover: the holder has not finished its exit",
               recover_lock);
 }
@@ -93,7 +73,7 @@ PyObject* lock_recover(PyObject*, PyObject* const* a, Py_ssize_t n) {
 // Any process may release a plain lock, as in the standard library; only its owner a reentrant one.
 PyObject* lock_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
   View<LockWord> lock;
-  if (!count_is(n, 2, "lock_release") || !lock.find(a[0], "lock_release")) return nullptr;
+  if (!takes("lock_release", n, 2) || !lock.find(a[0], "lock_release")) return nullptr;
   bool reentrant = PyObject_IsTrue(a[1]) > 0;
   uint64_t owner = lock.at->owner.load(std::memory_order_acquire);
   if (!reentrant && owner == 0) return raise("ValueError", "Lock.release: the lock is not held");
@@ -109,7 +89,7 @@ PyObject* lock_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
 // (whether it is held, depth if held by this thread else 0, row, inc)
 PyObject* lock_state(PyObject*, PyObject* const* a, Py_ssize_t n) {
   View<LockWord> lock;
-  if (!count_is(n, 1, "lock_state") || !lock.find(a[0], "lock_state")) return nullptr;
+  if (!takes("lock_state", n, 1) || !lock.find(a[0], "lock_state")) return nullptr;
   uint64_t owner = lock.at->owner.load(std::memory_order_acquire);
   bool is_own = owner && owner == pack(own_peer()) &&
               lock.at->thread.load(std::memory_order_relaxed) == PyThread_get_thread_ident();
@@ -124,14 +104,13 @@ struct SemaphoreView : View<SemaphoreWord> {
   bool find_all(PyObject* buffer, const char* where) {
     if (!find(buffer, where)) return false;
     if (size_t(view.len) >= sizeof(SemaphoreWord) + size_t(at->slots) * 8 && at->slots <= kMaxPermitSlots) return true;
-    raise("ValueError", "%s: the block is too small: %zd bytes for %u slots", where, view.len, at->slots);
-    return false;
+    return raise("ValueError", "%s: the block is too small: %zd bytes for %u slots", where, view.len, at->slots);
   }
 };
 
 PyObject* semaphore_start(PyObject*, PyObject* const* a, Py_ssize_t n) {
   View<SemaphoreWord> semaphore;
-  if (!count_is(n, 3, "semaphore_start") || !semaphore.find(a[0], "semaphore_start")) return nullptr;
+  if (!takes("semaphore_start", n, 3) || !semaphore.find(a[0], "semaphore_start")) return nullptr;
   unsigned long value = PyLong_AsUnsignedLong(a[1]);
   if (value == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
   size_t room = (size_t(semaphore.view.len) - sizeof(SemaphoreWord)) / 8;
@@ -146,7 +125,7 @@ PyObject* semaphore_start(PyObject*, PyObject* const* a, Py_ssize_t n) {
 PyObject* semaphore_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
   double timeout;
   SemaphoreView semaphore;
-  if (!count_is(n, 2, "semaphore_acquire") || !read_timeout_or_none(a[1], &timeout) ||
+  if (!takes("semaphore_acquire", n, 2) || !read_timeout(a[1], &timeout) ||
       !semaphore.find_all(a[0], "semaphore_acquire"))
     return nullptr;
   Deadline deadline(timeout);
@@ -164,7 +143,7 @@ PyObject* semaphore_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
 
 PyObject* semaphore_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
   SemaphoreView semaphore;
-  if (!count_is(n, 2, "semaphore_release") || !semaphore.find_all(a[0], "semaphore_release")) return nullptr;
+  if (!takes("semaphore_release", n, 2) || !semaphore.find_all(a[0], "semaphore_release")) return nullptr;
   unsigned long count = PyLong_AsUnsignedLong(a[1]);
   if (count == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
   if (count > INT32_MAX || !release_permits(semaphore.at, own_peer(), static_cast<uint32_t>(count)))
@@ -175,13 +154,13 @@ PyObject* semaphore_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
 
 PyObject* semaphore_value(PyObject*, PyObject* const* a, Py_ssize_t n) {
   SemaphoreView semaphore;
-  if (!count_is(n, 1, "semaphore_value") || !semaphore.find_all(a[0], "semaphore_value")) return nullptr;
+  if (!takes("semaphore_value", n, 1) || !semaphore.find_all(a[0], "semaphore_value")) return nullptr;
   return PyLong_FromUnsignedLongLong(permits(semaphore.at));
 }
 
 PyObject* condition_enter(PyObject*, PyObject* const* a, Py_ssize_t n) {
   View<Places> places;
-  if (!count_is(n, 1, "condition_enter") || !places.find(a[0], "condition_enter")) return nullptr;
+  if (!takes("condition_enter", n, 1) || !places.find(a[0], "condition_enter")) return nullptr;
   int index = enter_place(places.at, own_peer());
   if (index < 0) return raise("RuntimeError", "Condition.wait: too many wait at once: %d", kPlaces);
   return PyLong_FromLong(index);
@@ -190,7 +169,7 @@ PyObject* condition_enter(PyObject*, PyObject* const* a, Py_ssize_t n) {
 PyObject* condition_sleep(PyObject*, PyObject* const* a, Py_ssize_t n) {
   double timeout;
   View<Places> places;
-  if (!count_is(n, 3, "condition_sleep") || !read_timeout_or_none(a[2], &timeout) || !places.find(a[0], "condition_sleep"))
+  if (!takes("condition_sleep", n, 3) || !read_timeout(a[2], &timeout) || !places.find(a[0], "condition_sleep"))
     return nullptr;
   long index = PyLong_AsLong(a[1]);
   if (index == -1 && PyErr_Occurred()) return nullptr;
@@ -212,25 +191,24 @@ PyObject* condition_sleep(PyObject*, PyObject* const* a, Py_ssize_t n) {
 
 PyObject* condition_notify(PyObject*, PyObject* const* a, Py_ssize_t n) {
   View<Places> places;
-  if (!count_is(n, 2, "condition_notify") || !places.find(a[0], "condition_notify")) return nullptr;
+  if (!takes("condition_notify", n, 2) || !places.find(a[0], "condition_notify")) return nullptr;
   long count = PyLong_AsLong(a[1]);
   if (count == -1 && PyErr_Occurred()) return nullptr;
   return PyLong_FromLong(notify_places(places.at, static_cast<int>(std::min<long>(count, kPlaces))));
 }
 
-#define FAST(name) reinterpret_cast<PyCFunction>(name), METH_FASTCALL
 PyMethodDef methods[] = {
-    {"lock_acquire", FAST(lock_acquire), "lock_acquire(block, timeout, reentrant) -> bool; PeerLostError: dead holder."},
-    {"lock_recover", FAST(lock_recover), "lock_recover(block, timeout, reentrant) -> bool: also from a dead holder."},
-    {"lock_release", FAST(lock_release), "lock_release(block, reentrant)"},
-    {"lock_state", FAST(lock_state), "lock_state(block) -> (held, depth of this thread, row, inc)"},
-    {"semaphore_start", FAST(semaphore_start), "semaphore_start(block, value, limited): a zeroed block becomes one."},
-    {"semaphore_value", FAST(semaphore_value), "semaphore_value(block) -> how many can be taken now"},
-    {"semaphore_acquire", FAST(semaphore_acquire), "semaphore_acquire(block, timeout) -> bool"},
-    {"semaphore_release", FAST(semaphore_release), "semaphore_release(block, n)"},
-    {"condition_enter", FAST(condition_enter), "condition_enter(block) -> place, to be slept on"},
-    {"condition_sleep", FAST(condition_sleep), "condition_sleep(block, place, timeout) -> bool: notified"},
-    {"condition_notify", FAST(condition_notify), "condition_notify(block, n) -> how many were notified"},
+    method("lock_acquire", lock_acquire, "lock_acquire(block, timeout, reentrant) -> bool; PeerLostError: dead holder."),
+    method("lock_recover", lock_recover, "lock_recover(block, timeout, reentrant) -> bool: also from a dead holder."),
+    method("lock_release", lock_release, "lock_release(block, reentrant)"),
+    method("lock_state", lock_state, "lock_state(block) -> (held, depth of this thread, row, inc)"),
+    method("semaphore_start", semaphore_start, "semaphore_start(block, value, limited): a zeroed block becomes one."),
+    method("semaphore_value", semaphore_value, "semaphore_value(block) -> how many can be taken now"),
+    method("semaphore_acquire", semaphore_acquire, "semaphore_acquire(block, timeout) -> bool"),
+    method("semaphore_release", semaphore_release, "semaphore_release(block, n)"),
+    method("condition_enter", condition_enter, "condition_enter(block) -> place, to be slept on"),
+    method("condition_sleep", condition_sleep, "condition_sleep(block, place, timeout) -> bool: notified"),
+    method("condition_notify", condition_notify, "condition_notify(block, n) -> how many were notified"),
     {nullptr, nullptr, 0, nullptr},
 };
 

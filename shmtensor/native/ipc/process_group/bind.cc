@@ -3,6 +3,7 @@
 
 #include "half/bfloat16.h"
 #include "ipc/process_group/group.h"
+#include "methods.h"
 
 namespace shmtensor::group {
 
@@ -18,17 +19,13 @@ struct GroupObject {  // the Python object
 Group& group_of(PyObject* self) { return *reinterpret_cast<GroupObject*>(self)->group; }
 
 bool read(const char* where, PyObject* object, Operand* x, bool writes) {
-  if (!PyArray_Check(object)) {
-    raise("TypeError", "%s: takes an ndarray: got %s", where, Py_TYPE(object)->tp_name);
-    return false;
-  }
+  if (!PyArray_Check(object))
+    return raise("TypeError", "%s: takes an ndarray: got %s", where, Py_TYPE(object)->tp_name);
   auto* array = reinterpret_cast<PyArrayObject*>(object);
   if (!PyArray_IS_C_CONTIGUOUS(array) || (writes && !PyArray_ISWRITEABLE(array)) || PyArray_ISBYTESWAPPED(array) ||
-      PyArray_NDIM(array) > kMaxDims || PyDataType_REFCHK(PyArray_DESCR(array))) {
-    raise("ValueError", "%s: takes a C-contiguous%s array of numbers with at most %d dimensions: this one is not", where,
-          writes ? ", writable" : "", kMaxDims);
-    return false;
-  }
+      PyArray_NDIM(array) > kMaxDims || PyDataType_REFCHK(PyArray_DESCR(array)))
+    return raise("ValueError", "%s: takes a C-contiguous%s array of numbers with at most %d dimensions: this one is not", where,
+                 writes ? ", writable" : "", kMaxDims);
   x->data = PyArray_BYTES(array), x->ndim = PyArray_NDIM(array);
   x->item = static_cast<size_t>(PyArray_ITEMSIZE(array)), x->nbytes = static_cast<size_t>(PyArray_NBYTES(array));
   x->dtype = wire_of(PyArray_TYPE(array));
@@ -72,8 +69,7 @@ bool read_int(PyObject* object, int* out) {
 bool read_rank(const char* where, PyObject* self, PyObject* object, int* out) {
   if (!read_int(object, out)) return false;
   if (*out >= 0 && *out < group_of(self).world()) return true;
-  raise("ValueError", "%s: no such rank: %d of %d", where, *out, group_of(self).world());
-  return false;
+  return raise("ValueError", "%s: no such rank: %d of %d", where, *out, group_of(self).world());
 }
 
 bool read_op(const char* where, PyObject* object, int dtype, ReduceOp* out) {
@@ -87,12 +83,6 @@ bool read_op(const char* where, PyObject* object, int dtype, ReduceOp* out) {
         value >= 0 && value < static_cast<int>(ReduceOp::None) ? name_of(*out) : "?", name ? PyUnicode_AsUTF8(name) : "?");
   Py_XDECREF(name);
   Py_XDECREF(descr);
-  return false;
-}
-
-bool takes(const char* where, Py_ssize_t n, Py_ssize_t expected) {
-  if (n == expected) return true;
-  raise("TypeError", "%s: takes %zd arguments: got %zd", where, expected, n);
   return false;
 }
 
@@ -174,9 +164,8 @@ bool read_pair(const char* where, PyObject* self, Arguments a, Operand* out, Ope
   if (out->dtype == x->dtype && x->nbytes == out->nbytes * divisor &&
       x->nbytes / x->item % static_cast<size_t>(group_of(self).world()) == 0)
     return true;
-  raise("ValueError", "%s: sizes do not fit %d ranks: output %zu bytes, input %zu", where, group_of(self).world(),
-        out->nbytes, x->nbytes);
-  return false;
+  return raise("ValueError", "%s: sizes do not fit %d ranks: output %zu bytes, input %zu", where, group_of(self).world(),
+               out->nbytes, x->nbytes);
 }
 
 PyObject* method_reduce_scatter(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -242,8 +231,7 @@ PyObject* method_flight_record(PyObject* self, PyObject* rank) {
     if (!group.read_step(p, n, &step, &progress, OfMessages)) continue;
     PyObject* item = Py_BuildValue("KssKdd", n, names[static_cast<int>(progress)], step.call.text().c_str(),
                                    static_cast<unsigned long long>(step.call.nbytes), step.began, step.ended);
-    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
-    Py_XDECREF(item);
+    append(&list, item);
   }
   return list;
 }
@@ -304,28 +292,25 @@ PyObject* method_statistics(PyObject* self, PyObject*) {
   return Py_BuildValue("KKK", g.number(), g.bytes_inline(), g.bytes_direct());
 }
 
-template <auto F>
-PyCFunction as() {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(F));
-}
-
 PyMethodDef methods[] = {
-    {"barrier", as<method_barrier>(), METH_FASTCALL, "barrier(timeout)"},
-    {"broadcast", as<method_broadcast>(), METH_FASTCALL, "broadcast(x, root, timeout)"},
-    {"all_reduce", as<method_all_reduce>(), METH_FASTCALL, "all_reduce(x, op, timeout)"},
-    {"reduce", as<method_reduce>(), METH_FASTCALL, "reduce(x, op, root, timeout)"},
-    {"all_gather", as<method_all_gather>(), METH_FASTCALL, "all_gather(outs, x, timeout)"},
-    {"gather", as<method_gather>(), METH_FASTCALL, "gather(x, outs, root, timeout)"},
-    {"scatter", as<method_scatter>(), METH_FASTCALL, "scatter(out, xs, root, timeout)"},
-    {"reduce_scatter", as<method_reduce_scatter>(), METH_FASTCALL, "reduce_scatter(out, x, op, timeout)"},
-    {"all_to_all", as<method_all_to_all>(), METH_FASTCALL, "all_to_all(out, x, timeout)"},
-    {"send", as<method_message<true>>(), METH_FASTCALL, "send(x, to, tag, timeout)"},
-    {"recv", as<method_message<false>>(), METH_FASTCALL, "recv(x, from, tag, timeout)"},
-    {"exchange", as<method_exchange>(), METH_FASTCALL, "exchange(outs, x, offsets, is_direct, timeout): parts of sizes agreed before"},
+    method("barrier", method_barrier, "barrier(timeout)"),
+    method("broadcast", method_broadcast, "broadcast(x, root, timeout)"),
+    method("all_reduce", method_all_reduce, "all_reduce(x, op, timeout)"),
+    method("reduce", method_reduce, "reduce(x, op, root, timeout)"),
+    method("all_gather", method_all_gather, "all_gather(outs, x, timeout)"),
+    method("gather", method_gather, "gather(x, outs, root, timeout)"),
+    method("scatter", method_scatter, "scatter(out, xs, root, timeout)"),
+    method("reduce_scatter", method_reduce_scatter, "reduce_scatter(out, x, op, timeout)"),
+    method("all_to_all", method_all_to_all, "all_to_all(out, x, timeout)"),
+    method("send", method_message<true>, "send(x, to, tag, timeout)"),
+    method("recv", method_message<false>, "recv(x, from, tag, timeout)"),
+    method("exchange", method_exchange,
+           "exchange(outs, x, offsets, is_direct, timeout): parts of sizes agreed before"),
     {"find_sender", method_find_sender, METH_O, "find_sender(timeout) -> a rank with a message for this one"},
     {"reaches", method_reaches, METH_O, "reaches(array): whether all ranks can use its memory directly"},
     {"is_alive", method_is_alive, METH_O, "is_alive(rank): whether the process of a rank lives"},
-    {"raise_lost", as<method_raise_lost>(), METH_FASTCALL, "raise_lost(where, rank): raises PeerLostError for a rank, with the cause of its death"},
+    method("raise_lost", method_raise_lost,
+           "raise_lost(where, rank): raises PeerLostError for a rank, with the cause of its death"),
     {"find_dead", method_find_dead, METH_NOARGS, "find_dead() -> a rank whose process has ended without leaving, or -1"},
     {"missing", method_missing, METH_NOARGS, "missing() -> bits of the ranks that have not arrived at the last meeting"},
     {"flight_record", method_flight_record<false>, METH_O, "flight_record(rank) -> [(number, progress, call, bytes, began, ended)]: its last calls, the oldest first"},

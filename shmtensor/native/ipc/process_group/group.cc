@@ -45,16 +45,12 @@ char* Group::inline_data(int p, uint64_t number) const {
 
 bool Group::join(void* base, size_t nbytes, int rank, int world, const std::vector<void*>& others) {
   static_assert(sizeof(Header) <= 128 + 64 && sizeof(Line) % 64 == 0 && sizeof(Mailbox) % 64 == 0, "group layout");
-  if (world < 1 || world > kMaxWorld || rank < 0 || rank >= world) {
-    raise("ValueError", "init_process_group: rank and world_size do not fit: rank %d of %d, at most %d", rank, world,
-          kMaxWorld);
-    return false;
-  }
-  if (nbytes < nbytes_of(world)) {
-    raise("ValueError", "init_process_group: the group block is too small: %zu bytes, %d ranks need %zu", nbytes, world,
-          nbytes_of(world));
-    return false;
-  }
+  if (world < 1 || world > kMaxWorld || rank < 0 || rank >= world)
+    return raise("ValueError", "init_process_group: rank and world_size do not fit: rank %d of %d, at most %d", rank, world,
+                 kMaxWorld);
+  if (nbytes < nbytes_of(world))
+    return raise("ValueError", "init_process_group: the group block is too small: %zu bytes, %d ranks need %zu", nbytes, world,
+                 nbytes_of(world));
   {
     Locked lock;
     members_ = domain_at(base);
@@ -63,26 +59,20 @@ bool Group::join(void* base, size_t nbytes, int rank, int world, const std::vect
       if (d && d != members_) others_.push_back(d);
     }
   }
-  if (!members_ || members_->rowless) {
-    raise("ValueError", "init_process_group: the group block is not shared memory of this process: address %p", base);
-    return false;
-  }
+  if (!members_ || members_->rowless)
+    return raise("ValueError", "init_process_group: the group block is not shared memory of this process: address %p", base);
   base_ = static_cast<char*>(base), rank_ = rank, world_ = world;
   uint32_t none = 0;
   uint64_t blank = 0;
   header().magic.compare_exchange_strong(blank, kMagic);
   fault("group.marked");
-  if (!header().world.compare_exchange_strong(none, world) && none != static_cast<uint32_t>(world)) {
-    raise("CollectiveMismatch", "init_process_group: world sizes differ: %d here, %u in the group", world, none);
-    return false;
-  }
+  if (!header().world.compare_exchange_strong(none, world) && none != static_cast<uint32_t>(world))
+    return raise("CollectiveMismatch", "init_process_group: world sizes differ: %d here, %u in the group", world, none);
   fault("group.sized");
   Line& own = line(rank);
   uint32_t empty = static_cast<uint32_t>(Membership::Empty);
-  if (!own.state.compare_exchange_strong(empty, static_cast<uint32_t>(Membership::Joining))) {
-    raise("RuntimeError", "init_process_group: the rank is taken: rank %d of %d, by process %d", rank, world, own.pid);
-    return false;
-  }
+  if (!own.state.compare_exchange_strong(empty, static_cast<uint32_t>(Membership::Joining)))
+    return raise("RuntimeError", "init_process_group: the rank is taken: rank %d of %d, by process %d", rank, world, own.pid);
   fault("group.joining");
   own.row = members_->row, own.inc = members_->inc, own.pid = getpid();
   own.state.store(static_cast<uint32_t>(Membership::Joined), std::memory_order_release);
@@ -108,18 +98,14 @@ bool Group::reaches(const void* p) const {
 
 bool Group::enter(const char* where) {
   Line& own = line(rank_);
-  if (!is_own()) {
-    raise("RuntimeError", "%s: this process is not in the group: process %d, rank %d is process %d%s", where, getpid(),
-          rank_, own.pid, ", a forked child must join its own group");
-    return false;
-  }
+  if (!is_own())
+    return raise("RuntimeError", "%s: this process is not in the group: process %d, rank %d is process %d%s", where, getpid(),
+                 rank_, own.pid, ", a forked child must join its own group");
   if (is_broken()) return fail_broken(where);
   if (has_left()) return fail_left(where);
-  if (busy_.exchange(true)) {
-    raise("RuntimeError", "%s: another thread is in a collective of this group: rank %d, make a new_group for each thread",
-          where, rank_);
-    return false;
-  }
+  if (busy_.exchange(true))
+    return raise("RuntimeError", "%s: another thread is in a collective of this group: rank %d, make a new_group for each thread",
+                 where, rank_);
   where_ = where;
   fault("group.entered");
   return true;
@@ -270,9 +256,8 @@ bool Group::compare(const Record& call) {
     }
     text += std::string(text.empty() ? "" : "; ") + (n > 1 ? "ranks " : "rank ") + ranks + ": " + record.text();
   }
-  raise("CollectiveMismatch", "%s: ranks called different collectives: call %llu of the group: %s", where_,
-        static_cast<unsigned long long>(number_), text.c_str());
-  return false;
+  return raise("CollectiveMismatch", "%s: ranks called different collectives: call %llu of the group: %s", where_,
+               static_cast<unsigned long long>(number_), text.c_str());
 }
 
 bool Group::hold(int p) {
@@ -282,11 +267,9 @@ bool Group::hold(int p) {
   void* base = nullptr;
   if (!hold_block(record.handle, &base, &nbytes)) return false;
   holds_[p] = base;
-  if (record.offset > nbytes || record.nbytes > nbytes - record.offset) {
-    raise("RuntimeError", "%s: rank %d's data is not in its block: %llu bytes at %llu of %zu", where_, p,
-          static_cast<unsigned long long>(record.nbytes), static_cast<unsigned long long>(record.offset), nbytes);
-    return false;
-  }
+  if (record.offset > nbytes || record.nbytes > nbytes - record.offset)
+    return raise("RuntimeError", "%s: rank %d's data is not in its block: %llu bytes at %llu of %zu", where_, p,
+                 static_cast<unsigned long long>(record.nbytes), static_cast<unsigned long long>(record.offset), nbytes);
   data_[p] = static_cast<char*>(base) + record.offset;
   return true;
 }

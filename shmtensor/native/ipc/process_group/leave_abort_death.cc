@@ -26,8 +26,7 @@ bool Group::has_left() const {
 }
 
 bool Group::fail_left(const char* where) {
-  raise("RuntimeError", "%s: this rank has left the group: rank %d", where, rank_);
-  return false;
+  return raise("RuntimeError", "%s: this rank has left the group: rank %d", where, rank_);
 }
 
 bool Group::fail_broken(const char* where) {
@@ -109,10 +108,7 @@ bool Group::check_peers(const char* where, uint32_t phase, int only) {
   if (has_left()) return fail_left(where);  // another thread of this process did so
   int p = find_departed(phase, only);
   if (p < 0) return true;
-  if (only == kAny) {
-    raise("RuntimeError", "%s: all other ranks have left the group", where);
-    return false;
-  }
+  if (only == kAny) return raise("RuntimeError", "%s: all other ranks have left the group", where);
   std::string text = "rank " + std::to_string(p) + " (pid " + std::to_string(line(p).pid) +
                      ") has left the group: it called destroy_process_group() or has ended, and is waited for";
   raise_peer_lost(*members_, where, line(p).row, line(p).inc, text.c_str());

@@ -33,11 +33,9 @@ bool Group::send(Record& call, void* data, int to, double timeout) {
   bool good = wait("send", {&box.word, &box.sleepers, full, true}, to, deadline, timeout);
   if (call.is_direct) acknowledge(call.handle);
   if (good) record_arrival(message);
-  if (good && box.verdict.load(std::memory_order_relaxed)) {
-    raise("CollectiveMismatch", "send: rank %d expected something else than rank %d sent: %s", to, rank_,
-          call.text().c_str());
-    return false;
-  }
+  if (good && box.verdict.load(std::memory_order_relaxed))
+    return raise("CollectiveMismatch", "send: rank %d expected something else than rank %d sent: %s", to, rank_,
+                 call.text().c_str());
   return good;
 }
 

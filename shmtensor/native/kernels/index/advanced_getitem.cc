@@ -400,7 +400,7 @@ bool advanced_setitem(PyArrayObject* x, PyObject* index, PyArrayObject* values) 
 }
 
 PyObject* take_rows(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("take_rows", n, 2, 2) < 0) return nullptr;
+  if (!takes("take_rows", n, 2)) return nullptr;
   if (!PyArray_CheckExact(args[0])) Py_RETURN_NONE;
   PyArrayObject* x = as_array(args[0]);
   const bool is_tuple = PyTuple_CheckExact(args[1]);
@@ -439,7 +439,7 @@ PyObject* take_rows(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* nonzero(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("nonzero", n, 1, 1) < 0) return nullptr;
+  if (!takes("nonzero", n, 1)) return nullptr;
   PyArrayObject* x = PyArray_CheckExact(args[0]) ? as_array(args[0]) : nullptr;
   const int nd = x && is_plain(x) ? PyArray_NDIM(x) : 0;
   if (nd == 0) Py_RETURN_NONE;

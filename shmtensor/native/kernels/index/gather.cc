@@ -1,7 +1,5 @@
 // Reading at indices. Arrays are (outer, m, inner) around the dimension. An index is checked where it is used: Note [Memory
 // that others change] in indices.h. A new result may stay incomplete if one is wrong.
-#include "kernels/index/gather.h"
-
 #include <cstring>
 #include <utility>
 
@@ -93,7 +91,7 @@ bool take_slices(const char* from, const DimLayout& layout, const int64_t* indic
 
 // gather(x, index, dim)
 PyObject* gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("gather", n, 3, 3) < 0) return nullptr;
+  if (!takes("gather", n, 3)) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
   PyArrayObject *x = as_array(args[0]), *index = as_array(args[1]);
   const int dim = dim_or_none(args[2], PyArray_NDIM(x));
@@ -151,7 +149,7 @@ PyObject* gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // take(x, index, dim): the slices at a vector of indices
 PyObject* take(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("take", n, 3, 3) < 0) return nullptr;
+  if (!takes("take", n, 3)) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
   PyArrayObject* x = as_array(args[0]);
   const int dim = dim_or_none(args[2], PyArray_NDIM(x));

@@ -16,7 +16,6 @@
 #include "simd/kernel_table.h"
 #include "kernels/index/scatter_reduce.h"
 #include "kernels/shape/contiguous.h"
-#include "kernels/index/scatter.h"
 #include "threading/thread_pool.h"
 #include "kernels/dtypes.h"
 
@@ -248,7 +247,7 @@ bool index_reduce(const ScatterArguments& w) {
 // scatter(out, source, index, dim, reduce, base=None): out is contiguous, source has index's shape or, to assign, is one
 // number for all; reduce is one of ScatterReduce
 PyObject* scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("scatter", n, 5, 6) < 0) return nullptr;
+  if (!takes("scatter", n, 5, 6)) return nullptr;
   const long reduction = PyLong_Check(args[4]) ? PyLong_AsLong(args[4]) : -1;
   ScatterArguments w;
   int dim;
@@ -289,7 +288,7 @@ PyObject* scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
 // index_add(out, source, index, dim, base=None, reduce=kAdd): out[.., index[j], ..] += source[.., j, ..], or combined by
 // another reduction
 PyObject* index_add(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("index_add", n, 4, 6) < 0) return nullptr;
+  if (!takes("index_add", n, 4, 6)) return nullptr;
   ScatterArguments w;
   int dim;
   const long reduction = n > 5 ? PyLong_AsLong(args[5]) : static_cast<long>(kAdd);
@@ -330,7 +329,7 @@ PyObject* index_add(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // add_at(out, indices, values): vectors; out[indices[i]] += values[i], one after the other
 PyObject* add_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("add_at", n, 3, 3) < 0) return nullptr;
+  if (!takes("add_at", n, 3)) return nullptr;
   for (int i = 0; i < 3; ++i) {
     if (!PyArray_CheckExact(args[i]) || PyArray_NDIM(as_array(args[i])) != 1) Py_RETURN_FALSE;
   }

@@ -2,8 +2,6 @@
 // coordinates, but cancels for close points.
 //
 // The second points are transposed first, so that a row of results is computed along contiguous rows of coordinates.
-#include "kernels/linalg/cdist.h"
-
 #include <cmath>
 
 #include "kernels/arguments.h"
@@ -43,7 +41,7 @@ Ref transposed_copy(PyArrayObject* x) {
 
 // cdist(x, y, p): (P, M), (R, M) -> (P, R), or batches of both; None for other dtypes and orders
 PyObject* cdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("cdist", n, 3, 3) < 0) return nullptr;
+  if (!takes("cdist", n, 3)) return nullptr;
   PyArrayObject *x = array_argument("cdist", "x", args[0]),
                 *y = x ? array_argument("cdist", "y", args[1]) : nullptr;
   if (!y) return nullptr;
@@ -78,7 +76,7 @@ PyObject* cdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // pdist(x, p): the distances of rows i and j for all i < j, (N, M) -> (N * (N - 1) / 2)
 PyObject* pdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("pdist", n, 2, 2) < 0) return nullptr;
+  if (!takes("pdist", n, 2)) return nullptr;
   PyArrayObject* x = array_argument("pdist", "x", args[0]);
   if (!x) return nullptr;
   const int metric = metric_argument(args[1]);

@@ -1,6 +1,4 @@
 // Cross products of vectors of three elements, and index combinations.
-#include "kernels/linalg/cross_combinations.h"
-
 #include <vector>
 
 #include "kernels/arguments.h"
@@ -75,7 +73,7 @@ void fill_combinations(int64_t* rows, int64_t n, int64_t r, bool with_replacemen
 
 // cross(x, y, dim): cross products along a dimension of size 3
 PyObject* cross(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("cross", n, 3, 3) < 0) return nullptr;
+  if (!takes("cross", n, 3)) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
   PyArrayObject *x = as_array(args[0]), *y = as_array(args[1]);
   const int dim = dim_or_none(args[2], PyArray_NDIM(x)), type = PyArray_TYPE(x);
@@ -111,7 +109,7 @@ PyObject* cross(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // combinations(n, r, with_replacement): indices of r > 0 out of n elements, one combination a row, in order
 PyObject* combinations(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count_arguments("combinations", count, 3, 3) < 0) return nullptr;
+  if (!takes("combinations", count, 3)) return nullptr;
   const Py_ssize_t n = PyLong_AsSsize_t(args[0]), r = PyLong_AsSsize_t(args[1]);
   const int with_replacement = PyObject_IsTrue(args[2]);
   if (PyErr_Occurred()) return nullptr;

@@ -1,7 +1,5 @@
 // LAPACK reads and writes matrices in column-major order, and so are the results, as in PyTorch: arrays of shape
 // (..., m, n) are views of memory in the order (..., n, m).
-#include "kernels/linalg/lapack.h"
-
 #include <climits>
 #include <cstring>
 #include <string>
@@ -35,10 +33,7 @@ bool lapack_function(const char* name, PyArrayObject* x, F* out) {
                        : type == NPY_CFLOAT  ? "c"
                        : type == NPY_CDOUBLE ? "z"
                                              : nullptr;
-  if (!prefix) {
-    raise("TypeError", "%s: the dtype is not one of LAPACK's: %s", name, dtype_text(x).c_str());
-    return false;
-  }
+  if (!prefix) return raise("TypeError", "%s: the dtype is not one of LAPACK's: %s", name, dtype_text(x).c_str());
   *out = reinterpret_cast<F>(blas_function((std::string("scipy_") + prefix + name + "_").c_str()));
   return *out != nullptr;
 }
@@ -47,11 +42,9 @@ bool lapack_function(const char* name, PyArrayObject* x, F* out) {
 PyArrayObject* matrices_argument(const char* where, const char* name, PyObject* p) {
   PyArrayObject* x = array_argument(where, name, p);
   const int nd = x ? PyArray_NDIM(x) : 0;
-  if (x && (nd < 2 || PyArray_DIM(x, nd - 2) > INT_MAX || PyArray_DIM(x, nd - 1) > INT_MAX)) {
-    raise("RuntimeError", "%s: expected matrices of sizes below 2 ** 31: %s", where,
-          shape_text(x).c_str());
-    return nullptr;
-  }
+  if (x && (nd < 2 || PyArray_DIM(x, nd - 2) > INT_MAX || PyArray_DIM(x, nd - 1) > INT_MAX))
+    return raise("RuntimeError", "%s: expected matrices of sizes below 2 ** 31: %s", where,
+                 shape_text(x).c_str());
   return x;
 }
 
@@ -136,7 +129,7 @@ PyObject* lu_factor(PyObject*, PyObject* p) {
 
 // ldl_factor(x, hermitian): only the lower triangles are read
 PyObject* ldl_factor(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("ldl_factor", n, 2, 2) < 0) return nullptr;
+  if (!takes("ldl_factor", n, 2)) return nullptr;
   PyArrayObject* x = matrices_argument("ldl_factor", "x", args[0]);
   if (!x) return nullptr;
   const Batch batch(x);
@@ -159,7 +152,7 @@ PyObject* ldl_factor(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // ldl_solve(LD, pivots, b, hermitian): b has as many matrices as LD
 PyObject* ldl_solve(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("ldl_solve", n, 4, 4) < 0) return nullptr;
+  if (!takes("ldl_solve", n, 4)) return nullptr;
   PyArrayObject* x = matrices_argument("ldl_solve", "LD", args[0]);
   PyArrayObject* pivots_array = x ? array_argument("ldl_solve", "pivots", args[1]) : nullptr;
   PyArrayObject* y = pivots_array ? matrices_argument("ldl_solve", "b", args[2]) : nullptr;

@@ -2,8 +2,6 @@
 //
 // If y is broadcast over the batch, the batch becomes the rows of one product; other batches run one product per slice
 // on the thread pool. Slices depend on shapes alone, so results do not depend on the number of threads.
-#include "kernels/linalg/matmul.h"
-
 #include <complex>
 #include <cstring>
 #include <type_traits>
@@ -92,10 +90,7 @@ bool read_operand(PyArrayObject* a, bool is_left, bool transpose, Operand* o) {
       }
       return true;
     }
-    if (attempt) {
-      raise("RuntimeError", "matmul: an operand is too large: %s", shape_text(x).c_str());
-      return false;
-    }
+    if (attempt) return raise("RuntimeError", "matmul: an operand is too large: %s", shape_text(x).c_str());
     o->owner = Ref(PyArray_FromArray(a, PyArray_DescrFromType(PyArray_TYPE(a)),
                                      NPY_ARRAY_CARRAY_RO | NPY_ARRAY_ENSURECOPY));
     if (!o->owner) return false;
@@ -281,11 +276,11 @@ static bool is_allocatable(const char* where, int64_t rows, int64_t columns, int
   int64_t elements, nbytes;
   if (!__builtin_mul_overflow(rows, columns, &elements) && !__builtin_mul_overflow(elements, itemsize, &nbytes)) return true;
   return raise("RuntimeError", "%s: Storage size calculation overflowed with sizes=[%lld, %lld]", where,
-               static_cast<long long>(rows), static_cast<long long>(columns)) != nullptr;
+               static_cast<long long>(rows), static_cast<long long>(columns));
 }
 
 PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("matmul", n, 2, 3) < 0) return nullptr;
+  if (!takes("matmul", n, 2, 3)) return nullptr;
   PyArrayObject* x = array_argument("matmul", "x", args[0]);
   PyArrayObject* y = x ? array_argument("matmul", "y", args[1]) : nullptr;
   if (!y) return nullptr;
@@ -336,7 +331,7 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("linear", n, 2, 3) < 0) return nullptr;
+  if (!takes("linear", n, 2, 3)) return nullptr;
   PyArrayObject* x = array_argument("linear", "input", args[0]);
   PyArrayObject* w = x ? array_argument("linear", "weight", args[1]) : nullptr;
   if (!w) return nullptr;

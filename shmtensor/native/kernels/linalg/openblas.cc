@@ -117,10 +117,7 @@ bool load() {
       handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     }
   }
-  if (!handle) {
-    raise("ImportError", "blas: the library does not load: %s", dlerror());
-    return false;
-  }
+  if (!handle) return raise("ImportError", "blas: the library does not load: %s", dlerror());
   Library l;
   if (!load_symbol("scipy_cblas_sgemm", &l.sgemm) ||
       !load_symbol("scipy_cblas_dgemm", &l.dgemm) ||

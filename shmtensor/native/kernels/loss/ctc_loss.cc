@@ -9,8 +9,6 @@
 // alpha[t] is the logarithm of the total probability of all prefixes of alignments that are in a state at t, beta[t]
 // that of all suffixes. Only states that are reachable at t and from which the end is reachable are computed; the
 // others are -infinity.
-#include "kernels/loss/ctc_loss.h"
-
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -213,7 +211,7 @@ struct Arguments {
 }  // namespace
 
 PyObject* ctc_loss(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("ctc_loss", n, 5, 5) < 0) return nullptr;
+  if (!takes("ctc_loss", n, 5)) return nullptr;
   PyArrayObject* x = real_array(args[0]);
   Arguments arguments;
   if (!arguments.read(x, args[1], args[2], args[3], args[4])) return fall_back();
@@ -235,7 +233,7 @@ PyObject* ctc_loss(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* ctc_loss_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("ctc_loss_backward", n, 9, 9) < 0) return nullptr;
+  if (!takes("ctc_loss_backward", n, 9)) return nullptr;
   PyArrayObject* x = real_array(args[1]);
   Arguments arguments;
   if (!arguments.read(x, args[2], args[5], args[6], args[7])) return fall_back();

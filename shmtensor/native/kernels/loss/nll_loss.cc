@@ -1,6 +1,4 @@
 // Gathers one weighted element for each class index, and computes their mean or sum in the same pass.
-#include "kernels/loss/nll_loss.h"
-
 #include <atomic>
 #include <cstring>
 #include <utility>
@@ -146,7 +144,7 @@ PyArrayObject* floating_array(PyObject* p) {
 }  // namespace
 
 PyObject* nll_loss(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("nll_loss", n, 5, 5) < 0) return nullptr;
+  if (!takes("nll_loss", n, 5)) return nullptr;
   PyArrayObject* x = floating_array(args[0]);
   Targets c;
   if (!x || !parse_targets(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x), args[1], args[2], args[3],
@@ -164,7 +162,7 @@ PyObject* nll_loss(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* nll_loss_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("nll_loss_backward", n, 6, 6) < 0) return nullptr;
+  if (!takes("nll_loss_backward", n, 6)) return nullptr;
   PyArrayObject* g = floating_array(args[0]);
   npy_intp dims[NPY_MAXDIMS];
   const int nd = g && PyTuple_Check(args[3]) && PyTuple_GET_SIZE(args[3]) <= NPY_MAXDIMS

@@ -1,6 +1,4 @@
 // Parses arguments, runs the losses of pointwise/loss.simd.h in slices, and sums them.
-#include "kernels/loss/pointwise_loss.h"
-
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -142,7 +140,7 @@ void compute_gradients(const LossArguments& m, int side, const Ref& g, const Ref
 }  // namespace
 
 PyObject* pointwise_loss(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("pointwise_loss", n, 6, 6) < 0) return nullptr;
+  if (!takes("pointwise_loss", n, 6)) return nullptr;
   LossArguments m;
   if (!read(args[0], args[1], args[2], args[3], args + 4, &m)) return fall_back();
   const bool per_element = m.reduction == Reduction::None;
@@ -154,7 +152,7 @@ PyObject* pointwise_loss(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* pointwise_loss_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("pointwise_loss_backward", n, 8, 8) < 0) return nullptr;
+  if (!takes("pointwise_loss_backward", n, 8)) return nullptr;
   LossArguments m;
   const long side = PyLong_AsLong(args[4]);
   if (!read(args[1], args[2], args[3], args[5], args + 6, &m) || side < 0 || side > 1 ||

@@ -1,6 +1,4 @@
 // An array is (outer, m, inner) around the dimension; inner = 1 runs row kernels, else column kernels.
-#include "kernels/loss/softmax_cross_entropy.h"
-
 #include <cstring>
 #include <utility>
 
@@ -69,7 +67,7 @@ void backward(const BackwardKernels<T>& kernels_, const Ref& g, const Ref& y, co
 
 PyObject* run_forward(const char* where, PyObject* const* args, Py_ssize_t n, const ForwardKernels<float>& f,
                       const ForwardKernels<double>& d) {
-  if (count_arguments(where, n, 2, 2) < 0) return nullptr;
+  if (!takes(where, n, 2)) return nullptr;
   PyArrayObject* x = array_argument(where, "input", args[0]);
   Floating type;
   if (!x || !floating(where, x, &type)) return nullptr;
@@ -87,7 +85,7 @@ PyObject* run_forward(const char* where, PyObject* const* args, Py_ssize_t n, co
 
 PyObject* run_backward(const char* where, PyObject* const* args, Py_ssize_t n,
                        const BackwardKernels<float>& f, const BackwardKernels<double>& d) {
-  if (count_arguments(where, n, 3, 3) < 0) return nullptr;
+  if (!takes(where, n, 3)) return nullptr;
   PyArrayObject* g = array_argument(where, "g", args[0]);
   PyArrayObject* y = g ? array_argument(where, "out", args[1]) : nullptr;
   Floating type;
@@ -152,28 +150,22 @@ bool reduction_argument(const char* where, PyObject* p, Reduction* out) {
     *out = Reduction::Sum;
   else if (!strcmp(text, "none"))
     *out = Reduction::None;
-  else {
-    raise("ValueError", "%s: unknown reduction: '%s', expected mean, sum or none", where, text);
-    return false;
-  }
+  else return raise("ValueError", "%s: unknown reduction: '%s', expected mean, sum or none", where, text);
   return true;
 }
 
 bool raise_target(const char* where, int64_t target, int64_t row, int64_t classes) {
-  raise("IndexError", "%s: target is out of range: %lld at position %lld, expected 0 to %lld", where,
-        static_cast<long long>(target), static_cast<long long>(row), static_cast<long long>(classes - 1));
-  return false;
+  return raise("IndexError", "%s: target is out of range: %lld at position %lld, expected 0 to %lld", where,
+               static_cast<long long>(target), static_cast<long long>(row), static_cast<long long>(classes - 1));
 }
 
 // The class indices as int64, checked against [0, classes) and ignore_index; counts those that are not ignored.
 bool targets_argument(const char* where, PyArrayObject* target, int64_t rows, int64_t classes,
                       int64_t ignore, Ref* out, int64_t* counted_rows) {
   const int type = PyArray_TYPE(target);
-  if (type < NPY_BYTE || type > NPY_ULONGLONG) {
-    raise("TypeError", "%s: target is not class indices: %s, expected integers", where,
-          dtype_text(target).c_str());
-    return false;
-  }
+  if (type < NPY_BYTE || type > NPY_ULONGLONG)
+    return raise("TypeError", "%s: target is not class indices: %s, expected integers", where,
+                 dtype_text(target).c_str());
   *out = contiguous_as(target, NPY_INT64);
   if (!*out) return false;
   const auto* t = data<int64_t>(*out);
@@ -207,11 +199,9 @@ bool loss_arguments(const char* where, PyArrayObject* x, PyObject* const* args, 
   if (!t) return false;
   const int nd = PyArray_NDIM(x);
   if (nd < 1 || nd > 2 || PyArray_NDIM(t) != nd - 1 ||
-      (nd == 2 && PyArray_DIM(t, 0) != PyArray_DIM(x, 0))) {
-    raise("ValueError", "%s: sizes differ: logits %s, target %s, expected (N, C) and (N,)", where,
-          shape_text(x).c_str(), shape_text(t).c_str());
-    return false;
-  }
+      (nd == 2 && PyArray_DIM(t, 0) != PyArray_DIM(x, 0)))
+    return raise("ValueError", "%s: sizes differ: logits %s, target %s, expected (N, C) and (N,)", where,
+                 shape_text(x).c_str(), shape_text(t).c_str());
   out->rows = nd == 2 ? PyArray_DIM(x, 0) : 1;
   out->classes = PyArray_DIM(x, nd - 1);
   out->ignore = PyLong_AsLongLong(args[1]);
@@ -313,7 +303,7 @@ int64_t compute_gradients(const LossArguments& l, const T* g, const T* probabili
 // cross_entropy(logits, target, ignore_index, reduction) -> (loss, probabilities)
 PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "cross_entropy";
-  if (count_arguments(where, n, 4, 4) < 0) return nullptr;
+  if (!takes(where, n, 4)) return nullptr;
   PyArrayObject* x = array_argument(where, "logits", args[0]);
   Floating type;
   Ref target;
@@ -342,7 +332,7 @@ PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
 // cross_entropy_backward(g, probabilities, target, ignore_index, reduction) -> gradient of the logits
 PyObject* cross_entropy_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "cross_entropy_backward";
-  if (count_arguments(where, n, 5, 5) < 0) return nullptr;
+  if (!takes(where, n, 5)) return nullptr;
   PyArrayObject* g = array_argument(where, "g", args[0]);
   PyArrayObject* y = g ? array_argument(where, "probabilities", args[1]) : nullptr;
   Floating type;

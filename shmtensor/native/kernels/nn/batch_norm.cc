@@ -3,7 +3,6 @@
 
 #include "simd/kernel_table.h"
 #include "kernels/nn/nn_kernel_table.h"
-#include "kernels/nn/batch_norm.h"
 #include "kernels/operand.h"
 #include "threading/thread_pool.h"
 
@@ -152,7 +151,7 @@ void backward(const ChannelLayout& layout, const T* g, const T* x, const T* w, c
 }  // namespace
 
 PyObject* batch_norm(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("batch_norm", n, 4, 4) < 0) return nullptr;
+  if (!takes("batch_norm", n, 4)) return nullptr;
   PyArrayObject* x = real_array(args[0]);
   ChannelLayout layout;
   LayerOperand in, w, b;
@@ -179,7 +178,7 @@ PyObject* batch_norm(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* batch_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("batch_norm_backward", n, 6, 6) < 0) return nullptr;
+  if (!takes("batch_norm_backward", n, 6)) return nullptr;
   PyArrayObject* x = real_array(args[1]);
   ChannelLayout layout;
   LayerOperand g, in, w, mean, variance;

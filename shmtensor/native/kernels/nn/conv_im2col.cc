@@ -295,7 +295,7 @@ bool run_unlocked(int type, int64_t work, F f) {
 }  // namespace
 
 PyObject* convolution(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("convolution", n, 7, 7) < 0) return nullptr;
+  if (!takes("convolution", n, 7)) return nullptr;
   PyArrayObject *x = real_array(args[0]), *w = real_array(args[1]);
   Convolution v;
   if (!x || !w || !same_rank_and_dtype(x, w) || !parse_parameters(args + 3, PyArray_NDIM(x) - 2, &v)) Py_RETURN_NONE;
@@ -328,7 +328,7 @@ PyObject* convolution(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* conv_transpose(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("conv_transpose", n, 7, 7) < 0) return nullptr;
+  if (!takes("conv_transpose", n, 7)) return nullptr;
   PyArrayObject *y = real_array(args[0]), *w = real_array(args[1]);
   Convolution v;
   if (!y || !w || !same_rank_and_dtype(y, w)) Py_RETURN_NONE;
@@ -356,7 +356,7 @@ PyObject* conv_transpose(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* convolution_backward_weight(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("convolution_backward_weight", n, 7, 7) < 0) return nullptr;
+  if (!takes("convolution_backward_weight", n, 7)) return nullptr;
   PyArrayObject *x = real_array(args[0]), *y = real_array(args[1]);
   Convolution v;
   if (!x || !y || !same_rank_and_dtype(x, y)) Py_RETURN_NONE;

@@ -1,6 +1,4 @@
 // The neighbours of a point are computed once and read in all channels.
-#include "kernels/nn/grid_sample.h"
-
 #include <cstring>
 #include <type_traits>
 
@@ -163,7 +161,7 @@ PyObject* with_new_array(int type, npy_intp n, npy_intp second, npy_intp third, 
 }  // namespace
 
 PyObject* weighted_gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("weighted_gather", n, 3, 3) < 0) return nullptr;
+  if (!takes("weighted_gather", n, 3)) return nullptr;
   Operands o;
   if (!o.read(args)) return fall_back();
   const SampleSizes s = {o.dim(o.a, 0), o.dim(o.a, 1), o.dim(o.a, 2), o.dim(o.indices, 1),
@@ -177,7 +175,7 @@ PyObject* weighted_gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* weighted_scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("weighted_scatter", n, 4, 4) < 0) return nullptr;
+  if (!takes("weighted_scatter", n, 4)) return nullptr;
   Operands o;
   long size;
   if (!parse_long(args[3], &size) || !o.read(args)) return fall_back();
@@ -192,7 +190,7 @@ PyObject* weighted_scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* weighted_gather_backward_weights(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("weighted_gather_backward_weights", n, 3, 3) < 0) return nullptr;
+  if (!takes("weighted_gather_backward_weights", n, 3)) return nullptr;
   Operands o;
   if (!o.read(args)) return fall_back();
   const SampleSizes s = {o.dim(o.b, 0), o.dim(o.b, 1), o.dim(o.b, 2), o.dim(o.indices, 1),
@@ -272,7 +270,7 @@ void neighbour_indices(const Image& image, const T* x, int64_t* out, int64_t poi
 }  // namespace
 
 PyObject* sample_indices(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("sample_indices", n, 4, 4) < 0) return nullptr;
+  if (!takes("sample_indices", n, 4)) return nullptr;
   PyArrayObject* points_array = real_array(args[0]);
   Image image;
   if (!points_array || PyArray_NDIM(points_array) != 3 || !PyTuple_Check(args[1])) Py_RETURN_NONE;

@@ -1,7 +1,5 @@
 // Statistics are computed in double, elements in their own dtype. Pieces depend on the shape alone, and their sums are
 // added in order, so results do not depend on the number of threads.
-#include "kernels/nn/layer_norm.h"
-
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -128,7 +126,7 @@ void backward(const RowLayout& layout, const T* g, const T* x, const T* w, const
 }  // namespace
 
 PyObject* layer_norm(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("layer_norm", n, 7, 7) < 0) return nullptr;
+  if (!takes("layer_norm", n, 7)) return nullptr;
   PyArrayObject* x = real_array(args[0]);
   long normalized_ndim, groups;
   RowLayout layout;
@@ -160,7 +158,7 @@ PyObject* layer_norm(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* layer_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("layer_norm_backward", n, 8, 8) < 0) return nullptr;
+  if (!takes("layer_norm_backward", n, 8)) return nullptr;
   PyArrayObject* x = real_array(args[1]);
   long normalized_ndim, groups;
   RowLayout layout;

@@ -1,6 +1,4 @@
 // One image at a time: windows that are inside the image need no bounds checks.
-#include "kernels/nn/pooling.h"
-
 #include <cstring>
 #include <limits>
 
@@ -173,7 +171,7 @@ bool add_at_pixels(const T* from, const int64_t* indices, int64_t m, T* to, int6
 }  // namespace
 
 PyObject* max_pool(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("max_pool", n, 6, 6) < 0) return nullptr;
+  if (!takes("max_pool", n, 6)) return nullptr;
   PyArrayObject* x = real_array(args[0]);
   const int nd = spatial_ndim(x, args[1]);
   Windows w;
@@ -198,7 +196,7 @@ PyObject* max_pool(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* sum_pool(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("sum_pool", n, 5, 5) < 0) return nullptr;
+  if (!takes("sum_pool", n, 5)) return nullptr;
   PyArrayObject* x = real_array(args[0]);
   const int nd = spatial_ndim(x, args[1]);
   Windows w;
@@ -221,7 +219,7 @@ PyObject* sum_pool(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* sum_pool_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("sum_pool_backward", n, 5, 5) < 0) return nullptr;
+  if (!takes("sum_pool_backward", n, 5)) return nullptr;
   PyArrayObject* x = real_array(args[0]);
   const int nd = spatial_ndim(x, args[2]);
   Windows w;
@@ -244,7 +242,7 @@ PyObject* sum_pool_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* value_selecting_reduction_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("value_selecting_reduction_backward", n, 4, 4) < 0) return nullptr;
+  if (!takes("value_selecting_reduction_backward", n, 4)) return nullptr;
   PyArrayObject* g = real_array(args[0]);
   long nd;
   if (!g || !parse_long(args[3], &nd) || nd < 1 || nd > 3 || PyArray_NDIM(g) < nd) Py_RETURN_NONE;

@@ -10,8 +10,6 @@
 //
 // In the reverse direction a sequence starts at its last step: its previous state is the initial one there, while the
 // previous state of the other sequences is that of step t + 1 (for_sequence_groups).
-#include "kernels/nn/rnn.h"
-
 #include <vector>
 
 #include "kernels/arguments.h"
@@ -230,7 +228,7 @@ PyObject* mismatch(const char* where) {
 }  // namespace
 
 PyObject* rnn_layer(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count_arguments("rnn_layer", count, 9, 9) < 0) return nullptr;
+  if (!takes("rnn_layer", count, 9)) return nullptr;
   Shape s;
   Weights weights;
   LayerOperand x, b;
@@ -263,7 +261,7 @@ PyObject* rnn_layer(PyObject*, PyObject* const* args, Py_ssize_t count) {
 }
 
 PyObject* rnn_layer_backward(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count_arguments("rnn_layer_backward", count, 12, 12) < 0) return nullptr;
+  if (!takes("rnn_layer_backward", count, 12)) return nullptr;
   Shape s;
   Weights weights;
   LayerOperand g_out, g_cells, out, cells, gates;

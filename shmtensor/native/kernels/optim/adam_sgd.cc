@@ -1,6 +1,4 @@
 // adam_, sgd_ and the other elementwise optimizers: a step over flat arrays, in one pass.
-#include "kernels/optim/adam_sgd.h"
-
 #include <cmath>
 
 #include "kernels/arguments.h"
@@ -22,26 +20,18 @@ bool flat_argument(const char* where, const char* name, PyObject* argument, bool
   if (!a) return false;
   const bool dtype_fits = p ? PyArray_TYPE(a) == PyArray_TYPE(p)
                             : PyArray_TYPE(a) == NPY_FLOAT || PyArray_TYPE(a) == NPY_DOUBLE;
-  if (!dtype_fits) {
-    raise("TypeError", "%s: dtype of %s does not match: %s, expected %s", where, name,
-          dtype_text(a).c_str(), p ? dtype_text(p).c_str() : "float32 or float64");
-    return false;
-  }
-  if (PyArray_NDIM(a) != 1 || (p && PyArray_SIZE(a) != PyArray_SIZE(p))) {
-    raise("ValueError", "%s: %s has another shape: %s, expected %s", where, name,
-          shape_text(a).c_str(), p ? shape_text(p).c_str() : "one dimension");
-    return false;
-  }
-  if (write && !PyArray_ISWRITEABLE(a)) {
-    raise("ValueError", "%s: %s cannot be written: shape %s, it came read-only; write to a clone()", where, name,
-          shape_text(a).c_str());
-    return false;
-  }
-  if (!(write ? PyArray_ISCARRAY(a) : PyArray_ISCARRAY_RO(a))) {
-    raise("ValueError", "%s: %s is not contiguous%s: strides of %zd bytes", where, name,
-          write ? " and writeable" : "", static_cast<Py_ssize_t>(PyArray_STRIDE(a, 0)));
-    return false;
-  }
+  if (!dtype_fits)
+    return raise("TypeError", "%s: dtype of %s does not match: %s, expected %s", where, name,
+                 dtype_text(a).c_str(), p ? dtype_text(p).c_str() : "float32 or float64");
+  if (PyArray_NDIM(a) != 1 || (p && PyArray_SIZE(a) != PyArray_SIZE(p)))
+    return raise("ValueError", "%s: %s has another shape: %s, expected %s", where, name,
+                 shape_text(a).c_str(), p ? shape_text(p).c_str() : "one dimension");
+  if (write && !PyArray_ISWRITEABLE(a))
+    return raise("ValueError", "%s: %s cannot be written: shape %s, it came read-only; write to a clone()", where, name,
+                 shape_text(a).c_str());
+  if (!(write ? PyArray_ISCARRAY(a) : PyArray_ISCARRAY_RO(a)))
+    return raise("ValueError", "%s: %s is not contiguous%s: strides of %zd bytes", where, name,
+                 write ? " and writeable" : "", static_cast<Py_ssize_t>(PyArray_STRIDE(a, 0)));
   *out = a;
   return true;
 }
@@ -144,7 +134,7 @@ void update_run(Update which, PyArrayObject* const* a, const double* numbers, do
 PyObject* update(Update which, PyObject* const* args, Py_ssize_t n) {
   const Signature& s = signatures[which];
   const int first = 2 + s.states, count = first + s.numbers + 2;
-  if (count_arguments(s.where, n, count, count) < 0) return nullptr;
+  if (!takes(s.where, n, count)) return nullptr;
   PyArrayObject* a[5] = {nullptr, nullptr, nullptr, nullptr, nullptr};
   double v[9];  // the numbers, then weight_decay
   bool maximize;
@@ -179,7 +169,7 @@ PyObject* rprop_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update
 // adam_(p, g, m, v, vmax, step, lr, beta1, beta2, eps, weight_decay, decoupled, maximize)
 PyObject* adam_(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "adam_";
-  if (count_arguments(where, n, 13, 13) < 0) return nullptr;
+  if (!takes(where, n, 13)) return nullptr;
   PyArrayObject* a[5];
   double v[6];
   bool f[2];
@@ -203,7 +193,7 @@ PyObject* adam_(PyObject*, PyObject* const* args, Py_ssize_t n) {
 // sgd_(p, g, buf, lr, momentum, dampening, weight_decay, nesterov, maximize, first)
 PyObject* sgd_(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "sgd_";
-  if (count_arguments(where, n, 10, 10) < 0) return nullptr;
+  if (!takes(where, n, 10)) return nullptr;
   PyArrayObject* a[3];
   double v[4];
   bool f[3];

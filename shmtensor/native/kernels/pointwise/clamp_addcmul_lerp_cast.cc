@@ -1,7 +1,5 @@
 // Each function returns None unless the arrays are float32 or float64 of one shape in C order (for casts any real
 // dtype): the caller computes the others without a kernel.
-#include "kernels/pointwise/clamp_addcmul_lerp_cast.h"
-
 #include <cmath>
 #include <limits>
 #include <type_traits>
@@ -175,7 +173,7 @@ PyObject* run_half_kernel(int function, PyArrayObject* x, PyObject* out_argument
 
 // clamp(x, low, high, out=None): numbers, or None for no bound
 PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("clamp", n, 3, 4) < 0) return nullptr;
+  if (!takes("clamp", n, 3, 4)) return nullptr;
   if (PyArray_CheckExact(args[0]) && PyTypeNum_ISINTEGER(PyArray_TYPE(as_array(args[0]))) &&
       PyArray_ISCARRAY_RO(as_array(args[0])))
     return clamp_integers(as_array(args[0]), args[1], args[2], n > 3 ? args[3] : nullptr);
@@ -197,7 +195,7 @@ PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // nan_to_num(x, nan, posinf, neginf, out=None): replaces NaN and the infinities by numbers
 PyObject* nan_to_num(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("nan_to_num", n, 4, 5) < 0) return nullptr;
+  if (!takes("nan_to_num", n, 4, 5)) return nullptr;
   double p[3];
   const bool half = is_half_array(args[0]);
   if ((!half && !same_shape_and_dtype(args, 1)) || !parse_double(args[1], p) || !parse_double(args[2], p + 1) ||
@@ -216,7 +214,7 @@ PyObject* nan_to_num(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // addcmul(x, a, b, value, out=None): x + value * a * b
 PyObject* addcmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("addcmul", n, 4, 5) < 0) return nullptr;
+  if (!takes("addcmul", n, 4, 5)) return nullptr;
   double value;
   if (!same_shape_and_dtype(args, 3) || !parse_double(args[3], &value)) Py_RETURN_NONE;
   return run_elementwise(args, 3, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
@@ -228,7 +226,7 @@ PyObject* addcmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // addcdiv(x, a, b, value, out=None): x + value * a / b
 PyObject* addcdiv(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("addcdiv", n, 4, 5) < 0) return nullptr;
+  if (!takes("addcdiv", n, 4, 5)) return nullptr;
   double value;
   if (!same_shape_and_dtype(args, 3) || !parse_double(args[3], &value)) Py_RETURN_NONE;
   return run_elementwise(args, 3, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
@@ -240,7 +238,7 @@ PyObject* addcdiv(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // add_alpha(x, y, value, out=None): x + value * y
 PyObject* add_alpha(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("add_alpha", n, 3, 4) < 0) return nullptr;
+  if (!takes("add_alpha", n, 3, 4)) return nullptr;
   double value;
   if (!same_shape_and_dtype(args, 2) || !parse_double(args[2], &value)) Py_RETURN_NONE;
   return run_elementwise(args, 2, n > 3 ? args[3] : nullptr, [&](auto* out, int64_t start, int64_t count) {
@@ -261,7 +259,7 @@ PyObject* cube(PyObject*, PyObject* x) {
 
 // masked_scale(x, mask, scale): x * scale where the mask is true, else 0
 PyObject* masked_scale(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("masked_scale", n, 3, 3) < 0) return nullptr;
+  if (!takes("masked_scale", n, 3)) return nullptr;
   double scale;
   if (!same_shape_and_dtype(args, 1) || !PyArray_CheckExact(args[1]) || !parse_double(args[2], &scale)) Py_RETURN_NONE;
   PyArrayObject* mask = as_array(args[1]);
@@ -277,7 +275,7 @@ PyObject* masked_scale(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // lerp(x, end, weight, out=None): x + weight * (end - x), with one weight or one for each element
 PyObject* lerp(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("lerp", n, 3, 4) < 0) return nullptr;
+  if (!takes("lerp", n, 3, 4)) return nullptr;
   PyObject* out_argument = n > 3 ? args[3] : nullptr;
   double weight = 0;
   if (parse_double(args[2], &weight)) {
@@ -349,7 +347,7 @@ PyObject* cast_half(PyArrayObject* x, int type) {
 
 // cast(x, NumPy's type number): real dtypes only
 PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("cast", n, 2, 2) < 0) return nullptr;
+  if (!takes("cast", n, 2)) return nullptr;
   PyArrayObject* x = array_argument("cast", "input", args[0]);
   const long type = x ? PyLong_AsLong(args[1]) : -1;
   if (!x || (type == -1 && PyErr_Occurred())) return nullptr;

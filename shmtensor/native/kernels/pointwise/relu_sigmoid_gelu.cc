@@ -1,6 +1,4 @@
 // Parses arguments, handles dtypes and runs the fused elementwise kernels in slices.
-#include "kernels/pointwise/relu_sigmoid_gelu.h"
-
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -87,7 +85,7 @@ PyObject* sigmoid(PyObject*, PyObject* x) {
 }
 
 PyObject* gelu(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("gelu", n, 1, 2) < 0) return nullptr;
+  if (!takes("gelu", n, 1, 2)) return nullptr;
   int tanh = n > 1 ? PyObject_IsTrue(args[1]) : 0;
   if (tanh < 0) return nullptr;
   return tanh ? unary("gelu", args[0], kernels<float>().gelu_tanh, kernels<double>().gelu_tanh,
@@ -96,25 +94,25 @@ PyObject* gelu(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* relu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("relu_backward", n, 2, 2) < 0) return nullptr;
+  if (!takes("relu_backward", n, 2)) return nullptr;
   return binary("relu_backward", args[0], args[1], kernels<float>().relu_backward,
                 kernels<double>().relu_backward, kMemoryBoundGrain);
 }
 
 PyObject* sigmoid_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("sigmoid_backward", n, 2, 2) < 0) return nullptr;
+  if (!takes("sigmoid_backward", n, 2)) return nullptr;
   return binary("sigmoid_backward", args[0], args[1], kernels<float>().sigmoid_backward,
                 kernels<double>().sigmoid_backward, kMemoryBoundGrain);
 }
 
 PyObject* tanh_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("tanh_backward", n, 2, 2) < 0) return nullptr;
+  if (!takes("tanh_backward", n, 2)) return nullptr;
   return binary("tanh_backward", args[0], args[1], kernels<float>().tanh_backward,
                 kernels<double>().tanh_backward, kMemoryBoundGrain);
 }
 
 PyObject* gelu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("gelu_backward", n, 2, 3) < 0) return nullptr;
+  if (!takes("gelu_backward", n, 2, 3)) return nullptr;
   int tanh = n > 2 ? PyObject_IsTrue(args[2]) : 0;
   if (tanh < 0) return nullptr;
   return tanh ? binary("gelu_backward", args[0], args[1], kernels<float>().gelu_tanh_backward,
@@ -145,7 +143,7 @@ void run_dropout(const Ref& x, const Ref& out, const Ref& mask, double p, uint64
 }  // namespace
 
 PyObject* dropout(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("dropout", n, 4, 4) < 0) return nullptr;
+  if (!takes("dropout", n, 4)) return nullptr;
   PyArrayObject* x = array_argument("dropout", "input", args[0]);
   if (!x) return nullptr;
   const double p = PyFloat_AsDouble(args[1]);

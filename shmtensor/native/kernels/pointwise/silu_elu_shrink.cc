@@ -1,6 +1,4 @@
 // Parses arguments and runs the activations of silu_elu_shrink.simd.h in slices.
-#include "kernels/pointwise/silu_elu_shrink.h"
-
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -171,7 +169,7 @@ void run_backward(int function, const Ref& g, const Ref& x, const Ref& out, cons
 }  // namespace
 
 PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("activation_backward", n, 6, 6) < 0) return nullptr;
+  if (!takes("activation_backward", n, 6)) return nullptr;
   double p[3];
   for (int i = 0; i < 3; ++i) {
     p[i] = PyFloat_AsDouble(args[3 + i]);
@@ -239,7 +237,7 @@ bool parse_glu(PyObject* x, PyObject* dim, GluShape* out) {
 }  // namespace
 
 PyObject* glu(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("glu", n, 2, 2) < 0) return nullptr;
+  if (!takes("glu", n, 2)) return nullptr;
   GluShape h;
   if (!parse_glu(args[0], args[1], &h)) return fall_back();
   PyArrayObject* x = as_array(args[0]);
@@ -262,7 +260,7 @@ PyObject* glu(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // glu_backward(g, x, dim)
 PyObject* glu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("glu_backward", n, 3, 3) < 0) return nullptr;
+  if (!takes("glu_backward", n, 3)) return nullptr;
   GluShape h;
   if (!parse_glu(args[1], args[2], &h) || !PyArray_CheckExact(args[0])) return fall_back();
   PyArrayObject *g = as_array(args[0]), *x = as_array(args[1]);

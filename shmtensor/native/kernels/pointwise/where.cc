@@ -1,6 +1,4 @@
 // Operands are broadcast by strides; contiguous rows are computed by the kernel of the instruction-set level.
-#include "kernels/pointwise/where.h"
-
 #include "kernels/arguments.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
@@ -114,7 +112,7 @@ bool is_number(PyObject* p) { return PyFloat_CheckExact(p) || PyLong_CheckExact(
 
 // where(condition, x, y): as numpy.where; x or y may be a Python number.
 PyObject* where(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("where", n, 3, 3) < 0) return nullptr;
+  if (!takes("where", n, 3)) return nullptr;
   PyObject* array_operand = PyArray_CheckExact(args[1]) ? args[1] : args[2];
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(array_operand) ||
       PyArray_TYPE(as_array(args[0])) != NPY_BOOL) {

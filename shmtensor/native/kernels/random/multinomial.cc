@@ -5,8 +5,6 @@
 //
 // Cumulative sums are computed sequentially, so that an element of weight 0 adds nothing and is never drawn. A long row
 // is divided into pieces with separate cumulative sums; the search finds first the piece, then the index in it.
-#include "kernels/random/multinomial.h"
-
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -165,7 +163,7 @@ int parse_arguments(PyObject* weights, PyObject* u, Arguments* a) {
 }  // namespace
 
 PyObject* multinomial(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("multinomial", n, 2, 2) < 0) return nullptr;
+  if (!takes("multinomial", n, 2)) return nullptr;
   Arguments a;
   const int ready = parse_arguments(args[0], args[1], &a);
   if (ready < 0) return nullptr;
@@ -187,7 +185,7 @@ PyObject* multinomial(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* multinomial_without_replacement(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("multinomial_without_replacement", n, 3, 3) < 0) return nullptr;
+  if (!takes("multinomial_without_replacement", n, 3)) return nullptr;
   const Py_ssize_t k = PyLong_AsSsize_t(args[2]);
   if (k == -1 && PyErr_Occurred()) return nullptr;
   Arguments a;

@@ -6,8 +6,6 @@
 // and v of 53 bits. So a number depends on (seed, offset, e) alone, on any number of threads, and the CUDA kernels of
 // ops/cuda/kernels/random.cu draw the same numbers by the same arithmetic. This file is compiled for the generic level
 // only: fused multiply-add would change last bits.
-#include "kernels/random/poisson_binomial.h"
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -174,7 +172,7 @@ constexpr int64_t kUnlock = 128;
 }  // namespace
 
 PyObject* poisson(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("poisson", n, 3, 3) < 0) return nullptr;
+  if (!takes("poisson", n, 3)) return nullptr;
   const Ref rates = floating_operand("poisson", "rates", args[0]);
   uint64_t seed, offset;
   if (!rates || !stream_arguments(args + 1, &seed, &offset)) return nullptr;
@@ -194,7 +192,7 @@ PyObject* poisson(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* binomial(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("binomial", n, 4, 4) < 0) return nullptr;
+  if (!takes("binomial", n, 4)) return nullptr;
   const Ref counts = floating_operand("binomial", "counts", args[0]);
   if (!counts) return nullptr;
   const Ref chances = floating_operand("binomial", "chances", args[1]);

@@ -3,8 +3,6 @@
 // The layout is that of ops/random/philox.py: float32 element e uses word e % 4 of counter offset + e / 4, float64
 // element e uses words 2 (e % 2) and 2 (e % 2) + 1 of counter offset + e / 2. Kernels take 16 counters = 64 words at a
 // time. This file is compiled for the generic level only: fused multiply-add would change last bits.
-#include "kernels/random/uniform_normal.h"
-
 #include <cmath>
 #include <cstring>
 #include <utility>
@@ -128,7 +126,7 @@ void fill_random(PyArrayObject* out, uint64_t seed, uint64_t offset, const Trans
 
 template <template <class> class Transform>
 PyObject* random_into(const char* where, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments(where, n, 5, 5) < 0) return nullptr;
+  if (!takes(where, n, 5)) return nullptr;
   PyArrayObject* out = array_argument(where, "out", args[0]);
   if (!out) return nullptr;
   const uint64_t seed = PyLong_AsUnsignedLongLongMask(args[1]);
@@ -237,7 +235,7 @@ uint64_t uint64_argument(PyObject* p) { return PyLong_AsUnsignedLongLongMask(p);
 // randint(n, seed, offset, low, span): word modulo span, plus low; spans of at least 2^32 take two words an element,
 // and span 0 is 2^64
 PyObject* randint(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("randint", n, 5, 5) < 0) return nullptr;
+  if (!takes("randint", n, 5)) return nullptr;
   const npy_intp size = PyLong_AsSsize_t(args[0]);
   if (size == -1 && PyErr_Occurred()) return nullptr;
   uint64_t parameters[4];
@@ -259,7 +257,7 @@ PyObject* randint(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // randperm(n, seed, offset): up to 2^20 elements use one word each, more use two
 PyObject* randperm(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count_arguments("randperm", count, 3, 3) < 0) return nullptr;
+  if (!takes("randperm", count, 3)) return nullptr;
   const npy_intp n = PyLong_AsSsize_t(args[0]);
   if (n == -1 && PyErr_Occurred()) return nullptr;
   const uint64_t seed = uint64_argument(args[1]), offset = uint64_argument(args[2]);
@@ -287,7 +285,7 @@ PyObject* randperm(PyObject*, PyObject* const* args, Py_ssize_t count) {
 // splitmix64(out, start): the words of G. L. Steele, D. Lea, C. H. Flood, "Fast splittable pseudorandom number
 // generators" (2014), from a state of `start`. The loader seeds with them (dataloaders/loader/seeding.py).
 PyObject* splitmix64(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count_arguments("splitmix64", count, 2, 2) < 0) return nullptr;
+  if (!takes("splitmix64", count, 2)) return nullptr;
   PyArrayObject* out = array_argument("splitmix64", "out", args[0]);
   if (!out) return nullptr;
   if (PyArray_TYPE(out) != NPY_UINT64 || !PyArray_ISCARRAY(out))

@@ -1,8 +1,6 @@
 // x as (outer, m, inner): a thread computes full rows, or strips of columns. A long row is first summed in pieces, and
 // each piece then continues from the sum of the preceding pieces. float32 is accumulated in double, since the error of
 // a long cumulative sum in float32 grows.
-#include "kernels/reduce/cumulative.h"
-
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -281,7 +279,7 @@ void logcumsumexp_along(const DimLayout3& a, T* out) {
 
 // logcumsumexp(x, dim): float32 and float64 only
 PyObject* logcumsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("logcumsumexp", n, 2, 2) < 0) return nullptr;
+  if (!takes("logcumsumexp", n, 2)) return nullptr;
   PyArrayObject* x = array_argument("logcumsumexp", "input", args[0]);
   if (!x) return nullptr;
   const int type = PyArray_TYPE(x);
@@ -308,7 +306,7 @@ void cumulate_as(const DimLayout3& a, bool product, O* out) {
 
 // cumsum_cumprod(x, dim, product): integers and bool give int64
 PyObject* cumsum_cumprod(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("cumsum_cumprod", n, 3, 3) < 0) return nullptr;
+  if (!takes("cumsum_cumprod", n, 3)) return nullptr;
   PyArrayObject* x = array_argument("cumsum_cumprod", "input", args[0]);
   const int product = x ? PyObject_IsTrue(args[2]) : -1;
   if (product < 0) return nullptr;
@@ -344,7 +342,7 @@ PyObject* cumsum_cumprod(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // cummax_cummin(x, dim, largest) -> (values, indices)
 PyObject* cummax_cummin(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("cummax_cummin", n, 3, 3) < 0) return nullptr;
+  if (!takes("cummax_cummin", n, 3)) return nullptr;
   PyArrayObject* x = array_argument("cummax_cummin", "input", args[0]);
   const int largest = x ? PyObject_IsTrue(args[2]) : -1;
   if (largest < 0) return nullptr;

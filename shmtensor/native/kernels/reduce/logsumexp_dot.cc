@@ -1,5 +1,5 @@
 // logsumexp, and matmul of a fixed rank, which save calls for small tensors.
-#include "kernels/reduce/logsumexp_dot.h"
+#include "kernels/functions.h"
 
 #include <cmath>
 #include <limits>
@@ -8,7 +8,6 @@
 
 #include "kernels/arguments.h"
 #include "simd/kernel_table.h"
-#include "kernels/linalg/matmul.h"
 #include "kernels/shape/contiguous.h"
 #include "threading/thread_pool.h"
 #include "kernels/reduce/reduced_layout.h"
@@ -65,7 +64,7 @@ void logsumexp_along(const ReducedLayout& r, T* out) {
 }  // namespace
 
 PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("logsumexp", n, 3, 3) < 0) return nullptr;
+  if (!takes("logsumexp", n, 3)) return nullptr;
   PyArrayObject* x = array_argument("logsumexp", "input", args[0]);
   if (!x) return nullptr;
   const int type = PyArray_TYPE(x);
@@ -94,7 +93,7 @@ PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
 namespace {
 
 PyObject* matmul_of_rank(int rank, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("matmul", n, 2, 2) < 0) return nullptr;
+  if (!takes("matmul", n, 2)) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
   PyArrayObject *x = as_array(args[0]), *y = as_array(args[1]);
   if (PyArray_NDIM(x) != rank || PyArray_NDIM(y) != rank) Py_RETURN_NONE;

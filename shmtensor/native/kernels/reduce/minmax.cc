@@ -1,7 +1,5 @@
 // Pieces are compared in order, and the first of equal elements wins, so the result and its index do not depend on the
 // number of threads. A NaN wins over all numbers, and the first NaN over the others.
-#include "kernels/reduce/minmax.h"
-
 #include <cstring>
 #include <utility>
 
@@ -141,7 +139,7 @@ Ref last_reduced_run(const char* where, PyArrayObject* x, PyObject* dim) {
 // Values, indices or both: one new array, two, or None.
 PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants_values,
               bool wants_indices) {
-  if (count_arguments(where, n, 4, 4) < 0) return nullptr;
+  if (!takes(where, n, 4)) return nullptr;
   PyArrayObject* x = array_argument(where, "input", args[0]);
   if (!x) return nullptr;
   const int keepdim = PyObject_IsTrue(args[2]), largest = PyObject_IsTrue(args[3]);

@@ -267,7 +267,7 @@ PyObject* run(Ref x, const bool* is_reduced, const ReducedShape& reduced_shape, 
 
 // Arguments (x, dim, keepdim, dtype=None); with a dtype None.
 PyObject* parse_and_reduce(const char* where, PyObject* const* args, Py_ssize_t n, ReduceOp op) {
-  if (count_arguments(where, n, 3, 4) < 0) return nullptr;
+  if (!takes(where, n, 3, 4)) return nullptr;
   if (n > 3 && args[3] != Py_None) Py_RETURN_NONE;
   PyArrayObject* x = array_argument(where, "input", args[0]);
   const int keepdim = x ? PyObject_IsTrue(args[2]) : -1;

@@ -13,10 +13,7 @@ constexpr int64_t kLongRow = 64;  // elements: shorter strided rows are copied
 bool mark_dim(const char* where, PyObject* dim, int nd, bool* is_reduced) {
   const int d = dim_argument(where, dim, nd);
   if (d < 0) return false;
-  if (is_reduced[d]) {
-    raise("RuntimeError", "%s: dim appears twice: %d", where, d);
-    return false;
-  }
+  if (is_reduced[d]) return raise("RuntimeError", "%s: dim appears twice: %d", where, d);
   is_reduced[d] = true;
   return true;
 }

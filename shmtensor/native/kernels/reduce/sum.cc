@@ -1,7 +1,5 @@
 // Sums in pieces that depend on the shape alone and are added in order, so results do not depend on the number of
 // threads: sums along dimensions, and the reduction of several arrays to one.
-#include "kernels/reduce/sum.h"
-
 #include <complex>
 #include <cstring>
 #include <utility>
@@ -183,7 +181,7 @@ PyObject* sum_groups(Ref x, const bool* reduced, const ReducedShape& reduced_sha
 
 // sum(x, dim=None, keepdim=False)
 PyObject* sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("sum", n, 1, 3) < 0) return nullptr;
+  if (!takes("sum", n, 1, 3)) return nullptr;
   PyArrayObject* x = array_argument("sum", "input", args[0]);
   if (!x) return nullptr;
   PyObject* dim = n > 1 ? args[1] : Py_None;
@@ -366,18 +364,13 @@ bool reduce_op_argument(PyObject* p, int type, Op* out) {
     if (strcmp(text, names[i])) continue;
     *out = static_cast<Op>(i);
     const bool complex = type == NPY_CFLOAT || type == NPY_CDOUBLE;
-    if (*out == Op::Avg && type <= NPY_ULONGLONG) {
-      raise("TypeError", "reduce_into: avg needs a floating dtype: type number %d", type);
-      return false;
-    }
-    if (complex && (*out == Op::Min || *out == Op::Max)) {
-      raise("TypeError", "reduce_into: complex numbers have no order: %s", text);
-      return false;
-    }
+    if (*out == Op::Avg && type <= NPY_ULONGLONG)
+      return raise("TypeError", "reduce_into: avg needs a floating dtype: type number %d", type);
+    if (complex && (*out == Op::Min || *out == Op::Max))
+      return raise("TypeError", "reduce_into: complex numbers have no order: %s", text);
     return true;
   }
-  raise("ValueError", "reduce_into: unknown op: '%s', expected sum, prod, min, max or avg", text);
-  return false;
+  return raise("ValueError", "reduce_into: unknown op: '%s', expected sum, prod, min, max or avg", text);
 }
 
 }  // namespace
@@ -385,7 +378,7 @@ bool reduce_op_argument(PyObject* p, int type, Op* out) {
 // reduce_into(out, arrays, op): out may be one of the arrays.
 PyObject* reduce_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "reduce_into";
-  if (count_arguments(where, n, 3, 3) < 0) return nullptr;
+  if (!takes(where, n, 3)) return nullptr;
   PyArrayObject* out = array_argument(where, "out", args[0]);
   Ref list(out ? PySequence_Fast(args[1], "reduce_into: arrays is not a sequence") : nullptr);
   Op op;

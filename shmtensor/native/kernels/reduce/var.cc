@@ -1,6 +1,4 @@
 // Two passes over memory (mean, deviations), in pieces that depend on the shape alone and are added in order.
-#include "kernels/reduce/var.h"
-
 #include <cmath>
 #include <utility>
 
@@ -163,7 +161,7 @@ PyObject* complex_var(PyObject* x, PyObject* dim, bool keepdim, double correctio
 
 // var(x, dim, correction, keepdim, root)
 PyObject* var(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("var", n, 5, 5) < 0) return nullptr;
+  if (!takes("var", n, 5)) return nullptr;
   PyArrayObject* x = array_argument("var", "input", args[0]);
   if (!x) return nullptr;
   const double correction = PyFloat_AsDouble(args[2]);
@@ -177,7 +175,7 @@ PyObject* var(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // norm(x, dim, keepdim, power): the sum of |x|, or the square root of the sum of squares
 PyObject* norm(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("norm", n, 4, 4) < 0) return nullptr;
+  if (!takes("norm", n, 4)) return nullptr;
   const bool squared = PyLong_Check(args[3]) && PyLong_AsLong(args[3]) == 2;
   PyArrayObject* x = array_argument("norm", "input", args[0]);
   const int keepdim = x ? PyObject_IsTrue(args[2]) : -1;

@@ -1,6 +1,4 @@
 // Copies runs of bytes; large ones are divided among the threads.
-#include "kernels/shape/cat_stack.h"
-
 #include <cstring>
 #include <vector>
 
@@ -76,7 +74,7 @@ PyObject* concatenate_by_numpy(PyObject* list, int dim) {
 
 // cat(arrays, dim=0)
 PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("cat", n, 1, 2) < 0) return nullptr;
+  if (!takes("cat", n, 1, 2)) return nullptr;
   Ref list(PySequence_Fast(args[0], "cat: arrays is not a sequence"));
   if (!list) return nullptr;
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.get());
@@ -163,7 +161,7 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
 // stack_into(out, arrays): out[i] = arrays[i]; an array that is its row of `out` already is left alone
 PyObject* stack_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "stack_into";
-  if (count_arguments(where, n, 2, 2) < 0) return nullptr;
+  if (!takes(where, n, 2)) return nullptr;
   PyArrayObject* out = array_argument(where, "out", args[0]);
   Ref list(out ? PySequence_Fast(args[1], "stack_into: arrays is not a sequence") : nullptr);
   if (!list) return nullptr;

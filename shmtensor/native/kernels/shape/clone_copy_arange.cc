@@ -1,6 +1,4 @@
 // Copies, fills and ranges in slices of 64 KB, each written by one memcpy or loop.
-#include "kernels/shape/clone_copy_arange.h"
-
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -119,7 +117,7 @@ PyObject* clone(PyObject*, PyObject* argument) {
 
 // copy_into(out, y) -> bool: out[...] = y for a 0-d y or one of out's shape; False if there is no kernel
 PyObject* copy_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("copy_into", n, 2, 2) < 0) return nullptr;
+  if (!takes("copy_into", n, 2)) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_FALSE;
   PyArrayObject *out = as_array(args[0]), *y = as_array(args[1]);
   if (PyArray_TYPE(out) != PyArray_TYPE(y) || !PyArray_ISCARRAY(out) || !is_simple(y) ||
@@ -140,7 +138,7 @@ PyObject* copy_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // steps(start, step, n, type): start + i * step, in int64 or double, as that type
 PyObject* steps(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count_arguments("steps", count, 4, 4) < 0) return nullptr;
+  if (!takes("steps", count, 4)) return nullptr;
   const npy_intp n = PyLong_AsSsize_t(args[2]);
   if (n == -1 && PyErr_Occurred()) return nullptr;
   const long type = PyLong_AsLong(args[3]);
@@ -180,7 +178,7 @@ PyObject* steps(PyObject*, PyObject* const* args, Py_ssize_t count) {
 // linspace(start, end, step, n, type): n > 1 numbers, half of them computed from the start, half from the end, in
 // double and then cast
 PyObject* linspace(PyObject*, PyObject* const* args, Py_ssize_t count) {
-  if (count_arguments("linspace", count, 5, 5) < 0) return nullptr;
+  if (!takes("linspace", count, 5)) return nullptr;
   double p[3];
   for (int i = 0; i < 3; ++i) {
     p[i] = PyFloat_AsDouble(args[i]);

@@ -247,7 +247,7 @@ void interleave(PyObject* const* items, int64_t count, int64_t outer, int64_t wi
 
 // contiguous(x): a copy in C order
 PyObject* contiguous(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("contiguous", n, 1, 1) < 0) return nullptr;
+  if (!takes("contiguous", n, 1)) return nullptr;
   PyArrayObject* x = array_argument("contiguous", "input", args[0]);
   if (!x) return nullptr;
   const int type = PyArray_TYPE(x);
@@ -261,7 +261,7 @@ PyObject* contiguous(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // stack(arrays, dim): None unless all arrays are contiguous, of one shape and one dtype that is copied as bytes
 PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("stack", n, 2, 2) < 0) return nullptr;
+  if (!takes("stack", n, 2)) return nullptr;
   if (!PyList_Check(args[0]) && !PyTuple_Check(args[0])) Py_RETURN_NONE;
   Ref list_owner(PySequence_Tuple(args[0]));  // keeps the arrays alive while the GIL is released
   if (!list_owner) return nullptr;

@@ -1,6 +1,4 @@
 // Copies runs of bytes; slices depend on the shape alone.
-#include "kernels/shape/flip_roll_tril.h"
-
 #include <cstring>
 
 #include "kernels/arguments.h"
@@ -34,7 +32,7 @@ bool parse_ssize(PyObject* p, Py_ssize_t* out) {
 }  // namespace
 
 PyObject* flip(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("flip", n, 2, 2) < 0) return nullptr;
+  if (!takes("flip", n, 2)) return nullptr;
   Ref flipped(flip_view(self, args, n));
   if (!flipped || flipped.get() == Py_None) return flipped.release();
   PyObject* contiguous_args[1] = {flipped.get()};
@@ -42,7 +40,7 @@ PyObject* flip(PyObject* self, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* roll(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("roll", n, 3, 3) < 0) return nullptr;
+  if (!takes("roll", n, 3)) return nullptr;
   PyArrayObject* x = movable_array(args[0]);
   Py_ssize_t shift, dim = 0;
   if (!x || !PyArray_SIZE(x) || !parse_ssize(args[1], &shift)) Py_RETURN_NONE;
@@ -75,7 +73,7 @@ PyObject* roll(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* tril_triu(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("tril_triu", n, 3, 4) < 0) return nullptr;
+  if (!takes("tril_triu", n, 3, 4)) return nullptr;
   PyArrayObject* x = movable_array(args[0]);
   Py_ssize_t diagonal;
   if (!x || PyArray_NDIM(x) < 2 || !PyArray_SIZE(x) || !parse_ssize(args[1], &diagonal)) Py_RETURN_NONE;

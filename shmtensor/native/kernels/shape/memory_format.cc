@@ -403,7 +403,7 @@ PyObject* suggests_channels_last(PyObject*, PyObject* array) {
 
 // in_layout_of(array, like): the array, or a copy, with the strides of a tensor created by empty_like(like).
 PyObject* in_layout_of(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("in_layout_of", n, 2, 2) < 0) return nullptr;
+  if (!takes("in_layout_of", n, 2)) return nullptr;
   PyArrayObject* array = array_argument("in_layout_of", "array", args[0]);
   PyArrayObject* like = array ? array_argument("in_layout_of", "like", args[1]) : nullptr;
   if (!like || !same_shape("in_layout_of", "array", array, "like", like)) return nullptr;

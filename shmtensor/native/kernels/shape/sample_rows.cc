@@ -1,7 +1,5 @@
 // The large arrays of a sample are copied to a row of the batch's arrays and replaced by views of it: Note [Warm samples]
 // in dataloaders/loader/fetch.py.
-#include "kernels/shape/sample_rows.h"
-
 #include "kernels/arguments.h"
 #include "kernels/shape/memcpy.h"
 
@@ -77,7 +75,7 @@ bool copy_to(PyArrayObject* row, PyArrayObject* x) {
 // and so is a tensor of that class, which has `numpy()`.
 PyObject* copy_to_rows(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "copy_to_rows";
-  if (count_arguments(where, n, 3, 4) < 0) return nullptr;
+  if (!takes(where, n, 3, 4)) return nullptr;
   PyObject *sample = args[0], *fields = args[1];
   const Py_ssize_t i = PyLong_AsSsize_t(args[2]);
   if (i == -1 && PyErr_Occurred()) return nullptr;

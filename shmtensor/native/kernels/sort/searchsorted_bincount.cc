@@ -1,7 +1,5 @@
 // Sixteen binary searches run side by side without branches, which would be unpredictable: the latency of one search is
 // hidden by the others. They compare keys, in which a NaN is the largest.
-#include "kernels/sort/searchsorted_bincount.h"
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -95,7 +93,7 @@ void count_in_bins(const T* x, int64_t n, const T* edges, int64_t bins, int64_t*
 
 // searchsorted(sequence, x, sorter, side): one sequence for all, or one for each row of x
 PyObject* searchsorted(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("searchsorted", n, 4, 4) < 0) return nullptr;
+  if (!takes("searchsorted", n, 4)) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1]) || args[2] != Py_None ||
       !PyUnicode_Check(args[3]))
     Py_RETURN_NONE;
@@ -137,7 +135,7 @@ PyObject* searchsorted(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // bincount(x, weights, minlength): the counts of 0, 1, ... in a vector
 PyObject* bincount(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("bincount", n, 3, 3) < 0) return nullptr;
+  if (!takes("bincount", n, 3)) return nullptr;
   if (!PyArray_CheckExact(args[0]) || args[1] != Py_None || !PyLong_CheckExact(args[2]))
     Py_RETURN_NONE;
   PyArrayObject* x = as_array(args[0]);
@@ -180,7 +178,7 @@ PyObject* bincount(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // histogram(x, edges): counts between evenly spaced edges; the last edge belongs to the last bin
 PyObject* histogram(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("histogram", n, 2, 2) < 0) return nullptr;
+  if (!takes("histogram", n, 2)) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
   PyArrayObject *x = as_array(args[0]), *edges = as_array(args[1]);
   const int type = PyArray_TYPE(x);

@@ -2,8 +2,6 @@
 // one thread, a long row by all (radix_sort.h).
 //
 // Many strided rows are transposed first, so that a thread reads and writes full cache lines.
-#include "kernels/sort/sort_topk.h"
-
 #include <algorithm>
 #include <utility>
 
@@ -250,7 +248,7 @@ PyObject* run_and_pack(const SortArguments& w, F&& f) {
 
 // sort(x, dim, descending) -> (values, indices)
 PyObject* sort(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("sort", n, 3, 3) < 0) return nullptr;
+  if (!takes("sort", n, 3)) return nullptr;
   const int descending = PyObject_IsTrue(args[2]);
   SortArguments w;
   const int ready = descending < 0 ? -1 : parse_arguments("sort", args, args[1], -1, &w);
@@ -269,7 +267,7 @@ PyObject* sort(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // topk(x, k, dim, largest) -> (values, indices)
 PyObject* topk(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("topk", n, 4, 4) < 0) return nullptr;
+  if (!takes("topk", n, 4)) return nullptr;
   const Py_ssize_t k = PyNumber_AsSsize_t(args[1], PyExc_OverflowError);
   if (k == -1 && PyErr_Occurred()) return nullptr;
   const int largest = PyObject_IsTrue(args[3]);
@@ -288,7 +286,7 @@ PyObject* topk(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 // kthvalue(x, k, dim) -> (values, indices), one a row: the kth smallest; k = -1 is the median, -2 the nanmedian
 PyObject* kthvalue(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("kthvalue", n, 3, 3) < 0) return nullptr;
+  if (!takes("kthvalue", n, 3)) return nullptr;
   const Py_ssize_t k = PyNumber_AsSsize_t(args[1], PyExc_OverflowError);
   if (k == -1 && PyErr_Occurred()) return nullptr;
   SortArguments w;

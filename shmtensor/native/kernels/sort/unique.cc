@@ -4,8 +4,6 @@
 // Another process may change the elements between the passes: values that no longer fit the table are left to NumPy, which
 // sorts a copy, and the counts and the ends of the pieces bound the second pass. Note [Memory that others change] in
 // kernels/index/indices.h.
-#include "kernels/sort/unique.h"
-
 #include <algorithm>
 #include <cstring>
 #include <type_traits>
@@ -282,7 +280,7 @@ int unique_results(PyObject* argument, bool with_inverse, bool runs, UniqueResul
 }
 
 PyObject* values_only(PyObject* const* args, Py_ssize_t n, bool runs) {
-  if (count_arguments("unique", n, 1, 1) < 0) return nullptr;
+  if (!takes("unique", n, 1)) return nullptr;
   UniqueResults f;
   const int status = unique_results(args[0], false, runs, &f);
   if (status < 0) return nullptr;
@@ -291,7 +289,7 @@ PyObject* values_only(PyObject* const* args, Py_ssize_t n, bool runs) {
 }
 
 PyObject* values_inverse_counts(PyObject* const* args, Py_ssize_t n, bool runs) {
-  if (count_arguments("unique", n, 1, 2) < 0) return nullptr;
+  if (!takes("unique", n, 1, 2)) return nullptr;
   if (n > 1 && args[1] != Py_None) Py_RETURN_NONE;
   UniqueResults f;
   const int status = unique_results(args[0], true, runs, &f);
@@ -316,7 +314,7 @@ int64_t longest_run(const T* x, int64_t n) {
 }  // namespace
 
 PyObject* longest_runs(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (count_arguments("longest_runs", n, 1, 1) < 0) return nullptr;
+  if (!takes("longest_runs", n, 1)) return nullptr;
   PyArrayObject* x = PyArray_CheckExact(args[0]) ? as_array(args[0]) : nullptr;
   const int last = x ? PyArray_NDIM(x) - 1 : -1;
   if (last < 0 || PyArray_DIM(x, last) == 0 || !PyArray_ISCARRAY_RO(x)) Py_RETURN_NONE;

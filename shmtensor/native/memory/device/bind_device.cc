@@ -15,10 +15,7 @@ static bool words_of(const char* where, PyObject* o, uint64_t* words, Py_ssize_t
   char* data;
   Py_ssize_t n;
   if (PyBytes_AsStringAndSize(o, &data, &n) < 0) return false;
-  if (n != nbytes) {
-    PyErr_Format(PyExc_ValueError, "%s: expects %zd bytes: %zd", where, nbytes, n);
-    return false;
-  }
+  if (n != nbytes) return raise("ValueError", "%s: expects %zd bytes: %zd", where, nbytes, n);
   memcpy(words, data, size_t(n));
   return true;
 }
@@ -32,10 +29,7 @@ static PyObject* bytes_of(const Word* words, int n) {
 static bool slot_of(PyObject* o, uint32_t* slot) {
   unsigned long n = PyLong_AsUnsignedLong(o);
   if (PyErr_Occurred()) return false;
-  if (!domain_ready() || n >= domain.slots) {
-    PyErr_Format(PyExc_ValueError, "slab: no such slot: %lu", n);
-    return false;
-  }
+  if (!domain_ready() || n >= domain.slots) return raise("ValueError", "slab: no such slot: %lu", n);
   *slot = uint32_t(n);
   return true;
 }
@@ -47,14 +41,12 @@ static bool number_of(PyObject* o, uint32_t* n) {
 
 static bool place_of(Arguments a, uint32_t* slot, uint32_t* n, uint32_t limit) {
   if (!slot_of(a[0], slot) || !number_of(a[1], n)) return false;
-  if (*n < limit) return true;
-  PyErr_Format(PyExc_ValueError, "slab: no such block: %lu", static_cast<unsigned long>(*n));
-  return false;
+  return *n < limit || raise("ValueError", "slab: no such block: %u", *n);
 }
 
 static PyObject* py_slab_claim(PyObject*, Arguments a, Py_ssize_t n) {
   uint64_t uuid[2], handle[8];
-  if (!count_is("slab_claim", n, 4, 4) || !words_of("slab_claim", a[0], uuid, 16)) return nullptr;
+  if (!takes("slab_claim", n, 4) || !words_of("slab_claim", a[0], uuid, 16)) return nullptr;
   uint64_t size = PyLong_AsUnsignedLongLong(a[1]);
   uint32_t shift, inc = 0;
   if (PyErr_Occurred() || !number_of(a[2], &shift) || !words_of("slab_claim", a[3], handle, 64) || !domain_ensure())
@@ -72,7 +64,7 @@ static PyObject* py_slab_claim(PyObject*, Arguments a, Py_ssize_t n) {
 
 static PyObject* py_slab_retire(PyObject*, Arguments a, Py_ssize_t n) {
   uint32_t slot, inc;
-  if (!count_is("slab_retire", n, 2, 2) || !slot_of(a[0], &slot) || !number_of(a[1], &inc)) return nullptr;
+  if (!takes("slab_retire", n, 2) || !slot_of(a[0], &slot) || !number_of(a[1], &inc)) return nullptr;
   bool retired;
   {
     Locked lock;
@@ -93,7 +85,7 @@ static PyObject* py_slab_end(PyObject*, PyObject* o) {
 
 static PyObject* py_slab_export(PyObject*, Arguments a, Py_ssize_t n) {
   uint32_t slot, inc, index;
-  if (!count_is("slab_export", n, 4, 5) || !slot_of(a[0], &slot) || !number_of(a[1], &inc) || !number_of(a[2], &index))
+  if (!takes("slab_export", n, 4, 5) || !slot_of(a[0], &slot) || !number_of(a[1], &inc) || !number_of(a[2], &index))
     return nullptr;
   uint64_t nbytes = PyLong_AsUnsignedLongLong(a[3]);
   if (PyErr_Occurred()) return nullptr;
@@ -134,7 +126,7 @@ static PyObject* py_slab_export(PyObject*, Arguments a, Py_ssize_t n) {
 
 static PyObject* py_slab_hold(PyObject*, Arguments a, Py_ssize_t n) {
   Handle h;
-  if (!count_is("slab_hold", n, 2, 2) || !handle_of("slab_hold", a[0], &h)) return nullptr;
+  if (!takes("slab_hold", n, 2) || !handle_of("slab_hold", a[0], &h)) return nullptr;
   int held = PyObject_IsTrue(a[1]);
   if (held < 0 || !domain_ensure()) return nullptr;
   const char *reason = nullptr, *lost = nullptr;
@@ -166,7 +158,7 @@ static PyObject* py_slab_hold(PyObject*, Arguments a, Py_ssize_t n) {
 
 static PyObject* py_slab_drop(PyObject*, Arguments a, Py_ssize_t n) {
   uint32_t slot, index;
-  if (!count_is("slab_drop", n, 2, 2) || !place_of(a, &slot, &index, kBlocks)) return nullptr;
+  if (!takes("slab_drop", n, 2) || !place_of(a, &slot, &index, kBlocks)) return nullptr;
   {
     Locked lock;
     drop_in_slab(domain, slot, index);
@@ -174,29 +166,20 @@ static PyObject* py_slab_drop(PyObject*, Arguments a, Py_ssize_t n) {
   Py_RETURN_NONE;
 }
 
-static PyObject* py_slab_opened(PyObject*, PyObject* o) {
+template <int change>
+static PyObject* py_count_open(PyObject*, PyObject* o) {
   uint32_t slot;
   if (!slot_of(o, &slot)) return nullptr;
   {
     Locked lock;
-    count_open(domain, slot, 1);
-  }
-  Py_RETURN_NONE;
-}
-
-static PyObject* py_slab_closed(PyObject*, PyObject* o) {
-  uint32_t slot;
-  if (!slot_of(o, &slot)) return nullptr;
-  {
-    Locked lock;
-    count_open(domain, slot, -1);
+    count_open(domain, slot, change);
   }
   Py_RETURN_NONE;
 }
 
 static PyObject* py_slab_live(PyObject*, Arguments a, Py_ssize_t n) {
   uint32_t slot, inc;
-  if (!count_is("slab_live", n, 2, 2) || !slot_of(a[0], &slot) || !number_of(a[1], &inc)) return nullptr;
+  if (!takes("slab_live", n, 2) || !slot_of(a[0], &slot) || !number_of(a[1], &inc)) return nullptr;
   return PyBool_FromLong(is_live(domain, slot, inc));
 }
 
@@ -241,7 +224,7 @@ static PyObject* py_slab_reclaim(PyObject*, PyObject* o) {
 // Which processes hold blocks of a slab or have it open, and how many messages are in flight.
 static PyObject* py_slab_lent(PyObject*, Arguments a, Py_ssize_t n) {
   uint32_t slot, inc;
-  if (!count_is("slab_lent", n, 2, 2) || !slot_of(a[0], &slot) || !number_of(a[1], &inc)) return nullptr;
+  if (!takes("slab_lent", n, 2) || !slot_of(a[0], &slot) || !number_of(a[1], &inc)) return nullptr;
   struct Borrower {
     uint32_t row, inc, count;
   } borrowers[kRows];
@@ -260,8 +243,7 @@ static PyObject* py_slab_lent(PyObject*, Arguments a, Py_ssize_t n) {
   PyObject* list = PyList_New(0);
   for (int i = 0; list && i < found; ++i) {
     PyObject* item = Py_BuildValue("III", borrowers[i].row, borrowers[i].inc, borrowers[i].count);
-    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
-    Py_XDECREF(item);
+    append(&list, item);
   }
   return list ? Py_BuildValue("Nn", list, messages) : nullptr;
 }
@@ -293,7 +275,7 @@ static PyObject* py_set_exit_wait(PyObject*, PyObject* o) {
 // Calls a function with a lock, if it is free. In Python a signal handler may run, and raise, between `acquire` and the
 // `try` that would release it.
 static PyObject* py_call_if_free(PyObject*, Arguments a, Py_ssize_t n) {
-  if (!count_is("call_if_free", n, 2, 2)) return nullptr;
+  if (!takes("call_if_free", n, 2)) return nullptr;
   PyObject* got = PyObject_CallMethod(a[0], "acquire", "O", Py_False);
   if (!got) return nullptr;
   const bool is_free = got == Py_True;
@@ -313,36 +295,31 @@ static PyObject* py_call_if_free(PyObject*, Arguments a, Py_ssize_t n) {
   Py_RETURN_TRUE;
 }
 
-template <class F>
-static PyMethodDef fast(const char* name, F* function, const char* doc) {
-  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function)), METH_FASTCALL, doc};
-}
-
 PyMethodDef device_functions[] = {
-    fast("call_if_free", py_call_if_free,
-         "call_if_free(lock, function): calls it with the lock, and releases that in any case; whether the lock was free"),
-    fast("slab_claim", py_slab_claim,
-         "slab_claim(uuid, size, shift, handle) -> (slot, incarnation): a slab of GPU memory is shareable now.\n"
-         "Raises: DomainError."),
-    fast("slab_retire", py_slab_retire,
-         "slab_retire(slot, incarnation): whether nobody uses the slab; its memory may be freed, then `slab_end`."),
+    method("call_if_free", py_call_if_free,
+           "call_if_free(lock, function): calls it with the lock, and releases that in any case; whether the lock was free"),
+    method("slab_claim", py_slab_claim,
+           "slab_claim(uuid, size, shift, handle) -> (slot, incarnation): a slab of GPU memory is shareable now.\n"
+           "Raises: DomainError."),
+    method("slab_retire", py_slab_retire,
+           "slab_retire(slot, incarnation): whether nobody uses the slab; its memory may be freed, then `slab_end`."),
     {"slab_end", py_slab_end, METH_O, "The memory of a retired slab is freed: its slot is free."},
-    fast("slab_export", py_slab_export,
-         "slab_export(slot, incarnation, index, nbytes, via=None) -> a handle (72 bytes) in flight.\n"
-         "Raises: StaleHandle if the slab's owner has died."),
-    fast("slab_hold", py_slab_hold,
-         "slab_hold(handle, is_held) -> 'home', 'held' or 'lost' (its owner has died). 'held': this process holds the\n"
-         "block until `slab_drop`; not acknowledged. Raises: StaleHandle, ForeignHandle."),
-    fast("slab_drop", py_slab_drop, "slab_drop(slot, index): ends a hold."),
-    {"slab_opened", py_slab_opened, METH_O, "This process is about to open a slab of which it holds a block."},
-    {"slab_closed", py_slab_closed, METH_O, "This process has closed a slab."},
-    fast("slab_live", py_slab_live, "slab_live(slot, incarnation): whether the slab's owner has not been swept."),
+    method("slab_export", py_slab_export,
+           "slab_export(slot, incarnation, index, nbytes, via=None) -> a handle (72 bytes) in flight.\n"
+           "Raises: StaleHandle if the slab's owner has died."),
+    method("slab_hold", py_slab_hold,
+           "slab_hold(handle, is_held) -> 'home', 'held' or 'lost' (its owner has died). 'held': this process holds the\n"
+           "block until `slab_drop`; not acknowledged. Raises: StaleHandle, ForeignHandle."),
+    method("slab_drop", py_slab_drop, "slab_drop(slot, index): ends a hold."),
+    {"slab_opened", py_count_open<1>, METH_O, "This process is about to open a slab of which it holds a block."},
+    {"slab_closed", py_count_open<-1>, METH_O, "This process has closed a slab."},
+    method("slab_live", py_slab_live, "slab_live(slot, incarnation): whether the slab's owner has not been swept."),
     {"slab_line", py_slab_line, METH_O,
      "(uuid, size, IPC handle, owner's row, owner's incarnation) of a slab of which this process holds a block."},
     {"slab_reclaim", py_slab_reclaim, METH_O,
      "slab_reclaim([(slot, index), ...]) -> [bool]: which own blocks in limbo nobody holds; those are free."},
-    fast("slab_lent", py_slab_lent,
-         "slab_lent(slot, incarnation) -> ([(row, incarnation, holds)], messages): who uses an own slab."),
+    method("slab_lent", py_slab_lent,
+           "slab_lent(slot, incarnation) -> ([(row, incarnation, holds)], messages): who uses an own slab."),
     {"use_device", py_use_device, METH_NOARGS,
      "From now on a GPU may use blocks of this process: when it has died, they are kept until it has exited."},
     {"rows_exiting", py_rows_exiting, METH_NOARGS,

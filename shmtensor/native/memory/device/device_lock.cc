@@ -1,5 +1,7 @@
 #include "memory/device/device_lock.h"
 
+#include "methods.h"
+
 namespace shmtensor {
 
 PyTypeObject* device_lock_type = nullptr;
@@ -31,7 +33,7 @@ int take(DeviceLock* self, bool is_blocking) {
 }
 
 PyObject* acquire(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  if (n > 1) return raise("TypeError", "DeviceLock.acquire: expects (blocking=True): %zd arguments", n);
+  if (!takes("DeviceLock.acquire", n, 0, 1)) return nullptr;
   const int is_blocking = n ? PyObject_IsTrue(args[0]) : 1;
   if (is_blocking < 0) return nullptr;
   const int has_lock = take(as_lock(self), is_blocking);
@@ -74,17 +76,12 @@ void lock_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-template <class F>
-PyCFunction function(F* f) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(f));
-}
-
 PyMethodDef methods[] = {
-    {"acquire", function(acquire), METH_FASTCALL, "acquire(blocking=True): whether this thread has the lock now."},
+    method("acquire", acquire, "acquire(blocking=True): whether this thread has the lock now."),
     {"release", release, METH_NOARGS, "Undoes one acquire."},
     {"is_owned", is_owned, METH_NOARGS, "Whether this thread has the lock."},
     {"__enter__", enter, METH_NOARGS, nullptr},
-    {"__exit__", function(leave), METH_FASTCALL, nullptr},
+    method("__exit__", leave, nullptr),
     {nullptr, nullptr, 0, nullptr}};
 PyType_Slot slots[] = {
     {Py_tp_doc, const_cast<char*>("The lock of the allocator of GPU memory; a thread may take it again.")},

@@ -17,7 +17,7 @@
 
 #include "memory/inspect/fault_points.h"
 #include "memory/ledger/ledger.h"
-#include "python.h"
+#include "methods.h"
 
 namespace shmtensor {
 
@@ -57,7 +57,7 @@ bool read_number(PyObject* o, uint32_t limit, const char* what, uint32_t* out) {
   *out = 0;
   const unsigned long n = PyLong_AsUnsignedLong(o);
   if (PyErr_Occurred()) return false;
-  if (n > limit) return raise("ValueError", "timeline: no such %s: %lu", what, n) != nullptr;
+  if (n > limit) return raise("ValueError", "timeline: no such %s: %lu", what, n);
   *out = static_cast<uint32_t>(n);
   return true;
 }
@@ -82,10 +82,8 @@ size_t offset_of(const Timeline& t) {
 
 // An own timeline, with its next number issued. nullptr: an exception is set.
 Timeline* issue(uint32_t place) {
-  if (domain.rowless) {
-    raise("DomainError", "export: this process was forked when no row was free and shares nothing");
-    return nullptr;
-  }
+  if (domain.rowless)
+    return raise("DomainError", "export: this process was forked when no row was free and shares nothing");
   use_device(domain);
   Timeline& t = timelines_of(domain, uint32_t(domain.row))[place];
   t.issued.store(t.issued.load(relaxed) + 1, release);
@@ -102,7 +100,7 @@ PyObject* timeline_issue(PyObject*, PyObject* o) {
 
 PyObject* timeline_idle(PyObject*, PyObject* const* a, Py_ssize_t n) {
   uint32_t place = 0;
-  if (n > 1) return raise("TypeError", "timeline_idle: takes a place or nothing: got %zd arguments", n);
+  if (!takes("timeline_idle", n, 0, 1)) return nullptr;
   if ((n && !read_number(a[0], kTimelines - 1, "place", &place)) || !domain_ensure()) return nullptr;
   if (domain.rowless) Py_RETURN_TRUE;
   const Timeline* own = timelines_of(domain, uint32_t(domain.row));
@@ -113,7 +111,7 @@ PyObject* timeline_idle(PyObject*, PyObject* const* a, Py_ssize_t n) {
 
 PyObject* timeline_state(PyObject*, PyObject* const* a, Py_ssize_t n) {
   uint32_t row, place, number;
-  if (n != 3) return raise("TypeError", "timeline_state: takes row, place, number: got %zd arguments", n);
+  if (!takes("timeline_state", n, 3)) return nullptr;
   if (!read_number(a[0], kRows - 1, "row", &row) || !read_number(a[1], kTimelines - 1, "place", &place) ||
       !read_number(a[2], UINT32_MAX, "number", &number) || !domain_ensure())
     return nullptr;
@@ -230,7 +228,7 @@ PyObject* timeline_registered(PyObject*, PyObject* o) {
 bool read_stream(PyObject* o, const char* name, void** stream) {
   *stream = PyLong_AsVoidPtr(o);
   if (PyErr_Occurred()) return false;
-  return driver.base || raise("RuntimeError", "%s: the timelines are not registered", name) != nullptr;
+  return driver.base || raise("RuntimeError", "%s: the timelines are not registered", name);
 }
 
 // Whether the driver took it; else an exception is set.
@@ -239,14 +237,14 @@ bool queue_value(const char* name, StreamValue function, void* stream, size_t of
   Py_BEGIN_ALLOW_THREADS;
   status = function(stream, driver.base + offset, number, 0);  // waits for number or later, cyclically
   Py_END_ALLOW_THREADS;
-  return !status || raise("RuntimeError", "%s: CUDA's error %d", name, status) != nullptr;
+  return !status || raise("RuntimeError", "%s: CUDA's error %d", name, status);
 }
 
 // The next number, and the GPU writes it: in one call, so that no interrupt comes between.
 PyObject* timeline_write(PyObject*, PyObject* const* a, Py_ssize_t n) {
   uint32_t place;
   void* stream;
-  if (n != 2) return raise("TypeError", "timeline_write: takes stream and place: got %zd arguments", n);
+  if (!takes("timeline_write", n, 2)) return nullptr;
   if (!read_stream(a[0], "cuStreamWriteValue32", &stream) || !read_number(a[1], kTimelines - 1, "place", &place) ||
       !domain_ensure())
     return nullptr;
@@ -261,7 +259,7 @@ PyObject* timeline_write(PyObject*, PyObject* const* a, Py_ssize_t n) {
 PyObject* timeline_wait(PyObject*, PyObject* const* a, Py_ssize_t n) {
   uint32_t row, place, number;
   void* stream;
-  if (n != 4) return raise("TypeError", "timeline_wait: takes stream, row, place, number: got %zd arguments", n);
+  if (!takes("timeline_wait", n, 4)) return nullptr;
   if (!read_stream(a[0], "cuStreamWaitValue32", &stream) || !read_number(a[1], kRows - 1, "row", &row) ||
       !read_number(a[2], kTimelines - 1, "place", &place) || !read_number(a[3], UINT32_MAX, "number", &number) ||
       !domain_ensure() || !watch_for({row, place, number, false}))
@@ -270,11 +268,6 @@ PyObject* timeline_wait(PyObject*, PyObject* const* a, Py_ssize_t n) {
   if (queue_value("cuStreamWaitValue32", driver.wait, stream, offset, number)) Py_RETURN_NONE;
   forget_wait(row, place, number);
   return nullptr;
-}
-
-template <class F>
-PyMethodDef fast(const char* name, F* function, const char* doc) {
-  return {name, reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(function)), METH_FASTCALL, doc};
 }
 
 }  // namespace
@@ -286,15 +279,16 @@ PyMethodDef timeline_functions[] = {
      "timeline_registered(address): it is registered; whether the driver can write to it and wait for it."},
     {"timeline_issue", timeline_issue, METH_O,
      "timeline_issue(place) -> (number, offset in the area): the next number of an own timeline, for tests without a GPU."},
-    fast("timeline_write", timeline_write,
-         "timeline_write(stream, place) -> the next number of an own timeline: written after the stream's work.\n"
-         "Raises: RuntimeError."),
-    fast("timeline_wait", timeline_wait,
-         "timeline_wait(stream, row, place, number): later work of the stream waits; dead processes are swept meanwhile.\n"
-         "Raises: RuntimeError, OSError."),
-    fast("timeline_state", timeline_state,
-         "timeline_state(row, place, number) -> 'done', 'pending', or 'lost': its process died before, or never issued it."),
-    fast("timeline_idle", timeline_idle, "timeline_idle(place=all): whether the last number of an own timeline is written."),
+    method("timeline_write", timeline_write,
+           "timeline_write(stream, place) -> the next number of an own timeline: written after the stream's work.\n"
+           "Raises: RuntimeError."),
+    method("timeline_wait", timeline_wait,
+           "timeline_wait(stream, row, place, number): later work of the stream waits; dead processes are swept meanwhile.\n"
+           "Raises: RuntimeError, OSError."),
+    method("timeline_state", timeline_state,
+           "timeline_state(row, place, number) -> 'done', 'pending', or 'lost': its process died before, or never issued it."),
+    method("timeline_idle", timeline_idle,
+           "timeline_idle(place=all): whether the last number of an own timeline is written."),
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace shmtensor

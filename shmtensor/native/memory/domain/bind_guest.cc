@@ -10,7 +10,7 @@
 namespace shmtensor {
 
 static PyObject* py_guest_receive(PyObject*, Arguments a, Py_ssize_t n) {
-  if (!count_is("guest_receive", n, 3, 3)) return nullptr;
+  if (!takes("guest_receive", n, 3)) return nullptr;
   int fds[3];
   if (!PyArg_ParseTuple(a[0], "iii:guest_receive", &fds[0], &fds[1], &fds[2])) return nullptr;
   int read_only = PyObject_IsTrue(a[1]);
@@ -42,16 +42,7 @@ static PyObject* py_guest_receive(PyObject*, Arguments a, Py_ssize_t n) {
   return new_block(base, size_t(h.nbytes), Origin::Received);
 }
 
-// Plain data: no Python object is created under the ledger mutex.
-struct Membership {
-  uint8_t id[16];
-  bool own, read_only;
-  int row;
-  uint32_t inc, living, zombies, used, orphans;
-  size_t holds;
-};
-
-static Membership membership_of(Domain& d) {
+Membership membership_of(Domain& d) {
   Membership m = {};
   memcpy(m.id, d.id, sizeof m.id);
   m.own = &d == &domain;
@@ -63,14 +54,12 @@ static Membership membership_of(Domain& d) {
     m.living += state == kRowLive || state == kRowBorn;
     m.zombies += state == kRowZombie;
   }
-  for (int v = 0; v < 2; ++v)
-    for (uint32_t s = v ? d.slots / 2 : 0, end = s + d.header->slot_high[v].load(acquire); s < end;
-         ++s) {
-      SlotWord w = SlotWord::of(d.slot[s].word.load(acquire));
-      m.used += w.state != kSlotFree;
-      m.orphans += w.owner == kNobody && (w.state == kSlotLive || w.state == kSlotDying);
-      m.holds += d.nheld(uint32_t(d.row), s).load(relaxed);
-    }
+  each_slot(d, [&](uint32_t s) {
+    SlotWord w = SlotWord::of(d.slot[s].word.load(acquire));
+    m.used += w.state != kSlotFree;
+    m.orphans += w.owner == kNobody && (w.state == kSlotLive || w.state == kSlotDying);
+    m.holds += d.nheld(uint32_t(d.row), s).load(relaxed);
+  });
   return m;
 }
 
@@ -92,8 +81,7 @@ static PyObject* py_domains(PyObject*, PyObject*) {
         m.inc, "readonly", m.read_only ? Py_True : Py_False, "processes", m.living, "zombies",
         m.zombies, "slots_used", m.used, "slots_orphaned", m.orphans, "held_blocks",
         Py_ssize_t(m.holds));
-    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
-    Py_XDECREF(item);
+    append(&list, item);
   }
   return list;
 }
@@ -117,11 +105,10 @@ static PyObject* py_domain_fds_of(PyObject*, PyObject* o) {
 PyMethodDef guest_functions[] = {
     {"domain_fds_of", py_domain_fds_of, METH_O,
      "The descriptors of the control file and the volumes of a domain of this process, by its id."},
-    {"guest_receive", reinterpret_cast<PyCFunction>(reinterpret_cast<void*>(py_guest_receive)),
-     METH_FASTCALL,
-     "guest_receive(descriptors, readonly, handle): the Block of a handle of another domain,\n"
-     "which this process joins as a guest if it is not in it yet. Copies: none. Raises: DomainError,\n"
-     "StaleHandle, ForeignHandle."},
+    method("guest_receive", py_guest_receive,
+           "guest_receive(descriptors, readonly, handle): the Block of a handle of another domain,\n"
+           "which this process joins as a guest if it is not in it yet. Copies: none. Raises: DomainError,\n"
+           "StaleHandle, ForeignHandle."),
     {"domains", py_domains, METH_NOARGS, "The domains of this process: dictionaries, own first."},
     {nullptr, nullptr, 0, nullptr}};
 

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -30,7 +31,14 @@ const char kMagic[8] = {'s', 'h', 'm', 't', 'n', 's', 'r', '\n'};
 // The text of this thread's last error.
 thread_local char error_text[400];
 const char* with_errno(const char* what) {
-  snprintf(error_text, sizeof error_text, "%s: %s", what, strerror(errno));
+  return error_with("%s: %s", what, strerror(errno));
+}
+
+const char* error_with(const char* format, ...) {
+  va_list values;
+  va_start(values, format);
+  vsnprintf(error_text, sizeof error_text, format, values);
+  va_end(values);
   return error_text;
 }
 
@@ -198,10 +206,7 @@ const char* enter(Domain& d) {
         "this kernel has no open-file-description locks (F_OFD_SETLK), which tell which process is alive");
   if (probe == 0) unlock_row(d.lock, int(kRows));
   int row = claim_row(d, d.lock, kRowLive);
-  if (row < 0) {
-    snprintf(error_text, sizeof error_text, "all %u rows are taken by living processes", kRows);
-    return error_text;
-  }
+  if (row < 0) return error_with("all %u rows are taken by living processes", kRows);
   d.row = row;
   d.inc = inc_of_row(d.rows[row].state.load(relaxed));
   identify_row(d, row);
@@ -302,8 +307,7 @@ bool domain_ensure() {
     if (!error) return true;
     snprintf(text, sizeof text, "%s", error);
   }
-  raise("DomainError", "domain: %s", text);
-  return false;
+  return raise("DomainError", "domain: %s", text);
 }
 
 bool domain_ensure_quiet() {

@@ -150,6 +150,9 @@ uint64_t own_time_namespace();            // 0: the kernel has none
 // Whether a start time that was recorded in that time namespace can be compared with one that this process reads.
 bool can_compare_starts(uint64_t time_namespace);
 constexpr uint64_t kUntoldNamespace = 1;  // the kernel does not distinguish namespaces
+// The text of /proc/PID/stat after the process's name, from the third field on; nullptr: there is none. Also called in the
+// child's fork handler: uses only system calls and arithmetic.
+char* read_stat(int pid, char (&text)[1024]);
 bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
                   long* threads = nullptr);
 int high_descriptor(int fd);  // moves fd to a high number, away from programs that rely on low numbers

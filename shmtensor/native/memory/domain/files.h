@@ -10,6 +10,7 @@ namespace shmtensor {
 extern thread_local char error_text[400];
 extern const char kMagic[8];
 const char* with_errno(const char* what);  // with errno's text
+const char* error_with(const char* format, ...) __attribute__((format(printf, 1, 2)));
 const char* map_domain(Domain& d, uint32_t S);
 const char* map_volumes(Domain& d);
 void unmap_domain(Domain& d);

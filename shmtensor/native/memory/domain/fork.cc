@@ -78,12 +78,9 @@ static void copy_slot(Domain& d, uint32_t s, uint32_t child, Arena* a) {
 
 template <class F>
 static void each_arena(Domain& d, F f) {
-  for (int v = 0; v < 2; ++v) {
-    uint32_t first = v ? d.slots / 2 : 0,
-             end = first + d.header->slot_high[v].load(relaxed);
-    for (uint32_t s = first; s < end; ++s)
-      if (d.arenas[s] && d.arenas[s]->slot == s) f(s, d.arenas[s]);
-  }
+  each_slot(d, [&](uint32_t s) {
+    if (d.arenas[s] && d.arenas[s]->slot == s) f(s, d.arenas[s]);
+  });
 }
 
 static void freeze(Domain& d) {

@@ -97,10 +97,7 @@ const char* guest_join(const int fds[3], const uint8_t id[16], bool read_only, D
   }
   int i = 0;
   while (i < kGuests && guests[i]) ++i;
-  if (i == kGuests) {
-    snprintf(error_text, sizeof error_text, "this process is a guest in %d domains already", kGuests);
-    return error_text;
-  }
+  if (i == kGuests) return error_with("this process is a guest in %d domains already", kGuests);
   Domain* d = new_domain();
   if (!d) return with_errno("no memory");
   d->read_only = read_only;

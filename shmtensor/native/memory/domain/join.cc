@@ -20,24 +20,17 @@ static const char* check_files(const int fds[3], const uint8_t* id) {
   if (fstat(fds[0], &st) != 0) return with_errno("its control file is not open here");
   if (pread(fds[0], &h, sizeof h, 0) != ssize_t(sizeof h) ||
       memcmp(h.magic, kMagic, sizeof kMagic) != 0) {
-    snprintf(error_text, sizeof error_text, "descriptor %d is not the control file of a domain", fds[0]);
-    return error_text;
+    return error_with("descriptor %d is not the control file of a domain", fds[0]);
   }
   if (h.version != kLayoutVersion || h.rows != kRows || h.blocks != kBlocks ||
       h.slots > kMaxSlots || size_t(st.st_size) != Areas(h.slots).size) {
-    snprintf(error_text, sizeof error_text, "it has layout version %u, this process speaks %u", h.version,
-             kLayoutVersion);
-    return error_text;
+    return error_with("it has layout version %u, this process speaks %u", h.version,
+                      kLayoutVersion);
   }
-  if (id && memcmp(h.id, id, sizeof h.id) != 0) {
-    snprintf(error_text, sizeof error_text, "descriptor %d belongs to another domain", fds[0]);
-    return error_text;
-  }
+  if (id && memcmp(h.id, id, sizeof h.id) != 0) return error_with("descriptor %d belongs to another domain", fds[0]);
   for (int v = 0; v < 2; ++v) {
-    if (fstat(fds[1 + v], &st) != 0 || uint64_t(st.st_size) != h.slots / 2 * kSlotBytes) {
-      snprintf(error_text, sizeof error_text, "descriptor %d is no volume of it", fds[1 + v]);
-      return error_text;
-    }
+    if (fstat(fds[1 + v], &st) != 0 || uint64_t(st.st_size) != h.slots / 2 * kSlotBytes)
+      return error_with("descriptor %d is no volume of it", fds[1 + v]);
   }
   return nullptr;
 }
@@ -129,11 +122,9 @@ void close_inherited_on_exec() {
 static const char* join_environment(const char* text) {
   uint8_t id[16];
   int pid, fds[3];
-  if (!parse_environment(text, id, &pid, fds)) {
-    snprintf(error_text, sizeof error_text, "SHMTENSOR_DOMAIN is not what domain_environment() wrote: %.100s",
-             text);
-    return error_text;
-  }
+  if (!parse_environment(text, id, &pid, fds))
+    return error_with("SHMTENSOR_DOMAIN is not what domain_environment() wrote: %.100s",
+                      text);
   if (!check_files(fds, id)) {
     const char* error = join_files(domain, fds, id);
     if (!error)
@@ -143,10 +134,8 @@ static const char* join_environment(const char* text) {
   if (const char* error = join_member(pid, fds, id)) {
     char reason[200];
     snprintf(reason, sizeof reason, "%s", error);
-    snprintf(error_text, sizeof error_text,
-             "cannot join the domain named by SHMTENSOR_DOMAIN=%s: %s; unset it to start a new one",
-             text, reason);
-    return error_text;
+    return error_with("cannot join the domain named by SHMTENSOR_DOMAIN=%s: %s; unset it to start a new one",
+                      text, reason);
   }
   return nullptr;
 }
@@ -180,17 +169,10 @@ static Start how_started() {
 }
 
 static int parent_of(int pid) {
-  char path[40], text[512];
-  snprintf(path, sizeof path, "/proc/%d/stat", pid);
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return 0;
-  ssize_t n = read(fd, text, sizeof text - 1);
-  close(fd);
-  if (n <= 0) return 0;
-  text[n] = 0;
+  char text[1024];
+  const char* fields = read_stat(pid, text);
   int parent = 0;
-  char* after = strrchr(text, ')');  // the name may contain any character
-  return after && sscanf(after + 1, " %*c %d", &parent) == 1 ? parent : 0;
+  return fields && sscanf(fields, "%*c %d", &parent) == 1 ? parent : 0;
 }
 
 static bool join_through(int parent) {

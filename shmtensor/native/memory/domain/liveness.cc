@@ -73,8 +73,7 @@ const char* check_liveness_environment() {
   const char* setting = getenv("SHMTENSOR_LIVENESS");
   if (!setting || !*setting || strcmp(setting, "locks") == 0 || strcmp(setting, "process") == 0)
     return nullptr;
-  snprintf(error_text, sizeof error_text, "SHMTENSOR_LIVENESS is neither \"locks\" nor \"process\": %.100s", setting);
-  return error_text;
+  return error_with("SHMTENSOR_LIVENESS is neither \"locks\" nor \"process\": %.100s", setting);
 }
 
 const char* choose_liveness(Domain& d) {
@@ -108,31 +107,23 @@ const char* set_process_name(Domain& d) {
     snprintf(text, sizeof text, "it is of pid namespace %llu and this process, pid %d, of %llu",
              static_cast<unsigned long long>(d.header->pidns), int(getpid()),
              static_cast<unsigned long long>(own_namespace));
-    snprintf(error_text, sizeof error_text,
-             "%s (/proc/self says pid %s): a domain whose members detect deaths by pid "
-             "(statistics().liveness \"process\") is limited to one pid namespace, with its own "
-             "/proc",
-             text, self);
-    return error_text;
+    return error_with("%s (/proc/self says pid %s): a domain whose members detect deaths by pid "
+                      "(statistics().liveness \"process\") is limited to one pid namespace, with its own "
+                      "/proc",
+                      text, self);
   }
   uint64_t own_time = own_time_namespace();
-  if (own_time != d.header->timens) {
-    snprintf(error_text, sizeof error_text,
-             "it is of time namespace %llu and this process, pid %d, of %llu, where the kernel reports other start times: "
-             "a domain whose members detect deaths by pid and start time (statistics().liveness \"process\") is limited to "
-             "one time namespace",
-             static_cast<unsigned long long>(d.header->timens), int(getpid()),
-             static_cast<unsigned long long>(own_time));
-    return error_text;
-  }
+  if (own_time != d.header->timens)
+    return error_with("it is of time namespace %llu and this process, pid %d, of %llu, where the kernel reports other start times: "
+                      "a domain whose members detect deaths by pid and start time (statistics().liveness \"process\") is limited to "
+                      "one time namespace",
+                      static_cast<unsigned long long>(d.header->timens), int(getpid()),
+                      static_cast<unsigned long long>(own_time));
   // A forked child (it has the parent's name) also has the parent's /proc: the check above suffices. The founder is the
   // first to raise row_high.
-  if (own_namespace == kUntoldNamespace && !d.name && d.row_high() && !sees_member(d)) {
-    snprintf(error_text, sizeof error_text,
-             "none of its members is in this /proc: a domain whose members detect deaths by pid is limited to one pid "
-             "namespace");
-    return error_text;
-  }
+  if (own_namespace == kUntoldNamespace && !d.name && d.row_high() && !sees_member(d))
+    return error_with("none of its members is in this /proc: a domain whose members detect deaths by pid is limited to one pid "
+                      "namespace");
   char state;
   unsigned long flags;
   uint64_t start;

@@ -51,9 +51,7 @@ uint64_t own_pid_namespace() { return namespace_of("/proc/self/ns/pid"); }
 uint64_t own_time_namespace() { return namespace_of("/proc/self/ns/time"); }
 bool can_compare_starts(uint64_t time_namespace) { return own_time_namespace() == time_namespace; }
 
-// The text of /proc/PID/stat after the process's name, from the third field on; nullptr: there is none. Also called in the
-// child's fork handler: uses only system calls and arithmetic.
-static char* read_stat(int pid, char (&text)[1024]) {
+char* read_stat(int pid, char (&text)[1024]) {
   char path[40];
   snprintf(path, sizeof path, "/proc/%d/stat", pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -335,14 +333,9 @@ PyObject* raise_peer_lost(Domain& d, const char* where, int row, uint32_t inc, c
 bool is_stopped(Domain& d, int row, uint32_t inc) {
   Row& r = d.rows[row];
   if (r.pidns.load(relaxed) != d.pidns || inc_of_row(r.state.load(acquire)) != inc) return false;
-  char path[40], text[512];
-  snprintf(path, sizeof path, "/proc/%d/stat", int(r.pid.load(acquire)));
-  int fd = open(path, O_RDONLY | O_CLOEXEC);
-  ssize_t n = fd < 0 ? -1 : read(fd, text, sizeof text - 1);
-  if (fd >= 0) close(fd);
-  text[n < 0 ? 0 : n] = 0;
-  const char* after = strrchr(text, ')');  // the name may contain any character
-  return after && (after[2] == 'T' || after[2] == 't');
+  char text[1024];
+  const char* state = read_stat(int(r.pid.load(acquire)), text);
+  return state && (*state == 'T' || *state == 't');
 }
 
 // A library may have closed the descriptor of our lock; then other processes cannot see that we are alive.

@@ -28,25 +28,12 @@ static PyObject* py_statistics(PyObject*, PyObject*) {
   if (!domain_ensure()) return nullptr;
   HeapFigures f;
   size_t in_flight = 0, message_bytes = 0;
-  unsigned living = 0, zombies = 0, orphans = 0, used = 0, held = 0;
+  Membership m = {};
   if (!domain.rowless) {
     Quiesced quiet;
     heap_figures(&f);
     in_flight = count_pending_entries(domain, &message_bytes);
-    for (uint32_t r = 0; r < row_high(); ++r) {
-      RowState state = state_of_row(domain.rows[r].state.load(acquire));
-      living += state == kRowLive || state == kRowBorn;
-      zombies += state == kRowZombie;
-    }
-    for (int v = 0; v < 2; ++v)
-      for (uint32_t s = v ? domain.slots / 2 : 0,
-                    end = s + domain.header->slot_high[v].load(acquire);
-           s < end; ++s) {
-        SlotWord w = SlotWord::of(domain.slot[s].word.load(acquire));
-        used += w.state != kSlotFree;
-        orphans += w.owner == kNobody && (w.state == kSlotLive || w.state == kSlotDying);
-        held += domain.nheld(uint32_t(domain.row), s).load(relaxed);
-      }
+    m = membership_of(domain);
   } else {
     memset(&f, 0, sizeof f);
   }
@@ -58,11 +45,11 @@ static PyObject* py_statistics(PyObject*, PyObject*) {
   };
   put("row", uint64_t(domain.row));
   put("incarnation", domain.inc);
-  put("processes", living);
-  put("zombies", zombies);
+  put("processes", m.living);
+  put("zombies", m.zombies);
   put("slots", domain.slots);
-  put("slots_used", used);
-  put("slots_orphaned", orphans);
+  put("slots_used", m.used);
+  put("slots_orphaned", m.orphans);
   put("slots_tiny", f.slots[kTiny]);
   put("slots_medium", f.slots[kMedium]);
   put("slots_huge", f.slots[kHuge]);
@@ -76,7 +63,7 @@ static PyObject* py_statistics(PyObject*, PyObject*) {
   put("limbo_bytes", f.bytes[kLimbo]);
   put("frozen_blocks", f.blocks[kFrozen]);
   put("frozen_bytes", f.bytes[kFrozen]);
-  put("held_blocks", held);
+  put("held_blocks", m.holds);
   put("unread_messages", in_flight);
   put("unread_bytes", message_bytes);
   put("exported", domain.counts.exported);
@@ -123,8 +110,7 @@ static PyObject* py_members(PyObject*, PyObject*) {
     static const char* const names[] = {"free", "born", "live", "zombie"};
     PyObject* item = Py_BuildValue("IIsis", r, inc_of_row(word), names[state_of_row(word) & 3],
                                    int(domain.rows[r].pid.load(acquire)), role);
-    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
-    Py_XDECREF(item);
+    append(&list, item);
   }
   return list;
 }
@@ -140,8 +126,7 @@ static PyObject* py_unread(PyObject*, PyObject*) {
       PyObject* item =
           Py_BuildValue("IKdO", r, static_cast<unsigned long long>(f.nbytes),
                         double(now - f.time_ms) * 1e-3, f.via_slot == kNoSlot ? Py_False : Py_True);
-      if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
-      Py_XDECREF(item);
+      append(&list, item);
     }
   return list;
 }
@@ -152,7 +137,7 @@ static PyObject* py_huge_policy(PyObject*, PyObject* o) {
   return Py_BuildValue("sO", policy.text, policy.wants_advice() ? Py_True : Py_False);
 }
 static PyObject* py_headroom(PyObject*, Arguments a, Py_ssize_t n) {
-  if (!count_is("headroom", n, 0, 1)) return nullptr;
+  if (!takes("headroom", n, 0, 1)) return nullptr;
   const char* root = n ? PyUnicode_AsUTF8(a[0]) : "";
   if (!root) return nullptr;
   Headroom h = read_headroom(root);
@@ -160,7 +145,7 @@ static PyObject* py_headroom(PyObject*, Arguments a, Py_ssize_t n) {
                        static_cast<unsigned long long>(h.limit), h.name);
 }
 static PyObject* py_set_unread_grace(PyObject*, Arguments a, Py_ssize_t n) {
-  if (!count_is("set_unread_grace", n, 1, 2)) return nullptr;
+  if (!takes("set_unread_grace", n, 1, 2)) return nullptr;
   double grace = PyFloat_AsDouble(a[0]),
          dead = n == 2 && !PyErr_Occurred() ? PyFloat_AsDouble(a[1]) : 3600;
   if (PyErr_Occurred()) return nullptr;
@@ -188,29 +173,17 @@ static PyObject* py_fault_points(PyObject*, PyObject*) {
   return d;
 }
 
-#define FAST(name)                                                                              \
-  {                                                                                             \
-#name, reinterpret_cast < PyCFunction>(reinterpret_cast <void*>(py_##name)), METH_FASTCALL, \
-        nullptr                                                                                 \
-  }
-#define NONE(name) \
-  { #name, py_##name, METH_NOARGS, nullptr }
-#define ONE(name) \
-  { #name, py_##name, METH_O, nullptr }
 PyMethodDef figure_functions[] = {
-    NONE(trim),
-    NONE(statistics),
-    NONE(check),
-    NONE(members),
-    NONE(unread),
-    FAST(headroom),
-    ONE(huge_policy),
-    FAST(set_unread_grace),
-    ONE(arm_fault),
-    NONE(fault_points),
+    {"trim", py_trim, METH_NOARGS, nullptr},
+    {"statistics", py_statistics, METH_NOARGS, nullptr},
+    {"check", py_check, METH_NOARGS, nullptr},
+    {"members", py_members, METH_NOARGS, nullptr},
+    {"unread", py_unread, METH_NOARGS, nullptr},
+    method("headroom", py_headroom, nullptr),
+    {"huge_policy", py_huge_policy, METH_O, nullptr},
+    method("set_unread_grace", py_set_unread_grace, nullptr),
+    {"arm_fault", py_arm_fault, METH_O, nullptr},
+    {"fault_points", py_fault_points, METH_NOARGS, nullptr},
     {nullptr, nullptr, 0, nullptr}};
-#undef FAST
-#undef NONE
-#undef ONE
 
 }  // namespace shmtensor

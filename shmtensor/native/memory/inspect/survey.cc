@@ -195,8 +195,7 @@ PyObject* owners_of(const Figures& row) {
   for (auto [owner, blocks] : row.held_by_owner) {
     if (!list) break;
     PyObject* item = Py_BuildValue("iK", owner < kRows ? int(owner) : -1, ULL(blocks));
-    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
-    Py_XDECREF(item);
+    append(&list, item);
   }
   return list;
 }
@@ -222,8 +221,7 @@ PyObject* rows_of(Survey& s) {
         ULL(f.slots), "committed_bytes", ULL(f.committed), "held_blocks", ULL(f.held),
         "held_of", owners_of(f), "unread_messages", ULL(f.messages), "unread_bytes", ULL(f.message_bytes), "oldest_unread",
         double(f.oldest_ms) * 1e-3, "sent", ULL(f.sent));
-    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
-    Py_XDECREF(item);
+    append(&list, item);
   }
   return list;
 }
@@ -238,8 +236,7 @@ PyObject* channels_of(Survey& s) {
     if (!list || offset >= kSlotBytes) continue;
     PyObject* item = Py_BuildValue("{sI sK sK sK}", "slot", slot, "offset", ULL(offset), "messages",
                                    ULL(traffic.messages), "bytes", ULL(traffic.nbytes));
-    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
-    Py_XDECREF(item);
+    append(&list, item);
   }
   return list;
 }
@@ -252,8 +249,7 @@ PyObject* foreign_of(Survey& s) {
     if (!list) break;
     PyObject* item = Py_BuildValue("{sI sK sd}", "row", message.row, "bytes", ULL(message.nbytes), "age",
                                    double(message.age_ms) * 1e-3);
-    if (!item || PyList_Append(list, item) < 0) Py_CLEAR(list);
-    Py_XDECREF(item);
+    append(&list, item);
   }
   return list;
 }

@@ -1,7 +1,7 @@
 // Block: the Python object that keeps a block of memory, with the buffer protocol.
 #pragma once
 
-#include "python.h"
+#include "methods.h"
 
 namespace shmtensor {
 
@@ -16,7 +16,6 @@ bool is_of_another_process(const void* p);
 
 // ---- Python bindings: bind.cc, bind_statistics.cc, bind_guest.cc, survey.cc
 using Arguments = PyObject* const*;
-bool count_is(const char* name, Py_ssize_t n, Py_ssize_t least, Py_ssize_t most);
 extern PyMethodDef device_functions[], figure_functions[], guest_functions[], malloc_functions[], survey_functions[],
     timeline_functions[];
 struct Handle;

@@ -80,6 +80,23 @@ void clear_hold(Domain& d, uint32_t slot, uint32_t index);
 
 inline uint32_t row_high() { return domain.row_high(); }
 
+// What statistics tell of a domain. Plain data: no Python object is created under the ledger mutex.
+struct Membership {
+  uint8_t id[16];
+  bool own, read_only;
+  int row;
+  uint32_t inc, living, zombies, used, orphans;
+  size_t holds;
+};
+Membership membership_of(Domain& d);  // bind_guest.cc
+
+// Calls f(s) for each slot below the high marks.
+template <class F>
+void each_slot(Domain& d, F f) {
+  for (int v = 0; v < 2; ++v)
+    for (uint32_t s = v ? d.slots / 2 : 0, end = s + d.header->slot_high[v].load(acquire); s < end; ++s) f(s);
+}
+
 // entries of handles in flight
 struct InFlightFields {
   uint32_t slot, inc, index, via_slot, via_inc, via_index;

@@ -74,14 +74,10 @@ static void each_bit(const uint64_t* bits, uint32_t words, F f) {
 size_t reclaim(Domain& d) {
   Arena** list = d.local->batch;
   int n = 0;
-  for (int v = 0; v < 2; ++v) {
-    uint32_t first = v ? d.slots / 2 : 0,
-             end = first + d.header->slot_high[v].load(relaxed);
-    for (uint32_t s = first; s < end; ++s) {
-      Arena* a = d.arenas[s];
-      if (a && a->ownership == Ownership::Own && a->slot == s && a->nlimbo) list[n++] = a;
-    }
-  }
+  each_slot(d, [&](uint32_t s) {
+    Arena* a = d.arenas[s];
+    if (a && a->ownership == Ownership::Own && a->slot == s && a->nlimbo) list[n++] = a;
+  });
   if (!n) return 0;
   ++d.counts.reclaim_passes;
   size_t before = d.limbo_blocks, freed = 0;

@@ -122,19 +122,6 @@ def test_ldl_is_scipys_and_solves(shape: tuple[int, ...], dtype: str, hermitian:
     assert np.allclose(x @ out, b, 0, 300 * DTYPES[dtype])
 
 
-def test_results_do_not_depend_on_threads() -> None:
-    x = values((200, 20, 20), "f")
-    threads = native.get_num_threads()
-    results = []
-    try:
-        for n in (1, 2, 5):
-            native.set_num_threads(n)
-            results.append(b"".join(a.tobytes() for a in native.lu_factor(x)))
-    finally:
-        native.set_num_threads(threads)
-    assert len(set(results)) == 1
-
-
 def test_a_forked_child_factors() -> None:
     x = values((200, 20, 20), "d")
     expected = native.lu_factor(x)[0]

@@ -145,19 +145,6 @@ def test_linear(shape: tuple[int, ...], biased: bool, dtype: str) -> None:
     np.testing.assert_allclose(native.linear(x, w, b), want, rtol=1e-4, atol=1e-5)
 
 
-def test_bits_do_not_depend_on_threads() -> None:
-    x, y = values((301, 517), "f"), values((517, 402), "f")
-    threads = native.get_num_threads()
-    results = []
-    try:
-        for n in (1, 2, 5):
-            native.set_num_threads(n)
-            results.append(native.matmul(x, y).tobytes())
-    finally:
-        native.set_num_threads(threads)
-    assert len(set(results)) == 1
-
-
 def test_errors_show_the_shapes() -> None:
     ones = np.ones
     with pytest.raises(

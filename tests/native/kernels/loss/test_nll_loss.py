@@ -70,21 +70,6 @@ def test_the_backward_is_the_adjoint(weighted: bool) -> None:
         assert np.count_nonzero(gradient) == np.count_nonzero(weights_of(target, weight))
 
 
-def test_the_same_bits_on_any_number_of_threads() -> None:
-    x, target, weight = case((60_001, 4), "float32", True)
-    before = native.get_num_threads()
-    results = set()
-    try:
-        for n in (1, 2, 3):
-            native.set_num_threads(n)
-            total = native.nll_loss(x, target, weight, IGNORED, "mean")
-            assert total is not None
-            results.add(total.tobytes())
-    finally:
-        native.set_num_threads(before)
-    assert len(results) == 1
-
-
 def test_cases_left_to_the_plain_form() -> None:
     x, target, weight = np.ones((3, 4), "float32"), np.array([0, 1, 3]), np.ones(4, "float32")
     assert native.nll_loss(x, target, weight, -100, "mean") is not None

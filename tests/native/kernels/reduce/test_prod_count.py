@@ -100,44 +100,6 @@ def test_other_dtypes_and_wrong_dims_are_left_to_the_caller() -> None:
     assert native.count(np.ones(3), (0, 0), False) is None
 
 
-def test_bits_do_not_depend_on_threads() -> None:
-    x = np.random.default_rng(1).normal(1, 1e-3, (700, 301)).astype("f4")
-    threads, results = native.get_num_threads(), []
-    try:
-        for n in (1, 2, 3):
-            native.set_num_threads(n)
-            results.append([native.prod(x, d, False).tobytes() for d in (None, 0, 1)])
-    finally:
-        native.set_num_threads(threads)
-    assert results[0] == results[1] == results[2]
-
-
-def test_transposed_sums_and_extremes_are_the_originals() -> None:
-    """Axes are put in the order of memory, and the result back."""
-    x = np.random.default_rng(2).normal(size=(30, 40, 50)).astype("f4")
-    for axes in itertools.permutations(range(3)):
-        y = x.transpose(axes)
-        for dim in (None, 0, 1, 2, (0, 1), (0, 2), (1, 2)):
-            for keep in (False, True):
-                want = y.astype("f8").sum(dim, keepdims=keep)
-                got = native.sum(y, dim, keep)
-                assert got.flags.c_contiguous
-                np.testing.assert_allclose(got, want, atol=1e-3, rtol=1e-5, strict=False)
-                assert got.shape == want.shape
-                largest = native.minmax(y, dim, keep, True)
-                if largest is not None:
-                    same(largest, y.max(dim, keepdims=keep))
-                if not isinstance(dim, tuple):
-                    same(
-                        native.argminmax(y, dim, keep, True),
-                        np.asarray(y.argmax(dim, keepdims=keep)),
-                    )
-                variance = native.var(y, dim, 1, keep, False)
-                if variance is not None:
-                    want = y.astype("f8").var(dim, ddof=1, keepdims=keep)
-                    np.testing.assert_allclose(variance, want, rtol=1e-4)
-
-
 FACTORS = (4, 7, 24, 47, 48, 49, 255, 256, 300, 1000, 1024, 1100, 33_000)
 
 
@@ -177,18 +139,3 @@ def test_products_with_nan_infinity_and_denormals(n: int) -> None:
         np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
         np.testing.assert_allclose(got[some], want[some], rtol=4e-6)
         np.testing.assert_allclose(got[~some], want[~some], atol=1e-37)
-
-
-def test_products_of_float32_are_the_same_for_any_number_of_threads() -> None:
-    x = np.exp(np.random.default_rng(3).standard_normal((300, 1000)) / 30).astype("f4")
-    before = native.get_num_threads()
-    results = []
-    try:
-        for threads in (1, 2, 3):
-            native.set_num_threads(threads)
-            results.append([native.prod(x, dim, False) for dim in (None, 0, 1)])
-    finally:
-        native.set_num_threads(before)
-    for other in results[1:]:
-        for a, b in zip(results[0], other, strict=True):
-            np.testing.assert_array_equal(a, b)

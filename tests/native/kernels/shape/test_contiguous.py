@@ -35,6 +35,8 @@ def layouts(dtype: str) -> list[Any]:
         large[::2, ::-3],
         large.T[::-1],
         np.broadcast_to(large[:, :1], large.shape),
+        np.broadcast_to(large[:300, :1].T, (70, 300)),
+        np.broadcast_to(large[:4, :1, None], (4, 20_000, 3)),
     ]
 
 

@@ -109,15 +109,3 @@ def test_k_larger_than_a_chunk_keeps() -> None:
     for k in (2047, 2048, 2049, 60_000):
         for largest in (False, True):
             check(native.topk(x, k, 0, largest), x, order(x, 0, largest)[:k], 0)
-
-
-def test_the_same_on_any_number_of_threads() -> None:
-    x = draw((300, 900), "f4")
-    before = native.get_num_threads()
-    try:
-        for n in (1, 3):
-            native.set_num_threads(n)
-            for dim in (0, 1):
-                check(native.sort(x, dim, True), x, order(x, dim, True), dim)
-    finally:
-        native.set_num_threads(before)
