@@ -12,22 +12,6 @@ from .device import CPU, Device
 from .dtypes import bfloat16
 from .errors import explained
 
-__all__ = [
-    "array_module",
-    "array_modules",
-    "check_bfloat16",
-    "check_writable",
-    "copy_array",
-    "device_of",
-    "full_on",
-    "guard",
-    "guard_gradients",
-    "move_array",
-    "new_array",
-    "pointer",
-    "watch",
-]
-
 array_modules: dict[type, Any] = {}  # the second device's class -> its module
 DEVICES: dict[int, Device] = {}
 

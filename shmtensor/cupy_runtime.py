@@ -22,20 +22,6 @@ from typing import Any
 
 from . import native
 
-__all__ = [
-    "EXTRA",
-    "DeviceMissing",
-    "check_fork",
-    "device_count",
-    "has_bfloat16",
-    "import_cupy",
-    "initialize",
-    "is_available",
-    "is_initialized",
-    "on_initialize",
-    "why_missing",
-]
-
 EXTRA = 'pip install "shmtensor[cuda12]" (or cuda13), which installs CuPy'
 
 

@@ -22,8 +22,6 @@ from . import native
 from .device import META
 from .errors import explained
 
-__all__ = ["MetaArray", "like", "new", "no_data", "run_on_stand_ins", "xp"]
-
 
 def no_data(what: str) -> Exception:
     """The error of an operation that needs values."""

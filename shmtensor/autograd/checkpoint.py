@@ -24,14 +24,6 @@ from .engine.running import backward_state
 from .function import Function
 from .grad_mode import enable_grad, is_grad_enabled
 
-__all__ = [
-    "CheckpointError",
-    "checkpoint",
-    "checkpoint_sequential",
-    "set_checkpoint_debug_enabled",
-    "set_checkpoint_early_stop",
-]
-
 
 class CheckpointError(RuntimeError):
     """The recomputation of a checkpointed function differed from the first run."""

@@ -20,8 +20,6 @@ from .shape.as_strided import memory_vector, offset_of
 from .table.dims import axis
 from .table.op_definition import ROWS
 
-__all__ = ["load"]
-
 Shape = tuple[int, ...]
 
 FORMS: dict[str, Callable[..., Any]] = {}

@@ -6,15 +6,6 @@ from typing import Any
 
 from ..tensor import Tensor
 
-__all__ = [
-    "as_numbers",
-    "check_betas",
-    "check_implementations",
-    "check_not_negative",
-    "check_rate",
-    "number",
-]
-
 Group = dict[str, Any]
 
 

@@ -12,16 +12,6 @@ import numpy as np
 
 from .. import native
 
-__all__ = [
-    "check_depth",
-    "check_elements",
-    "check_nesting",
-    "container_as_array",
-    "explain_objects",
-    "has_only_numbers",
-    "not_an_array",
-]
-
 LISTS: set[Any] = {list, tuple}
 PLAIN = {bool, int, float, complex}
 BUILTIN = LISTS | PLAIN

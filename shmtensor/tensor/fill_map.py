@@ -15,8 +15,6 @@ from ..ops.table.python_scalars import as_assigned, fits_dtype
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["fill_", "fill_diagonal_", "write_map"]
-
 
 def fill_(tensor: Tensor, value: Any) -> Tensor:
     """Writes a number, or that of a 0-d tensor, to all elements."""

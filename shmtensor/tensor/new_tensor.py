@@ -22,8 +22,6 @@ from .data_elements import (
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["as_plain", "new_tensor", "sizes_of_constructor"]
-
 
 def new_tensor(data: Any, dtype: Any, device: Any = None, like: Any = None) -> Tensor:
     """A tensor of a dtype from data. Copies: one, and another to a GPU.

@@ -14,8 +14,6 @@ from .. import cupy_runtime, native
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["is_pinned", "pinned", "record_stream"]
-
 
 def memory() -> Any:
     """`shmtensor.memory.cuda`, which imports CuPy."""

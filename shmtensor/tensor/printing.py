@@ -12,8 +12,6 @@ from .. import dtypes
 from ..cuda_arrays import device_of, move_array
 from ..device import CPU, META
 
-__all__ = ["format_array", "set_printoptions"]
-
 
 class Options:
     precision = 4

@@ -13,8 +13,6 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any, TypeAlias
 
-__all__ = ["reduce_tensor", "register_class", "set_multiprocessing"]
-
 Reduction: TypeAlias = Callable[[Any], Any]
 load_multiprocessing: Callable[[], Any]  # returns the package, which is in a higher layer
 

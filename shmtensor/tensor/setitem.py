@@ -21,8 +21,6 @@ from .data_elements import check_depth, check_elements
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["setitem"]
-
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """Writes a value at an index. It is `Tensor.__setitem__` itself, because the warnings below

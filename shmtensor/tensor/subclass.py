@@ -14,8 +14,6 @@ from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.op_function import table
 from ..autograd.dispatch.torch_function import add_plain_class, disabled, is_disabled
 
-__all__ = ["as_class", "as_subclass", "register_if_plain", "torch_function", "with_class"]
-
 
 def register_if_plain(cls: Any) -> None:
     """Registers a new subclass of Tensor as plain, if it has no behaviour of its own."""

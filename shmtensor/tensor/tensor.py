@@ -462,7 +462,7 @@ class Tensor(Methods):
 
     def retain_grad(self) -> None:
         """Makes backward set `.grad` of this tensor, although it is not a leaf."""
-        hooks.retain(self)
+        views_and_inplace.retain(self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Calls `hook(grad)` whenever the tensor's gradient is computed; a result other than None

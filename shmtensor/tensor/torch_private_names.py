@@ -14,15 +14,6 @@ from ..autograd.engine.views_and_inplace import node_of
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = [
-    "Unsupported",
-    "backward_hooks",
-    "post_accumulate_grad_hooks",
-    "set_backward_hooks",
-    "set_grad_fn",
-    "set_post_accumulate_grad_hooks",
-]
-
 
 class Unsupported:
     """A name that has an effect in PyTorch and none here: there is no such attribute, and assigning

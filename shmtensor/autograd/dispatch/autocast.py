@@ -25,18 +25,6 @@ from ... import dtypes, native
 from ..grad_mode import inferring, recording
 from .autocast_lists import ALL, BITS, Precisions
 
-__all__ = [
-    "active",
-    "in_precisions",
-    "nest",
-    "restored",
-    "run",
-    "snapshot",
-    "state",
-    "switch",
-    "without_autocast",
-]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 FLOATS = (dtypes.float32, dtypes.float16, dtypes.bfloat16)

@@ -19,8 +19,6 @@ from .out_argument import copy_to_out
 from .plan import is_public
 from .torch_function import call_torch_function, overloaded_args
 
-__all__ = ["call_overloaded", "callable_of", "explain", "out", "signature"]
-
 FIRST = {"input", "tensor", "tensors", "condition"}  # names of a first argument that is a tensor
 HAS_KEYWORDS = inspect.CO_VARKEYWORDS
 

@@ -20,9 +20,6 @@ from ...cuda_arrays import device_of, move_array
 from ...device import CPU, META, Device
 from .foreign_operands import refuse_foreign
 
-__all__ = ["as_index", "part_kind"]
-
-
 PARTS = {int, bool, slice, type(None), type(Ellipsis)}
 
 

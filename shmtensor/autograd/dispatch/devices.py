@@ -22,9 +22,6 @@ from ...dtypes import bfloat16
 from ...ops.table.op_definition import Row
 from .plan import by_position
 
-__all__ = ["DeviceType", "on_one_device", "register", "registered"]
-
-
 BETWEEN_DEVICES = ("_to_device", "_overwrite", "copy")  # operands may be on several devices
 
 

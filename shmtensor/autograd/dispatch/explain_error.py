@@ -18,8 +18,6 @@ from .foreign_operands import refuse_foreign
 from .numpy_messages import translate
 from .plan import FORMS
 
-__all__ = ["explain", "explain_missing_attribute"]
-
 AxisError = np.exceptions.AxisError
 DIM = "dims?[0-2]?|axis"  # names of arguments that are dimensions
 

@@ -19,8 +19,6 @@ from ...ops import meta
 from ...ops.table.op_definition import Row
 from . import devices, plan
 
-__all__: list[str] = []
-
 
 def kernel_of(row: Row) -> Callable[..., Any]:
     """The kernel of a row for MetaArrays: `(xp, inputs..., attributes...)`."""

@@ -16,8 +16,6 @@ from .devices import assign
 from .explain_error import is_writable
 from .foreign_operands import refuse_foreign
 
-__all__ = ["copy_to_out"]
-
 
 def copy_to_out(out: Any, where: str, result: Any) -> Any:
     """Copies the result of an op into `out`, which is resized to its shape. Copies: one.

@@ -18,8 +18,6 @@ from ...ops.table.sparse_gradient import SparseGradient
 from ..grad_mode import recording
 from .foreign_operands import refuse_foreign
 
-__all__ = ["as_operand", "call_promoted", "common_dtype", "common_of_two"]
-
 ASTYPE = np.ndarray.astype
 NUMBERS = (bool, int, float, complex)
 TAKE_NUMBERS = ("add", "sub", "mul", "div", "floor_divide")  # rows that take numbers alone

@@ -13,8 +13,6 @@ from ..grad_mode import recording
 from .autocast import active, without_autocast
 from .op_function import rule_of, table
 
-__all__ = ["Methods", "functions"]
-
 
 class Methods(native.TensorBase):
     """The methods of every Tensor from the op table."""

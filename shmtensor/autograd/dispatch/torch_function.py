@@ -14,8 +14,6 @@ from typing import Any
 from ... import native
 from .foreign_operands import library_of
 
-__all__ = ["add_plain_class", "call_torch_function", "disabled", "is_disabled", "overloaded_args"]
-
 plain_classes: set[type] = set()
 
 

@@ -19,8 +19,6 @@ from .running import backward_state
 if TYPE_CHECKING:
     from ..function import Function
 
-__all__ = ["FunctionCtx", "FunctionRule", "OnceDifferentiable", "SavedVariable", "is_plain"]
-
 
 NODE_ATTRIBUTES = {"metadata", "name", "next_functions", "register_hook", "register_prehook"}
 

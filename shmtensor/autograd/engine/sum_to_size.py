@@ -7,10 +7,9 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...ops.table.sparse_gradient import SparseGradient
 from ..dispatch.op_function import array_ops, arrays, table
-from .sparse_grad import SparseGradient, sparse_or_dense
-
-__all__ = ["sum_to_size"]
+from .sparse_grad import sparse_or_dense
 
 
 def sum_to_size(g: Any, edge: Any, node: Any) -> Any:

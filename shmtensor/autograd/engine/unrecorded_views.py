@@ -9,8 +9,6 @@ from typing import Any
 
 from ... import native
 
-__all__ = ["ANY", "is_unrecorded", "node_of_unrecorded"]
-
 
 class Unrecorded:
     """The rule of the node of such a view."""

@@ -32,16 +32,6 @@ from ..grad_mode import FROZEN, inferring, recording
 from .accumulate_grad import AccumulateGrad, hooks_of, node_of_edge
 from .unrecorded_views import ANY, is_unrecorded, node_of_unrecorded
 
-__all__ = [
-    "FROM_FUNCTION",
-    "CopySlices",
-    "check_recorded_write",
-    "check_unrecorded_write",
-    "retain",
-    "rewrite_history",
-    "view_node",
-]
-
 ops: Any = None  # the table on Tensors, set by op_function.py, and the function array -> table
 array_ops: Any = None
 rule_of_array: Any = None  # (a rule of the CPU, array) -> the rule of the array's device

@@ -18,8 +18,6 @@ from ...ops import Row
 from ..batched_tensor import Batched, Level, NoBatchingRule, add_batch_dim, all_examples
 from .rules_by_op_kind import Call, alone, rule_of
 
-__all__ = ["call_batched", "setitem"]
-
 
 def flatten(values: Any) -> Any:
     """The operands, also those in lists."""

@@ -10,8 +10,6 @@ from ...autograd import Function, is_grad_enabled
 from ...functions import zeros
 from ...tensor import Tensor
 
-__all__ = ["BackwardHook"]
-
 Hook = Callable[..., Any]
 
 

@@ -12,8 +12,8 @@ from ... import native
 from ...dtypes import as_dtype, default_complex, get_default_dtype
 from ..random.bounds import check_random_dtype
 from ..table.op_definition import composite
-from .device_forms import on_cuda
-from .zeros_full_arange import as_number, copy_into_out, dtype_or_default, dtype_or_out, new_tensor
+from .device_forms import new_tensor, on_cuda
+from .zeros_full_arange import as_number, copy_into_out, dtype_or_default, dtype_or_out
 
 parallel_power = native.parallel(np.power)
 parallel_multiply = native.parallel(np.multiply)

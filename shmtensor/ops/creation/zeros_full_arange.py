@@ -13,16 +13,6 @@ from ..table.op_definition import composite
 from ..table.python_scalars import as_element
 from .device_forms import array_like, new_like, new_tensor, on_cuda
 
-__all__ = [
-    "as_number",
-    "as_shape",
-    "copy_into_out",
-    "dtype_of",
-    "dtype_or_default",
-    "dtype_or_out",
-    "new_tensor",
-]
-
 Shape = tuple[int, ...]
 
 

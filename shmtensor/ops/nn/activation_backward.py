@@ -12,8 +12,6 @@ from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import reals
 
-__all__ = ["DERIVATIVES", "ActivationDerivatives"]
-
 Function = Callable[..., Any]
 
 

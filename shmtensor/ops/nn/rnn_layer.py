@@ -17,8 +17,6 @@ from ..table.constants import constant, zeros
 from ..table.native_or_numpy import upcast_half
 from ..table.op_definition import op
 
-__all__ = ["last_rows"]
-
 Sizes = tuple[int, ...]
 
 

@@ -18,8 +18,6 @@ from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import ints, reals
 
-__all__ = ["PADDING_MODES"]
-
 # What is outside an image: zeros, its border, its reflection at the edges or at the centres of the
 # corner elements. The native kernel knows them by number.
 PADDING_MODES = ("zeros", "border", "edges", "centres")

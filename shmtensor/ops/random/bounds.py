@@ -11,8 +11,6 @@ import numpy as np
 
 from ... import dtypes
 
-__all__ = ["check_random_bounds", "check_random_dtype", "check_uniform_bounds", "max_exact_integer"]
-
 
 def check_random_dtype(name: str, dtype: Any, kinds: str = "fc", error: Any = None) -> None:
     """Checks that the distribution is defined for the dtype.

@@ -15,16 +15,6 @@ from ...cupy_runtime import device_count
 from ...device import CPU, Device
 from .philox import DEFAULT_SEED, Generator, default_generator
 
-__all__ = [
-    "States",
-    "cuda_generator",
-    "cuda_generators",
-    "generator_of",
-    "manual_seed_all",
-    "read_states",
-    "write_states",
-]
-
 
 class Cuda:
     """The generators of the GPUs, made at their first use, and the seed that new ones have."""

@@ -34,20 +34,6 @@ from ... import native
 from ...cuda_arrays import device_of
 from ...device import CPU, Device, as_device
 
-__all__ = [
-    "Generator",
-    "bits",
-    "blocks",
-    "check_state",
-    "default_generator",
-    "fill_normal",
-    "fill_uniform",
-    "normal",
-    "permutation",
-    "uniform",
-    "words",
-]
-
 M0, M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 W0, W1 = 0x9E3779B9, 0xBB67AE85
 LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)

@@ -12,14 +12,13 @@ from ... import native
 from ...cuda_arrays import device_of
 from ...device import CPU, as_device, unspecified
 from ...dtypes import as_dtype, get_default_dtype
-from ..creation.device_forms import on_cuda
+from ..creation.device_forms import new_tensor, on_cuda
 from ..creation.zeros_full_arange import (
     as_number,
     as_shape,
     copy_into_out,
     dtype_or_default,
     dtype_or_out,
-    new_tensor,
 )
 from ..table.op_definition import ROWS, composite, op
 from ..table.samples import reals

@@ -10,7 +10,8 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import device_of, pointer
 from ...storage import memory_of, owner_of
-from ..creation.zeros_full_arange import dtype_or_default, new_tensor
+from ..creation.device_forms import new_tensor
+from ..creation.zeros_full_arange import dtype_or_default
 from ..table.constants import array_module, constant, data_of
 from ..table.op_definition import composite, op
 

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import as_dtype, get_default_dtype
-from ..creation.zeros_full_arange import copy_into_out, dtype_or_default, dtype_or_out, new_tensor
+from ..creation.device_forms import new_tensor
+from ..creation.zeros_full_arange import copy_into_out, dtype_or_default, dtype_or_out
 from ..table.constants import computed
 from ..table.op_definition import composite, op
 

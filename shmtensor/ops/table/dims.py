@@ -9,18 +9,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "axes",
-    "axes_of_all_any",
-    "axis",
-    "broadcast_shape",
-    "check_ordered",
-    "evenly_distribute_backward",
-    "expand_reduced",
-    "keepdim_shape",
-    "reduced_dims",
-]
-
 Shape = tuple[int, ...]
 
 

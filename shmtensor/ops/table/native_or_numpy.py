@@ -11,18 +11,6 @@ import numpy as np
 from ... import native
 from ...dtypes import HALVES, float32
 
-__all__ = [
-    "INPLACE_COLUMNS",
-    "copy_to_out",
-    "floating_kernel",
-    "half_kernel_of",
-    "inplace_kernel",
-    "is_host_array",
-    "kernel_or_fallback",
-    "restore_half",
-    "upcast_half",
-]
-
 
 def floating_kernel(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
     """The kernel for real floating-point arrays, the plain forward for all other numbers."""

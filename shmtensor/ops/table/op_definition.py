@@ -25,19 +25,6 @@ from collections.abc import Callable, Sequence
 from inspect import Parameter
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = [
-    "COMPOSITES",
-    "PAIR",
-    "PRIVATE",
-    "ROWS",
-    "Composite",
-    "Input",
-    "Row",
-    "check_tensors",
-    "composite",
-    "op",
-]
-
 Function = Callable[..., Any]
 EMPTY = Parameter.empty
 

@@ -9,8 +9,6 @@ import numpy as np
 from ... import dtypes, native
 from .constants import constant
 
-__all__ = ["as_assigned", "as_element", "as_operand_of", "check_64_bits", "fits_dtype"]
-
 
 def bounds(dtype: Any) -> tuple[Any, Any]:
     """The smallest and the largest number; a negative one wraps around if the dtype is unsigned."""

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from ... import errors, native
 
-__all__ = ["SMALL", "check_size"]
-
 SMALL = 1 << 20  # elements in a dimension; functions of fewer need not call `check_size`
 SMALL_NBYTES = 1 << 26  # less than this is not compared with the available memory
 

@@ -9,8 +9,6 @@ import numpy as np
 
 from ... import native
 
-__all__ = ["allocator_like", "is_contiguous", "order_in", "order_of"]
-
 CHANNELS_LAST = {"channels_last": (0, 2, 3, 1), "channels_last_3d": (0, 2, 3, 4, 1)}
 
 

@@ -16,8 +16,6 @@ from .flat_parameters import scalar_dtype
 if TYPE_CHECKING:
     from .flat_optimizer import FlatOptimizer
 
-__all__ = ["step_in_graph"]
-
 
 def step_in_graph(optimizer: FlatOptimizer, group: dict[str, Any]) -> None:
     """Updates a group's parameters in place, by the reference rule of the optimizer.
