@@ -73,11 +73,7 @@ os.register_at_fork(after_in_child=after_fork)
 
 
 def check_fork() -> None:
-    """Checks that this process may use CUDA.
-
-    Raises:
-        RuntimeError: it was forked from one that had used CUDA.
-    """
+    """Checks that this process may use CUDA."""
     if state.forked:
         raise RuntimeError(
             "Cannot re-initialize CUDA in forked subprocess: the parent of process "

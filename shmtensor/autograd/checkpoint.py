@@ -124,11 +124,7 @@ class _Reentrant(Function):
 
 
 def _refuse_inputs(grads: Any) -> None:
-    """A hook before the backward of a checkpoint that re-enters: that reaches all leaves.
-
-    Raises:
-        RuntimeError: this backward was called for some inputs only.
-    """
+    """A hook before the backward of a checkpoint that re-enters: that reaches all leaves."""
     run = backward_state.current
     if run is not None and run.must_run is not None:
         raise RuntimeError(

@@ -266,11 +266,7 @@ def rnn_layer(xp: Any, xs: Any, kind: str, sizes: Any, reverse: bool) -> Any:
 
 
 def images(name: str, x: Any, channels: Shape, size: Shape) -> Any:
-    """Images of a size, in the memory format of x.
-
-    Raises:
-        RuntimeError: a size is 0 or less.
-    """
+    """Images of a size, in the memory format of x."""
     if min(size, default=1) < 1:
         raise explained(RuntimeError(f"{name}: the window is larger than the image: {x.shape}"))
     shape = (*channels, *size)

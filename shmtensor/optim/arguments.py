@@ -34,10 +34,7 @@ def check_betas(betas: tuple[Any, Any]) -> None:
 
 
 def check_implementations(name: str, defaults: Group) -> None:
-    """Refuses the combinations of `foreach`, `fused` and `differentiable` that PyTorch refuses.
-
-    Raises: RuntimeError.
-    """
+    """Refuses the combinations of `foreach`, `fused` and `differentiable` that PyTorch refuses."""
     if defaults.get("fused") and defaults["differentiable"]:
         raise RuntimeError(f"{name}: `fused` does not support `differentiable`: both are True")
     if defaults.get("fused") and defaults["foreach"]:

@@ -39,9 +39,6 @@ def container_as_array(data: Any, where: str, error: type[Exception] = TypeError
 
     Args:
         error: what is raised for a dict or a set.
-
-    Raises:
-        ValueError: a value is missing.
     """
     if isinstance(data, NO_ARRAYS):
         raise error(

@@ -64,11 +64,7 @@ def fill_diagonal_(tensor: Tensor, value: Any, wrap: bool) -> Tensor:
 
 
 def write_map(function: Callable[..., Any], tensor: Tensor, *tensors: Tensor) -> Tensor:
-    """Writes `function(x, y, ...)` over each x of a tensor; y, ... are elements of others.
-
-    Raises:
-        TypeError: one is on a GPU.
-    """
+    """Writes `function(x, y, ...)` over each x of a tensor; y, ... are elements of others."""
     for x in (tensor, *tensors):
         if not x.is_cpu:
             name = ("apply_", "map_", "map2_")[len(tensors)]

@@ -141,11 +141,7 @@ def packed_parts(x: Any) -> tuple[int, Array] | None:
 
 
 def from_packed(parts: Any) -> Any:
-    """The array of another library over the memory of an array, from what `packed_parts` gave.
-
-    Raises:
-        ValueError: these are no such parts: the packed data is corrupt.
-    """
+    """The array of another library over the memory of an array, from what `packed_parts` gave."""
     match parts:
         case (int(library), np.ndarray() as array) if library in range(len(LIBRARIES)):
             return as_library(array, LIBRARIES[library])

@@ -82,9 +82,6 @@ def is_of_torch(func: Callable[..., Any]) -> bool:
 def function_of_same_name(func: Callable[..., Any]) -> Callable[..., Any]:
     """Our function with the name of one of PyTorch: `torch.nn.functional.gelu(x)` calls the
     `__torch_function__` of our tensor x.
-
-    Raises:
-        TypeError: there is none.
     """
     function: Callable[..., Any] | None = getattr(table, func.__name__, None)
     if function is None or hasattr(func, "__objclass__") or func.__name__.startswith("__"):

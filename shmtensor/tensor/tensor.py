@@ -358,11 +358,7 @@ class Tensor(Methods):
         return self.mT.conj()
 
     def _only_scalar(self, name: str, allowed: str) -> Tensor:
-        """The tensor itself if it has no dimensions.
-
-        Raises:
-            RuntimeError: it has some.
-        """
+        """The tensor itself if it has no dimensions."""
         if self.array.ndim:
             raise RuntimeError(f"{name}: only for {allowed}: shape {tuple(self.shape)}")
         return self

@@ -97,10 +97,7 @@ def set_post_accumulate_grad_hooks(tensor: Tensor, value: Any) -> None:
 
 
 def as_hooks(name: str, value: Any) -> Any:
-    """The mapping of ids to hooks, or None if it has none.
-
-    Raises: TypeError, something else.
-    """
+    """The mapping of ids to hooks, or None if it has none."""
     if value is not None and not (
         isinstance(value, Mapping) and all(map(callable, value.values()))
     ):

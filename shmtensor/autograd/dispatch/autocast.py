@@ -134,9 +134,6 @@ def in_precision(
     Args:
         precisions: by device type: "lower", "full", "widest"; "alone": the operands are not cast;
             "refused"; "": neither, and autocast stays on inside.
-
-    Raises:
-        RuntimeError: the function is refused inside autocast.
     """
     former_modes = native.leave_out_modes(ALL)
     try:

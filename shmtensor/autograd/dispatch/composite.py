@@ -128,11 +128,7 @@ def sized_parameter(expected: inspect.Signature) -> str:
 
 
 def sizes_by_name(composite: Any, sizes: Any) -> tuple[Any, ...]:
-    """The value of the keyword of `*size`, which must be a sequence.
-
-    Raises:
-        TypeError: it is not.
-    """
+    """The value of the keyword of `*size`, which must be a sequence."""
     if not isinstance(sizes, (Sequence, native.TensorBase)) or isinstance(sizes, str):
         raise TypeError(
             f"{composite.__name__}: size must be a tuple of ints, not {type(sizes).__name__}: "

@@ -54,10 +54,6 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
 
     Args:
         values: the op's arguments in the row's order.
-
-    Raises:
-        RuntimeError: shapes that do not match, read-only memory.
-        IndexError: a dimension or index out of range.
     """
     row, form = op.rule.row, FORMS[op.form]
     n = len(row.inputs)

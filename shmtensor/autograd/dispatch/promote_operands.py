@@ -63,11 +63,7 @@ def refuse_dtype(array: Any) -> NoReturn:
 
 
 def as_operand(value: Any) -> Any:
-    """A Tensor or a Python number.
-
-    Raises:
-        UnsupportedOperand: it is neither, and cannot be converted.
-    """
+    """A Tensor or a Python number."""
     if isinstance(value, native.TensorBase) or value.__class__ in NUMBERS:
         return value
     if isinstance(value, np.generic) and value.dtype.kind not in "mM":  # dates have no number

@@ -241,11 +241,7 @@ class FunctionRule:
         return result
 
     def check_device(self, k: int, array: Any) -> None:
-        """Checks that the gradient of the k-th input with an edge is on its device.
-
-        Raises:
-            RuntimeError: it is on another one.
-        """
+        """Checks that the gradient of the k-th input with an edge is on its device."""
         device = self.devices[k] if self.devices else CPU
         if device_of(array) != device:
             raise RuntimeError(

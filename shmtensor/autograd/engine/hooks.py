@@ -101,11 +101,7 @@ def run_tensor_prehooks(hooks: Hooks, g: Any) -> Any:
 
 
 def returned(results: Any, old: Sequence[Any], name: str) -> list[Any]:
-    """The gradients that a node's hook returned in place of the old ones.
-
-    Raises:
-        RuntimeError: they are not as many.
-    """
+    """The gradients that a node's hook returned in place of the old ones."""
     results = results if isinstance(results, tuple) else (results,)
     if len(results) != len(old):
         raise RuntimeError(

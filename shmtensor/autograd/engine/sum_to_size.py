@@ -16,9 +16,6 @@ def sum_to_size(g: Any, edge: Any, node: Any) -> Any:
     """A gradient with the dtype and shape of its input.
 
     Sums over broadcast dimensions, casts, takes real parts.
-
-    Raises:
-        RuntimeError: the input does not broadcast to the gradient's shape.
     """
     ops: Any = table
     if isinstance(g, SparseGradient):

@@ -30,9 +30,6 @@ def node_of_unrecorded(view: Any, root: Any, is_current: bool) -> Any:
 
     Args:
         is_current: nothing has written the memory since the view was made.
-
-    Raises:
-        RuntimeError: the memory was written.
     """
     if view.node is not None or root.node is None:
         return view.node

@@ -203,11 +203,7 @@ def check_steps(name: str, start: Any, end: Any, steps: Any) -> None:
 
 
 def dtype_of_ends(name: str, ends: tuple[Any, Any], dtype: Any) -> Any:
-    """The argument `dtype`, or the default one; the default complex one if an end is complex.
-
-    Raises:
-        RuntimeError: an end is complex and the dtype is not. NotImplementedError: it is bool.
-    """
+    """The argument `dtype`, or the default one; the default complex one if an end is complex."""
     is_complex = any(isinstance(end, complex) for end in ends)
     if dtype is None:
         return default_complex() if is_complex else get_default_dtype()

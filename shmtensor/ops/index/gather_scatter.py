@@ -188,12 +188,7 @@ def mesh_index(xp: Any, index: Any, dim: int) -> tuple[Any, ...]:
 
 
 def check_index_shape(name: str, x: Any, index: Any, dim: int) -> int:
-    """The dimension, counted from the front, if index fits x.
-
-    Raises:
-        RuntimeError: it has another number of dimensions, is larger than x along another dimension,
-            or is out of range.
-    """
+    """The dimension, counted from the front, if index fits x."""
     dim = axis(x, dim)
     larger = any(
         n > m for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)) if d != dim
@@ -315,11 +310,7 @@ def _scatter(xp, x, source, index, /, dim):
 
 
 def crop_to_index(name: str, source: Any, index: Any) -> Any:
-    """The part of source that has index's shape; a 0-d source is one number for all.
-
-    Raises:
-        RuntimeError: source is smaller than index.
-    """
+    """The part of source that has index's shape; a 0-d source is one number for all."""
     if not source.ndim:
         return source
     if source.ndim != index.ndim or any(

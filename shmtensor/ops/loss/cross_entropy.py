@@ -61,12 +61,7 @@ def as_n_c_d(x: Any) -> Any:
 def class_indices(
     name: str, shape: tuple[int, ...], target: Any, ignore_index: int
 ) -> tuple[Any, Any]:
-    """The class indices as (N, 1, d), 0 where they are ignored, and the mask of those that count.
-
-    Raises:
-        ValueError, RuntimeError: shapes do not match.
-        IndexError: a class that does not exist.
-    """
+    """The class indices as (N, 1, d), 0 where they are ignored; the mask of those that count."""
     expected = shape[:1] + shape[2:] if len(shape) > 1 else ()
     if target.shape != expected:
         batches_differ = expected and target.ndim and target.shape[0] != expected[0]
@@ -90,10 +85,6 @@ def class_indices(
 def check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
     """Checks that the target holds class indices and that weight has the input's dtype and an
     element for each class.
-
-    Raises:
-        ValueError: the input has no dimension of classes.
-        RuntimeError: dtypes or weights do not fit.
     """
     if not input.ndim:
         raise ValueError(f"{name}: expected an input of 1 or more dimensions: shape ()")
@@ -109,11 +100,7 @@ def check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
 
 
 def check_class_weights(name: str, n: int, weight: Any) -> None:
-    """Checks that weight is None or has an element for each of n classes.
-
-    Raises:
-        RuntimeError: it has another shape.
-    """
+    """Checks that weight is None or has an element for each of n classes."""
     if weight is not None and tuple(weight.shape) != (n,):
         raise RuntimeError(
             f"{name}: one weight for each of {n} classes is needed: {tuple(weight.shape)}"

@@ -212,11 +212,7 @@ def check_arguments(name: str, n: int, x: Any, weight: Any, bias: Any, groups: i
 
 
 def check_strides(name: str, n: int, stride: Any, padding: Any, dilation: Any) -> tuple[Shape, ...]:
-    """stride, padding and dilation as tuples.
-
-    Raises:
-        RuntimeError: a stride or dilation that is not positive, a negative padding.
-    """
+    """stride, padding and dilation as tuples."""
     stride, padding, dilation = (
         expand_to_tuple(name, parameter, value, n)
         for parameter, value in (("stride", stride), ("padding", padding), ("dilation", dilation))
@@ -295,11 +291,7 @@ def checked_strides(
     name: str, n: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
     groups: int,
 ) -> tuple[Shape, ...]:  # fmt: skip
-    """stride, padding and dilation as tuples that fit images (N, C, *size) and filters.
-
-    Raises:
-        RuntimeError: they do not, or the operands do not fit each other.
-    """
+    """stride, padding and dilation as tuples that fit images (N, C, *size) and filters."""
     stride, padding, dilation = check_strides(name, n, stride, padding, dilation)
     if x.shape[1] != weight.shape[1] * groups:
         raise RuntimeError(

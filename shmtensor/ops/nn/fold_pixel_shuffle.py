@@ -67,11 +67,7 @@ _col2im.pullback(
 def window_arguments(
     name: str, kernel_size: Any, dilation: Any, padding: Any, stride: Any
 ) -> tuple[Shape, Shape, Shape, Shape]:
-    """kernel_size, dilation, padding and stride as pairs.
-
-    Raises:
-        RuntimeError: a size or step that is not positive, a negative padding.
-    """
+    """kernel_size, dilation, padding and stride as pairs."""
     kernel, dilation, padding, stride = (
         expand_to_tuple(name, parameter, value, 2)
         for parameter, value in (

@@ -73,12 +73,7 @@ _fractional_max_pool.pullback(
 
 
 def output_size_of(name: str, shape: Shape, kernel: Shape, size: Any, ratio: Any) -> Shape:
-    """The size of the result: `size`, or the image's size times `ratio`.
-
-    Raises:
-        ValueError: both are None, or there are too many ratios.
-        RuntimeError: there are too many windows.
-    """
+    """The size of the result: `size`, or the image's size times `ratio`."""
     n = len(kernel)
     inner = shape[len(shape) - n :]
     if size is None and ratio is None:

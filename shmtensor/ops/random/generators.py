@@ -80,11 +80,7 @@ def write_states(states: States) -> None:
 
 
 def generator_of(generator: Any, device: Device) -> Generator:
-    """A generator for random numbers on a device: the one given, or the device's default.
-
-    Raises:
-        RuntimeError: the generator is of another type of device.
-    """
+    """A generator for random numbers on a device: the one given, or the device's default."""
     if generator is None:
         return default_generator if device is CPU else cuda_generator(device.index or 0)
     if generator.device.type != device.type:

@@ -223,11 +223,7 @@ class Generator:
 
 
 def check_state(where: str, state: Any) -> None:
-    """Checks that a state, which may come from a file, is a tensor on the CPU.
-
-    Raises:
-        TypeError: it is not.
-    """
+    """Checks that a state, which may come from a file, is a tensor on the CPU."""
     if not isinstance(state, native.TensorBase):
         raise TypeError(f"{where}: expected a uint8 tensor, but got {type(state).__name__}")
     if (device := device_of(state.array)) is not CPU:

@@ -206,9 +206,6 @@ def quantiles(
 def quantiles_in_float64(name: str, input: Any, q: Any) -> Any:
     """The quantiles as an array. Those on a device are not checked, as in PyTorch: the check would
     wait for the device.
-
-    Raises:
-        RuntimeError: they are a tensor on another device than the input.
     """
     if isinstance(q, native.TensorBase) and on_device(q) != on_device(input):
         raise RuntimeError(

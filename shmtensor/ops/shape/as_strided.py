@@ -66,11 +66,7 @@ def offset_of(x: Any) -> int:
 
 
 def strided_view(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
-    """A view of a vector with this layout.
-
-    Raises:
-        RuntimeError: it exceeds the memory.
-    """
+    """A view of a vector with this layout."""
     if len(size) != len(stride):
         raise RuntimeError(f"as_strided: size and stride differ in length: {size}, {stride}")
     end = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1

@@ -352,12 +352,7 @@ def total_of(counts: Any, n: int) -> int:
 
 
 def check_repeats(repeats: Any) -> Any:
-    """A copy of the array of `repeats`: a number, a list or a tensor.
-
-    Raises:
-        RuntimeError: a number is negative, or there is more than one dimension.
-        NotImplementedError: they are not int32 or int64, or have no data.
-    """
+    """A copy of the array of `repeats`: a number, a list or a tensor."""
     data = data_of(repeats)
     if not on_device(data):
         data = native.private_index(np.asarray(data))

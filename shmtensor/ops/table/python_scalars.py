@@ -58,11 +58,7 @@ def overflow_error(name: str, value: Any, dtype: Any) -> RuntimeError:
 
 
 def check_64_bits(value: int) -> int:
-    """The number.
-
-    Raises:
-        OverflowError: no integer dtype holds it.
-    """
+    """The number."""
     if not -(1 << 63) <= value < 1 << 64:
         raise OverflowError(f"number: int too big to convert: {value}, 64 bits are the most")
     return value

@@ -17,10 +17,6 @@ def check_size(name: str, shape: Sequence[int], itemsize: int = 8) -> None:
 
     Args:
         itemsize: bytes of an element.
-
-    Raises:
-        RuntimeError: the number of bytes does not fit in 64 bits.
-        OutOfSharedMemory: there is not so much memory.
     """
     nbytes = math.prod(shape) * itemsize
     if nbytes < SMALL_NBYTES:
