@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from ... import dtypes, native
 from ..grad_mode import inferring, recording
 from .autocast_lists import ALL, BITS, Precisions
+from .devices import tensors_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -188,15 +189,6 @@ def with_precision(function: F, precisions: Precisions) -> F:
         return in_precision(precisions, function, args, kwargs)
 
     return wrapper  # type: ignore[return-value]
-
-
-def tensors_in(values: Any) -> Iterator[Any]:
-    """The tensors among arguments, and in lists of them."""
-    for value in values:
-        if isinstance(value, native.TensorBase):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from tensors_in(value)
 
 
 def computing_dtype(kind: str, tensors: list[Any], lower: dtypes.Dtype) -> dtypes.Dtype:

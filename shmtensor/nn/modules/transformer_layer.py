@@ -28,20 +28,6 @@ def _get_activation_fn(activation: Activation) -> Callable[[Tensor], Tensor]:
     return function
 
 
-def _name_activation(state: dict[str, Any]) -> dict[str, Any]:
-    """The state of a layer with relu and gelu by name, so that a saved layer names no function."""
-    for name in ("relu", "gelu"):
-        if state.get("activation") is getattr(F, name):
-            return {**state, "activation": name}
-    return state
-
-
-def _find_activation(layer: Any) -> None:
-    """Sets the function that `_name_activation` has replaced by its name; relu, if none is set."""
-    if not hasattr(layer, "activation") or isinstance(layer.activation, str):
-        layer.activation = _get_activation_fn(layer.__dict__.get("activation", "relu"))
-
-
 def _attend(
     attention: MultiheadAttention,
     x: Tensor,
@@ -62,7 +48,39 @@ def _attend(
     return out
 
 
-class TransformerEncoderLayer(Module):
+class _TransformerLayer(Module):
+    """What both layers have. Saved, relu and gelu are words, so that a layer names no function."""
+
+    self_attn: MultiheadAttention
+    dropout1: Dropout
+    activation: Any  # a function; the word only while it is loaded
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = self.__dict__
+        for name in ("relu", "gelu"):
+            if state.get("activation") is getattr(F, name):
+                return {**state, "activation": name}
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if not hasattr(self, "activation") or isinstance(self.activation, str):
+            self.activation = _get_activation_fn(self.__dict__.get("activation", "relu"))
+
+    def _sa_block(
+        self,
+        x: Tensor,
+        attn_mask: Tensor | None,
+        key_padding_mask: Tensor | None,
+        is_causal: bool = False,
+    ) -> Tensor:
+        out: Tensor = self.dropout1(
+            _attend(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal)
+        )
+        return out
+
+
+class TransformerEncoderLayer(_TransformerLayer):
     """Self-attention, then two linear layers, each added to its input and normalised.
 
     Args:
@@ -112,13 +130,6 @@ class TransformerEncoderLayer(Module):
             self.activation_relu_or_gelu = 2
         self.activation = activation
 
-    def __getstate__(self) -> dict[str, Any]:
-        return _name_activation(self.__dict__)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        _find_activation(self)
-
     def forward(
         self,
         src: Tensor,
@@ -150,24 +161,12 @@ class TransformerEncoderLayer(Module):
         out: Tensor = self.norm2(x + self._ff_block(x))
         return out
 
-    def _sa_block(
-        self,
-        x: Tensor,
-        attn_mask: Tensor | None,
-        key_padding_mask: Tensor | None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        out: Tensor = self.dropout1(
-            _attend(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal)
-        )
-        return out
-
     def _ff_block(self, x: Tensor) -> Tensor:
         out: Tensor = self.dropout2(self.linear2(self.dropout(self.activation(self.linear1(x)))))
         return out
 
 
-class TransformerDecoderLayer(Module):
+class TransformerDecoderLayer(_TransformerLayer):
     """Self-attention, attention to the encoder's result, then two linear layers; each added to its
     input and normalised.
 
@@ -208,13 +207,6 @@ class TransformerDecoderLayer(Module):
         self.dropout3 = Dropout(dropout)
         self.activation = _get_activation_fn(activation)
 
-    def __getstate__(self) -> dict[str, Any]:
-        return _name_activation(self.__dict__)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        _find_activation(self)
-
     def forward(
         self,
         tgt: Tensor,
@@ -247,18 +239,6 @@ class TransformerDecoderLayer(Module):
         x = self.norm1(x + self._sa_block(x, *self_args))
         x = self.norm2(x + self._mha_block(x, *memory_args))
         out: Tensor = self.norm3(x + self._ff_block(x))
-        return out
-
-    def _sa_block(
-        self,
-        x: Tensor,
-        attn_mask: Tensor | None,
-        key_padding_mask: Tensor | None,
-        is_causal: bool = False,
-    ) -> Tensor:
-        out: Tensor = self.dropout1(
-            _attend(self.self_attn, x, x, attn_mask, key_padding_mask, is_causal)
-        )
         return out
 
     def _mha_block(
