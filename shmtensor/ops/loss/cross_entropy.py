@@ -116,7 +116,7 @@ CLASSES = [
 ]
 
 
-@op(method=False, function=False, samples=CLASSES)
+@op(samples=CLASSES)
 def _nll_loss(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"):
     """-weight[c] * x[c] for each class c of target, 0 where it is ignored; for reduction "sum",
     their sum, for "mean", their sum divided by the sum of the weights.
@@ -131,13 +131,11 @@ def _nll_loss(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((5,), ints((5,), 4), None, (5, 4), 1),
         ((), ints((5,), 4), reals((4,), 0.5, 2.0), (5, 4), 1, "mean"),
         ((), ints((2, 3), 4), None, (2, 4, 3), 1, "sum"),
-    ],
+    ]
 )
 def _nll_loss_backward(
     xp, x, target, weight=None, /, shape=(), ignore_index=-100, reduction="none"
@@ -172,7 +170,7 @@ _nll_loss.numpy = kernel_or_fallback(native.nll_loss, _nll_loss.forward)
 _nll_loss_backward.numpy = kernel_or_fallback(native.nll_loss_backward, _nll_loss_backward.forward)
 
 
-@op(method=False, function=False, samples=[(ints((5,), 4), reals((4,), 0.5, 2.0), 1)])
+@op(samples=[(ints((5,), 4), reals((4,), 0.5, 2.0), 1)])
 def _nll_loss_total_weight(xp, target, weight, /, ignore_index):
     """The sum of the weights of the classes that count."""
     target = native.private_index(target)
@@ -215,8 +213,6 @@ def nll_loss(
 
 @op(
     numpy=native.cross_entropy,
-    method=False,
-    function=False,
     saves="p",
     samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
     vmap="cross_entropy",
@@ -234,12 +230,7 @@ def _cross_entropy(xp, x, target, /, ignore_index, reduction):
     return xp.asarray(total, x.dtype), xp.exp(logp)
 
 
-@op(
-    numpy=(native.cross_entropy_backward, "x, p, target, ignore_index, reduction"),
-    method=False,
-    function=False,
-    samples=[],
-)
+@op(numpy=(native.cross_entropy_backward, "x, p, target, ignore_index, reduction"), samples=[])
 def _cross_entropy_backward(xp, x, logits, p, target, /, ignore_index, reduction):
     """(softmax - one hot) times the incoming gradient x, 0 where the class is ignored.
 
@@ -287,8 +278,6 @@ _cross_entropy_backward.pullback(
 
 
 @op(
-    method=False,
-    function=False,
     saves="p",
     samples=[
         ((5, 4), ints((5,), 4), reals((4,), 0.5, 2.0), 1, "mean", 0.2),
@@ -314,7 +303,7 @@ def _cross_entropy_weighted(
     return xp.asarray(losses, x.dtype), xp.exp(logp)
 
 
-@op(method=False, function=False, samples=[])
+@op(samples=[])
 def _cross_entropy_weighted_backward(
     xp, x, logits, p, target, weight=None, /, ignore_index=-100, reduction="mean",
     label_smoothing=0.0,
@@ -360,13 +349,7 @@ def cross_entropy_weighted_backward(
     return ops._log_softmax_backward_data(by_logp, ops._log_softmax(x, 1), 1)
 
 
-_cross_entropy_weighted.pullback(
-    x=lambda ops, g, x, p, target, weight, ignore_index, reduction, label_smoothing: (
-        cross_entropy_weighted_backward(
-            ops, g, x, p, target, weight, ignore_index, reduction, label_smoothing
-        )
-    )
-)
+_cross_entropy_weighted.pullback(x=cross_entropy_weighted_backward)
 
 
 @composite(method=False, function=False, autocast="full")

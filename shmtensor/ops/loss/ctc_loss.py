@@ -60,7 +60,7 @@ def pad_with_inf(xp: Any, x: Any, at: int) -> Any:
     return xp.insert(x, at, -math.inf)
 
 
-@op(method=False, function=False, saves="alpha")
+@op(saves="alpha")
 def _ctc_loss(xp, x, targets, /, input_lengths, target_lengths, blank, zero_infinity):
     """The negative logarithm of the sum over all alignments, for each sample of (T, N, C)."""
     steps, n, classes = x.shape
@@ -81,7 +81,7 @@ def _ctc_loss(xp, x, targets, /, input_lengths, target_lengths, blank, zero_infi
     return out, alpha.astype(x.dtype)
 
 
-@op(method=False, function=False)
+@op()
 def _ctc_loss_backward(
     xp,
     x,

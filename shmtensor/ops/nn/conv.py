@@ -72,15 +72,7 @@ CASES: list[tuple[Any, ...]] = [
 ]
 
 
-@op(
-    promote="common",
-    inplace=False,
-    method=False,
-    function=False,
-    samples=CASES,
-    layout="images x weight",
-    vmap="images",
-)
+@op(promote="common", inplace=False, samples=CASES, layout="images x weight", vmap="images")
 def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
     """The convolution of images with filters, plus the bias."""
     kernel = weight.shape[2:]
@@ -94,8 +86,6 @@ def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilatio
 @op(
     promote="common",
     inplace=False,
-    method=False,
-    function=False,
     samples=[
         ((2, 4, 4), (4, 2, 3), (7,), (2,), (1,), (1,), 1),
         ((2, 4, 4, 2), (4, 2, 3, 2), (6, 5), (1, 2), (1, 0), (2, 1), 2),
@@ -118,8 +108,6 @@ def _conv_transpose(xp, x, weight, /, size, stride, padding, dilation, groups):
 @op(
     promote="common",
     inplace=False,
-    method=False,
-    function=False,
     samples=[
         ((2, 2, 7), (2, 4, 4), (3,), (2,), (1,), (1,), 1),
         ((2, 4, 6, 5), (2, 4, 4, 2), (3, 2), (1, 2), (1, 0), (2, 1), 2),

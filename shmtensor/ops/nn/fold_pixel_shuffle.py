@@ -18,8 +18,6 @@ from .sliding_window import (
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((2, 3, 5, 4), (2, 3), (1, 1), (0, 1), (2, 1)),
         ((1, 2, 6), (2,), (2,), (1,), (1,)),
@@ -36,12 +34,10 @@ def _im2col(xp, x, /, kernel, dilation, padding, stride):
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((2, 18, 8), (5, 4), (2, 3), (1, 1), (0, 1), (2, 1)),
         ((1, 4, 6), (6,), (2,), (2,), (1,), (1,)),
-    ],
+    ]
 )
 def _col2im(xp, x, /, size, kernel, dilation, padding, stride):
     """Columns, each added at its window's position: (N, C, *size)."""

@@ -29,8 +29,6 @@ def starts(xp: Any, samples: Any, n: int, out: int, k: int) -> Any:
 
 
 @op(
-    method=False,
-    function=False,
     outputs="values indices",
     samples=[
         ((2, 3, 7, 6), reals((2, 3, 2), 0.0, 1.0), (2, 3), (3, 2)),

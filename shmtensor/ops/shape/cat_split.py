@@ -183,8 +183,6 @@ def atleast_3d(ops, *tensors):
 @op(
     listed=True,
     view=True,
-    method=False,
-    function=False,
     samples=[((5, 2), (2, 3), 0), ((3, 4), (1, 3), 1)],
     halves="copies",
     vmap="along",
@@ -373,7 +371,7 @@ def check_repeats(repeats: Any) -> Any:
     return data
 
 
-@op(method=False, function=False, samples=[(ints((4,), 3),)])
+@op(samples=[(ints((4,), 3),)])
 def _repeat_interleave(xp, x, /):
     """The numbers 0, 1, ..., each repeated x[i] times."""
     return xp.repeat(xp.arange(x.shape[0]), native.private_index(x))

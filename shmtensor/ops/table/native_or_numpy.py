@@ -46,7 +46,7 @@ def half_kernel_of(kernel: Any) -> Any:
     return getattr(kernel, "half", None)
 
 
-INPLACE_COLUMNS: dict[str, Any] = {"inplace": True, "out": True, "method": False, "function": False}
+INPLACE_COLUMNS: dict[str, Any] = {"inplace": True, "out": True}
 
 
 def inplace_kernel(write: Callable[..., bool], forward: Callable[..., Any]) -> Callable[..., Any]:
