@@ -21,8 +21,6 @@ from ..table.native_or_numpy import (
 from ..table.op_definition import composite, op
 from ..table.samples import ints, reals
 
-REDUCTIONS = ("none", "mean", "sum")
-
 
 def apply_reduction(ops: Any, losses: Any, reduction: str) -> Any:
     """All losses, their mean or their sum."""
@@ -30,15 +28,16 @@ def apply_reduction(ops: Any, losses: Any, reduction: str) -> Any:
         return ops.mean(losses)
     if reduction == "sum":
         return ops.sum(losses)
-    if reduction == "none":
-        return losses
-    raise ValueError(f"loss: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
+    check_reduction("loss", reduction)
+    return losses
 
 
 def check_reduction(name: str, reduction: str) -> None:
     """Raises ValueError unless there is such a reduction."""
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"{name}: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(
+            f"{name}: {reduction!r} is not a valid value for reduction, hint: mean, sum, none"
+        )
 
 
 def reduction_of_legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
