@@ -9,8 +9,6 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-__all__ = ["AbsentModules", "install", "missing", "reason_of"]
-
 ROOT = __name__.rpartition(".")[0]
 
 _QUANTIZED = "quantized tensors are not there: integers with a scale are no dtype here"

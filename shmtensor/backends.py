@@ -64,12 +64,7 @@ class Switches:
             super().__setattr__(name, value)
 
     def _checked(self, name: str, value: Any) -> Any:
-        """The value of a switch that has an effect.
-
-        Raises:
-            TypeError: not a bool.
-            ValueError: not an int from 0, where a number is needed.
-        """
+        """The value of a switch that has an effect."""
         where = f"{type(self).__name__.lower()}.{name}"
         if isinstance(getattr(self, name), bool):
             if not isinstance(value, bool):

@@ -12,22 +12,6 @@ from .device import CPU, Device
 from .dtypes import bfloat16
 from .errors import explained
 
-__all__ = [
-    "array_module",
-    "array_modules",
-    "check_bfloat16",
-    "check_writable",
-    "copy_array",
-    "device_of",
-    "full_on",
-    "guard",
-    "guard_gradients",
-    "move_array",
-    "new_array",
-    "pointer",
-    "watch",
-]
-
 array_modules: dict[type, Any] = {}  # the second device's class -> its module
 DEVICES: dict[int, Device] = {}
 
@@ -67,11 +51,7 @@ def new_array(name: str, shape: tuple[int, ...], dtype: Any, device: Device) -> 
 
 
 def check_bfloat16(where: str, device: Device) -> None:
-    """Checks that a bfloat16 tensor can be on a GPU: Note [bfloat16 in CuPy].
-
-    Raises:
-        TypeError: CuPy does not take the dtype.
-    """
+    """Checks that a bfloat16 tensor can be on a GPU: Note [bfloat16 in CuPy]."""
     if not cupy_runtime.has_bfloat16():
         raise explained(
             TypeError(
@@ -100,11 +80,7 @@ def copy_array(array: Any) -> Any:
 
 
 def check_writable(array: Any) -> None:
-    """Checks that an array on a GPU may be written, where no flag says so.
-
-    Raises:
-        ValueError: several elements are one in memory, as after `expand`.
-    """
+    """Checks that an array on a GPU may be written, where no flag says so."""
     strides = array.strides
     if 0 not in strides or not array.size:
         return

@@ -14,8 +14,6 @@ import threading
 import warnings
 from types import ModuleType
 
-__all__ = ["EXTRA", "Settings", "frontend", "load_cuda_runtime", "settings", "why_missing"]
-
 EXTRA = 'pip install "shmtensor[cudnn12]" (or cudnn13)'
 MINIMUM_FRONTEND = (1, 14)
 MINIMUM_CUDNN = 90000

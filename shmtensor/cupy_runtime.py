@@ -22,20 +22,6 @@ from typing import Any
 
 from . import native
 
-__all__ = [
-    "EXTRA",
-    "DeviceMissing",
-    "check_fork",
-    "device_count",
-    "has_bfloat16",
-    "import_cupy",
-    "initialize",
-    "is_available",
-    "is_initialized",
-    "on_initialize",
-    "why_missing",
-]
-
 EXTRA = 'pip install "shmtensor[cuda12]" (or cuda13), which installs CuPy'
 
 
@@ -87,11 +73,7 @@ os.register_at_fork(after_in_child=after_fork)
 
 
 def check_fork() -> None:
-    """Checks that this process may use CUDA.
-
-    Raises:
-        RuntimeError: it was forked from one that had used CUDA.
-    """
+    """Checks that this process may use CUDA."""
     if state.forked:
         raise RuntimeError(
             "Cannot re-initialize CUDA in forked subprocess: the parent of process "

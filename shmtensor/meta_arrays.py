@@ -22,8 +22,6 @@ from . import native
 from .device import META
 from .errors import explained
 
-__all__ = ["MetaArray", "like", "new", "no_data", "run_on_stand_ins", "xp"]
-
 
 def no_data(what: str) -> Exception:
     """The error of an operation that needs values."""
@@ -205,11 +203,7 @@ def order_of(array: Any) -> list[int]:
 
 
 def completed(shape: Any, size: int) -> tuple[int, ...]:
-    """A shape with a number in place of -1.
-
-    Raises:
-        ValueError: it has not `size` elements.
-    """
+    """A shape with a number in place of -1."""
     sizes = (shape,) if not hasattr(shape, "__len__") else tuple(shape)
     rest = math.prod(n for n in sizes if n != -1)
     if sizes.count(-1) == 1 and rest and size % rest == 0:

@@ -13,8 +13,6 @@ from importlib.machinery import ModuleSpec
 from types import FunctionType, ModuleType
 from typing import Any
 
-__all__ = ["Finder", "SameModule", "foreign_module", "is_ours"]
-
 
 def is_ours(module: object) -> bool:
     """Whether this is a module of the library, by whatever name it was imported."""

@@ -11,8 +11,6 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-__all__ = ["MODULES", "is_class", "is_question", "names_of", "refused", "spec_of"]
-
 ROOT = __name__.rpartition(".")[0]
 
 # A module, from the top level of the package; its names; the reason. A name with a capital letter,

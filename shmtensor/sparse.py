@@ -15,18 +15,19 @@ import numpy as np
 from . import dtypes, native
 from .autograd.dispatch.op_function import table
 from .autograd.dispatch.promote_operands import sparse_rules
-from .autograd.engine import sparse_grad
+from .autograd.engine.sparse_grad import register_sparse_class
 from .autograd.grad_mode import recording
 from .device import Device
 from .ops.table.constants import array_module, at_operands, computed, on_device
+from .ops.table.sparse_gradient import SparseGradient
 from .tensor import Tensor, from_data
 from .tensor.torch_constants import sparse_coo
 
 __all__ = ["SparseTensor", "addmm", "mm", "sparse_coo", "sparse_coo_tensor", "spmm"]
 
 
-@sparse_grad.register_sparse_class
-class SparseTensor(sparse_grad.SparseGradient):
+@register_sparse_class
+class SparseTensor(SparseGradient):
     """A tensor that stores only some of its elements.
 
     Args:

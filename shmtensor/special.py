@@ -70,37 +70,21 @@ __all__ = [
     "zeta",
 ]
 
-# Functions that the op table has under a name without `special_`.
+# Functions that the op table has under another name without `special_`.
 CORE = {
-    "digamma": "digamma",
-    "erf": "erf",
-    "erfc": "erfc",
-    "erfinv": "erfinv",
-    "exp2": "exp2",
     "expit": "sigmoid",
-    "expm1": "expm1",
     "gammaln": "lgamma",
-    "i0": "i0",
-    "i1": "i1",
-    "log1p": "log1p",
-    "log_softmax": "log_softmax",
-    "logit": "logit",
-    "logsumexp": "logsumexp",
     "modified_bessel_i0": "i0",
     "modified_bessel_i1": "i1",
-    "polygamma": "polygamma",
     "psi": "digamma",
-    "round": "round",
-    "sinc": "sinc",
-    "softmax": "softmax",
-    "xlogy": "xlogy",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise missing(__name__, name)
-    function = globals()[name] = getattr(table, CORE.get(name) or f"special_{name}")
+    core = getattr(table, CORE.get(name, name), None)
+    function = globals()[name] = core or getattr(table, f"special_{name}")
     return function
 
 

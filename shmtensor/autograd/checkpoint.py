@@ -24,14 +24,6 @@ from .engine.running import backward_state
 from .function import Function
 from .grad_mode import enable_grad, is_grad_enabled
 
-__all__ = [
-    "CheckpointError",
-    "checkpoint",
-    "checkpoint_sequential",
-    "set_checkpoint_debug_enabled",
-    "set_checkpoint_early_stop",
-]
-
 
 class CheckpointError(RuntimeError):
     """The recomputation of a checkpointed function differed from the first run."""
@@ -132,11 +124,7 @@ class _Reentrant(Function):
 
 
 def _refuse_inputs(grads: Any) -> None:
-    """A hook before the backward of a checkpoint that re-enters: that reaches all leaves.
-
-    Raises:
-        RuntimeError: this backward was called for some inputs only.
-    """
+    """A hook before the backward of a checkpoint that re-enters: that reaches all leaves."""
     run = backward_state.current
     if run is not None and run.must_run is not None:
         raise RuntimeError(

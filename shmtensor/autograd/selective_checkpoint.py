@@ -19,12 +19,6 @@ from .dispatch.observers import call_through
 from .dispatch.op_function import table
 from .engine.views_and_inplace import requires_grad
 
-__all__ = [
-    "CheckpointPolicy",
-    "SelectiveCheckpointContext",
-    "create_selective_checkpoint_contexts",
-]
-
 Policy = Callable[..., Any]
 
 

@@ -203,11 +203,7 @@ class Distribution:
         return Size((*sample_shape, *self._batch_shape, *self._event_shape))
 
     def _validate_sample(self, value: Any) -> None:
-        """Checks values, if arguments are validated.
-
-        Raises:
-            ValueError: no tensor, a wrong shape, or outside of the support.
-        """
+        """Checks values, if arguments are validated."""
         if not isinstance(value, Tensor):
             raise ValueError("The value argument to log_prob must be a Tensor")
         start = value.ndim - len(self._event_shape)

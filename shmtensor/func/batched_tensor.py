@@ -19,11 +19,6 @@ from .. import native
 from ..autograd import table
 from ..tensor import Tensor
 
-__all__ = [
-    "Batched", "Level", "NoBatchingRule", "add_batch_dim", "all_examples", "expand_to_batch",
-    "levels", "unwrap_levels", "wrap_levels",
-]  # fmt: skip
-
 rules: Any = None  # batching_rules/find_rule.py, set by vmap.py
 
 

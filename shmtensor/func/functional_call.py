@@ -8,8 +8,6 @@ from typing import Any
 
 from ..autograd import table
 
-__all__ = ["functional_call", "stack_module_state"]
-
 
 def find_entry(module: Any, name: str) -> tuple[Any, str]:
     """(the dictionary of parameters or buffers, the key) of a dotted name.

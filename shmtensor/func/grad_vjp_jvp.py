@@ -22,8 +22,6 @@ from ..cuda_arrays import device_of, new_array
 from .batched_tensor import Batched, NoBatchingRule, levels, unwrap_levels, wrap_levels
 from .pytree import flatten
 
-__all__ = ["grad", "grad_and_value", "jvp", "vjp"]
-
 Function = Callable[..., Any]
 Argnums = int | tuple[int, ...]
 

@@ -28,8 +28,6 @@ from .grad_vjp_jvp import (
 )
 from .pytree import flatten
 
-__all__ = ["hessian", "jacfwd", "jacrev", "linearize"]
-
 Function = Callable[..., Any]
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["flatten", "tree_map"]
-
 Rebuild = Callable[[list[Any]], Any]
 
 
@@ -53,11 +51,7 @@ def tree_map(function: Callable[[Any], Any], tree: Any) -> Any:
 
 
 def broadcast_prefix(prefix: Any, tree: Any, where: str) -> list[Any]:
-    """The value of a prefix of the tree for each leaf of the tree.
-
-    Raises:
-        ValueError: the prefix has another structure than the tree.
-    """
+    """The value of a prefix of the tree for each leaf of the tree."""
     if isinstance(prefix, (dict, list, tuple)):
         is_same_kind = (
             isinstance(tree, dict) if isinstance(prefix, dict) else isinstance(tree, (list, tuple))

@@ -17,8 +17,6 @@ from .batched_tensor import Batched, Level, NoBatchingRule, add_batch_dim, all_e
 from .batching_rules import find_rule
 from .pytree import broadcast_prefix, flatten
 
-__all__ = ["vmap"]
-
 Function = Callable[..., Any]
 batched_tensor.rules = find_rule
 

@@ -967,9 +967,11 @@ _Dtype = dtype
 
 @final
 class InFloat32:
-    """A kernel that computes in float32 with arrays of 16-bit floats, and rounds once."""
+    """A kernel that computes in float32 with arrays of 16-bit floats, and rounds its first results
+    once.
+    """
 
-    def __new__(cls, kernel: Any, /) -> InFloat32: ...
+    def __new__(cls, kernel: Any, outputs: int = 1, /) -> InFloat32: ...
     kernel: Any
     def __call__(self, *args: Any) -> Any: ...
 

@@ -20,8 +20,6 @@ from .shape.as_strided import memory_vector, offset_of
 from .table.dims import axis
 from .table.op_definition import ROWS
 
-__all__ = ["load"]
-
 Shape = tuple[int, ...]
 
 FORMS: dict[str, Callable[..., Any]] = {}
@@ -268,11 +266,7 @@ def rnn_layer(xp: Any, xs: Any, kind: str, sizes: Any, reverse: bool) -> Any:
 
 
 def images(name: str, x: Any, channels: Shape, size: Shape) -> Any:
-    """Images of a size, in the memory format of x.
-
-    Raises:
-        RuntimeError: a size is 0 or less.
-    """
+    """Images of a size, in the memory format of x."""
     if min(size, default=1) < 1:
         raise explained(RuntimeError(f"{name}: the window is larger than the image: {x.shape}"))
     shape = (*channels, *size)

@@ -6,15 +6,6 @@ from typing import Any
 
 from ..tensor import Tensor
 
-__all__ = [
-    "as_numbers",
-    "check_betas",
-    "check_implementations",
-    "check_not_negative",
-    "check_rate",
-    "number",
-]
-
 Group = dict[str, Any]
 
 
@@ -43,10 +34,7 @@ def check_betas(betas: tuple[Any, Any]) -> None:
 
 
 def check_implementations(name: str, defaults: Group) -> None:
-    """Refuses the combinations of `foreach`, `fused` and `differentiable` that PyTorch refuses.
-
-    Raises: RuntimeError.
-    """
+    """Refuses the combinations of `foreach`, `fused` and `differentiable` that PyTorch refuses."""
     if defaults.get("fused") and defaults["differentiable"]:
         raise RuntimeError(f"{name}: `fused` does not support `differentiable`: both are True")
     if defaults.get("fused") and defaults["foreach"]:

@@ -12,19 +12,6 @@ import numpy as np
 
 from .. import native
 
-__all__ = [
-    "adadelta_",
-    "adagrad_",
-    "adam_",
-    "adamax_",
-    "asgd_",
-    "nadam_",
-    "radam_",
-    "rmsprop_",
-    "rprop_",
-    "sgd_",
-]
-
 Array = np.ndarray[Any, Any]
 
 

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["array_namespace", "needs_cpu", "needs_detach", "needs_float", "set_array_namespace"]
-
 load_namespace: Callable[[], Any]  # returns `shmtensor.array_api`, which is in a higher layer
 
 

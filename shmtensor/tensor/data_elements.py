@@ -12,16 +12,6 @@ import numpy as np
 
 from .. import native
 
-__all__ = [
-    "check_depth",
-    "check_elements",
-    "check_nesting",
-    "container_as_array",
-    "explain_objects",
-    "has_only_numbers",
-    "not_an_array",
-]
-
 LISTS: set[Any] = {list, tuple}
 PLAIN = {bool, int, float, complex}
 BUILTIN = LISTS | PLAIN
@@ -49,9 +39,6 @@ def container_as_array(data: Any, where: str, error: type[Exception] = TypeError
 
     Args:
         error: what is raised for a dict or a set.
-
-    Raises:
-        ValueError: a value is missing.
     """
     if isinstance(data, NO_ARRAYS):
         raise error(

@@ -21,8 +21,6 @@ from .grad_attributes import node_name
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["deepcopy", "make_tensor", "rebuilt", "reduce"]
-
 
 def deepcopy(tensor: Tensor, memo: dict[Any, Any]) -> Tensor:
     """A copy of a leaf, with its own `.grad`. Copies: one, of all the memory that the tensor is a

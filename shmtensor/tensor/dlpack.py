@@ -16,17 +16,6 @@ from ..device import as_device
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = [
-    "capsule_of",
-    "cuda_array_interface",
-    "cuda_array_of",
-    "from_cuda",
-    "from_dlpack",
-    "is_on_cuda",
-    "to_dlpack",
-    "writable_view",
-]
-
 UNSIGNED, BFLOAT = 1, 4  # DLPack's type codes
 
 

@@ -15,8 +15,6 @@ from ..ops.table.python_scalars import as_assigned, fits_dtype
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["fill_", "fill_diagonal_", "write_map"]
-
 
 def fill_(tensor: Tensor, value: Any) -> Tensor:
     """Writes a number, or that of a 0-d tensor, to all elements."""
@@ -66,11 +64,7 @@ def fill_diagonal_(tensor: Tensor, value: Any, wrap: bool) -> Tensor:
 
 
 def write_map(function: Callable[..., Any], tensor: Tensor, *tensors: Tensor) -> Tensor:
-    """Writes `function(x, y, ...)` over each x of a tensor; y, ... are elements of others.
-
-    Raises:
-        TypeError: one is on a GPU.
-    """
+    """Writes `function(x, y, ...)` over each x of a tensor; y, ... are elements of others."""
     for x in (tensor, *tensors):
         if not x.is_cpu:
             name = ("apply_", "map_", "map2_")[len(tensors)]

@@ -20,19 +20,9 @@ import numpy as np
 
 from .. import cupy_runtime, dtypes
 from ..autograd import wrap
-from ..autograd.dispatch.foreign_operands import library_of
+from ..autograd.dispatch.foreign_operands import library_of as library_of
 from ..autograd.dispatch.promote_operands import as_canonical
 from .dlpack import from_cuda, is_on_cuda, writable_view
-
-__all__ = [
-    "LIBRARIES",
-    "as_library",
-    "as_numpy",
-    "library_of",
-    "numpy_dtype_of",
-    "on_cuda",
-    "reason_without_view",
-]
 
 Array = np.ndarray[Any, Any]
 LIBRARIES = ("torch", "jax")
@@ -151,11 +141,7 @@ def packed_parts(x: Any) -> tuple[int, Array] | None:
 
 
 def from_packed(parts: Any) -> Any:
-    """The array of another library over the memory of an array, from what `packed_parts` gave.
-
-    Raises:
-        ValueError: these are no such parts: the packed data is corrupt.
-    """
+    """The array of another library over the memory of an array, from what `packed_parts` gave."""
     match parts:
         case (int(library), np.ndarray() as array) if library in range(len(LIBRARIES)):
             return as_library(array, LIBRARIES[library])

@@ -16,8 +16,6 @@ from ..ops.table.sparse_gradient import SparseGradient
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["node_name", "set_data", "set_grad", "start_recording", "stop_recording"]
-
 
 def start_recording(tensor: Tensor) -> None:
     """Makes a tensor without history a leaf that requires grad."""

@@ -22,8 +22,6 @@ from .data_elements import (
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["as_plain", "new_tensor", "sizes_of_constructor"]
-
 
 def new_tensor(data: Any, dtype: Any, device: Any = None, like: Any = None) -> Tensor:
     """A tensor of a dtype from data. Copies: one, and another to a GPU.
@@ -45,9 +43,6 @@ def new_tensor(data: Any, dtype: Any, device: Any = None, like: Any = None) -> T
 def sizes_of_constructor(args: tuple[Any, ...], size: Any = None) -> tuple[int, ...] | None:
     """The sizes that an old constructor gets: one by one, as a Size (`FloatTensor(x.size())`,
     `x.new(2, 3)`), by `size=`; None if it gets data (`FloatTensor([2, 3])`).
-
-    Raises:
-        TypeError: data that is neither a tensor nor a sequence.
     """
     if size is not None:
         return tuple(size)

@@ -18,8 +18,6 @@ from .. import native
 from .numpy_function_table import TABLE
 from .numpy_ufunc import as_tensor_or_array, is_unsupported
 
-__all__ = ["array_function"]
-
 # Functions that write their first argument.
 WRITERS = {"copyto", "fill_diagonal", "place", "put", "put_along_axis", "putmask"}
 

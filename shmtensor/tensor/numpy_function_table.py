@@ -17,8 +17,6 @@ from ..autograd.dispatch.op_function import table
 from ..autograd.dispatch.promote_operands import as_canonical
 from .numpy_ufunc import cast_to_common_dtype
 
-__all__ = ["TABLE"]
-
 
 def tensor(value: Any) -> Any:
     """An operand as a tensor. Copies: none, except for lists and numbers."""

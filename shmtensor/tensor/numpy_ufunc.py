@@ -15,8 +15,6 @@ from ..autograd.dispatch.promote_operands import as_canonical
 from ..dtypes import complex128, float64, is_bfloat16, of_number, promote_types
 from ..ops.table.op_definition import ROWS
 
-__all__ = ["array_ufunc", "cast_to_common_dtype", "is_unsupported"]
-
 # NumPy's names that differ from ours; "" if our op of that name has another meaning.
 NAMES = {
     "conjugate": "conj", "invert": "bitwise_not", "left_shift": "bitwise_left_shift",

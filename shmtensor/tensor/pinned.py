@@ -14,8 +14,6 @@ from .. import cupy_runtime, native
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["is_pinned", "pinned", "record_stream"]
-
 
 def memory() -> Any:
     """`shmtensor.memory.cuda`, which imports CuPy."""
@@ -31,9 +29,6 @@ def is_pinned(tensor: Tensor) -> bool:
 def pinned(tensor: Tensor) -> Tensor:
     """The tensor in page-locked memory; itself if it is there, or if there is no GPU. Copies: none
     or one.
-
-    Raises:
-        RuntimeError: the tensor is on a GPU.
     """
     if not tensor.is_cpu:
         raise RuntimeError(

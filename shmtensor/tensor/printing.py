@@ -12,8 +12,6 @@ from .. import dtypes
 from ..cuda_arrays import device_of, move_array
 from ..device import CPU, META
 
-__all__ = ["format_array", "set_printoptions"]
-
 
 class Options:
     precision = 4
@@ -56,14 +54,9 @@ def set_printoptions(
             raise ValueError(f"set_printoptions: no such profile: {profile!r}")
         Options.precision, Options.threshold, Options.edgeitems = values[profile]
         Options.linewidth = 80
-    if precision is not None:
-        Options.precision = precision
-    if max_elements is not None:
-        Options.threshold = max_elements
-    if edgeitems is not None:
-        Options.edgeitems = edgeitems
-    if linewidth is not None:
-        Options.linewidth = linewidth
+    for name, n in {**counts, "threshold": max_elements}.items():
+        if n is not None:
+            setattr(Options, name, n)
     Options.sci_mode = sci_mode
 
 

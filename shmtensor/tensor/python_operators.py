@@ -13,8 +13,6 @@ from .printing import format_array
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["ambiguous", "contains", "index_of_single", "real_number", "single_number", "text"]
-
 
 def text(tensor: Tensor) -> str:
     """A tensor as PyTorch prints it, with its grad_fn."""

@@ -10,28 +10,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec, PathFinder
+from operator import attrgetter
 from types import ModuleType
 from typing import Any, TypeAlias
-
-__all__ = ["reduce_tensor", "register_class", "set_multiprocessing"]
 
 Reduction: TypeAlias = Callable[[Any], Any]
 load_multiprocessing: Callable[[], Any]  # returns the package, which is in a higher layer
 
 
-def _standard_library_register(module: Any) -> Any:
-    return module.ForkingPickler.register
-
-
-def _loky_register(module: Any) -> Any:
-    return module.register
-
-
 # The function that registers a reduction, by the module with the table.
 _TABLES: dict[str, Callable[[Any], Any]] = {
-    "multiprocessing.reduction": _standard_library_register,
-    "loky.backend.reduction": _loky_register,
-    "joblib.externals.loky.backend.reduction": _loky_register,
+    "multiprocessing.reduction": attrgetter("ForkingPickler.register"),
+    "loky.backend.reduction": attrgetter("register"),
+    "joblib.externals.loky.backend.reduction": attrgetter("register"),
 }
 
 

@@ -24,8 +24,6 @@ from . import torch_constants
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["become_view", "resize_", "set_"]
-
 T = TypeVar("T", bound="Tensor")
 
 

@@ -21,8 +21,6 @@ from .data_elements import check_depth, check_elements
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["setitem"]
-
 
 def setitem(self: Tensor, index: Any, value: Any) -> None:
     """Writes a value at an index. It is `Tensor.__setitem__` itself, because the warnings below
@@ -71,9 +69,6 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
 def check_dtypes(array: Any, index: Any, value: Any) -> None:
     """Checks an assignment of another dtype. The value is converted if the index has only numbers
     and slices, or if it is one mask and the value has one element.
-
-    Raises:
-        RuntimeError: the index has tensors or lists.
     """
     parts = index if isinstance(index, tuple) else (index,)
     advanced_kinds = [kind for kind in map(part_kind, parts) if kind in "ab?"]
@@ -87,12 +82,7 @@ def check_dtypes(array: Any, index: Any, value: Any) -> None:
 
 
 def check_devices(array: Any, index: Any, value: Any) -> None:
-    """Checks an assignment of a value with dimensions on another device.
-
-    Raises:
-        RuntimeError: the index has tensors or lists; by numbers and slices alone the value is
-            copied.
-    """
+    """Checks an assignment of a value with dimensions on another device."""
     if not value.ndim or device_of(value) == device_of(array):
         return
     parts = index if isinstance(index, tuple) else (index,)
@@ -105,11 +95,7 @@ def check_devices(array: Any, index: Any, value: Any) -> None:
 
 
 def real_part(value: Any, index: Any, dtype: Any) -> Any:
-    """The real part of complex numbers, with PyTorch's warning.
-
-    Raises:
-        RuntimeError: the index has a tensor.
-    """
+    """The real part of complex numbers, with PyTorch's warning."""
     parts = index if isinstance(index, tuple) else (index,)
     if any(hasattr(i, "dtype") for i in parts):
         raise RuntimeError(

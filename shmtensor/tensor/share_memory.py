@@ -25,8 +25,6 @@ from ..storage import owner_of
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["followers", "move_to_shared_memory"]
-
 Array = np.ndarray[Any, Any]
 
 # Each tells whether an array is a part of the library that will use the moved tensors over it.

@@ -6,8 +6,6 @@ from typing import Any
 
 from ..ops.table.tensor_like import CHANNELS_LAST, order_in
 
-__all__ = ["element_strides", "is_channels_last", "is_contiguous"]
-
 
 def element_strides(array: Any) -> tuple[int, ...]:
     """The strides in elements. NumPy's stride 0 of a dimension of size 1, or of an empty array,

@@ -14,8 +14,6 @@ from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..autograd.dispatch.op_function import table
 from ..autograd.dispatch.torch_function import add_plain_class, disabled, is_disabled
 
-__all__ = ["as_class", "as_subclass", "register_if_plain", "torch_function", "with_class"]
-
 
 def register_if_plain(cls: Any) -> None:
     """Registers a new subclass of Tensor as plain, if it has no behaviour of its own."""
@@ -84,9 +82,6 @@ def is_of_torch(func: Callable[..., Any]) -> bool:
 def function_of_same_name(func: Callable[..., Any]) -> Callable[..., Any]:
     """Our function with the name of one of PyTorch: `torch.nn.functional.gelu(x)` calls the
     `__torch_function__` of our tensor x.
-
-    Raises:
-        TypeError: there is none.
     """
     function: Callable[..., Any] | None = getattr(table, func.__name__, None)
     if function is None or hasattr(func, "__objclass__") or func.__name__.startswith("__"):

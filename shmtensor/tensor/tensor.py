@@ -358,11 +358,7 @@ class Tensor(Methods):
         return self.mT.conj()
 
     def _only_scalar(self, name: str, allowed: str) -> Tensor:
-        """The tensor itself if it has no dimensions.
-
-        Raises:
-            RuntimeError: it has some.
-        """
+        """The tensor itself if it has no dimensions."""
         if self.array.ndim:
             raise RuntimeError(f"{name}: only for {allowed}: shape {tuple(self.shape)}")
         return self
@@ -462,7 +458,7 @@ class Tensor(Methods):
 
     def retain_grad(self) -> None:
         """Makes backward set `.grad` of this tensor, although it is not a leaf."""
-        hooks.retain(self)
+        views_and_inplace.retain(self)
 
     def register_hook(self, hook: Callable[[Tensor], Tensor | None]) -> RemovableHandle:
         """Calls `hook(grad)` whenever the tensor's gradient is computed; a result other than None

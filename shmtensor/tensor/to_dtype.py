@@ -16,8 +16,6 @@ from .strides import is_channels_last
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = ["to", "to_device", "to_on_stream", "to_type", "type_name"]
-
 # The keyword arguments of `to`.
 TO = {"copy", "device", "dtype", "memory_format", "non_blocking", "other"}
 # The device types of PyTorch's programs; all but the first three are refused, as devices.

@@ -14,15 +14,6 @@ from ..autograd.engine.views_and_inplace import node_of
 if TYPE_CHECKING:
     from .tensor import Tensor
 
-__all__ = [
-    "Unsupported",
-    "backward_hooks",
-    "post_accumulate_grad_hooks",
-    "set_backward_hooks",
-    "set_grad_fn",
-    "set_post_accumulate_grad_hooks",
-]
-
 
 class Unsupported:
     """A name that has an effect in PyTorch and none here: there is no such attribute, and assigning
@@ -106,10 +97,7 @@ def set_post_accumulate_grad_hooks(tensor: Tensor, value: Any) -> None:
 
 
 def as_hooks(name: str, value: Any) -> Any:
-    """The mapping of ids to hooks, or None if it has none.
-
-    Raises: TypeError, something else.
-    """
+    """The mapping of ids to hooks, or None if it has none."""
     if value is not None and not (
         isinstance(value, Mapping) and all(map(callable, value.values()))
     ):

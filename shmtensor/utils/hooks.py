@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from ..nn.modules.backward_hook import BackwardHook as BackwardHook
+from ..nn.modules.module_hooks import BackwardHook as BackwardHook
 from ..nn.modules.module_hooks import RemovableHandle as RemovableHandle
 
 __all__ = ["BackwardHook", "RemovableHandle", "unserializable_hook", "warn_if_has_hooks"]

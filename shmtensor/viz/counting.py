@@ -16,8 +16,6 @@ import numpy as np
 from .. import native
 from ..autograd.dispatch import observers
 
-__all__ = ["OpCounter", "tensors_in"]
-
 
 def size(shape: tuple[int, ...]) -> int:
     return math.prod(shape)

@@ -21,8 +21,6 @@ from ..autograd.engine.views_and_inplace import node_of
 from .svg import COLORS, Box, render_svg
 from .units import in_bytes
 
-__all__ = ["Graph", "GraphNode", "graph"]
-
 Span = tuple[int, int]
 
 

@@ -18,8 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-__all__ = ["Layout", "layout_graph"]
-
 GAP = 26.0  # between the boxes of a rank
 LEVEL = 46.0  # between ranks
 SWEEPS = 8

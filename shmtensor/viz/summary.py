@@ -12,8 +12,6 @@ from ..nn import Module
 from .counting import OpCounter, tensors_in
 from .units import in_bytes, in_thousands
 
-__all__ = ["Summary", "SummaryRow", "summary"]
-
 Shape = tuple[int, ...]
 TITLES = ("Layer", "Input", "Output", "Parameters", "FLOPs", "Activations")
 FOOTNOTE = (

@@ -7,8 +7,6 @@ from html import escape
 
 from .layout import layout_graph
 
-__all__ = ["Box", "render_svg"]
-
 MARGIN = 24.0
 LINE = 16.0  # pixels between the lines of a box
 CHARACTER = 6.9  # average width of a character, at most

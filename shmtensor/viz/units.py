@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-__all__ = ["in_bytes", "in_thousands"]
-
 
 def in_bytes(n: int) -> str:
     """`1.50 MiB`: three digits and a unit, in powers of 1024."""

@@ -24,18 +24,7 @@ from typing import Any, NamedTuple, TypeVar
 from ... import dtypes, native
 from ..grad_mode import inferring, recording
 from .autocast_lists import ALL, BITS, Precisions
-
-__all__ = [
-    "active",
-    "in_precisions",
-    "nest",
-    "restored",
-    "run",
-    "snapshot",
-    "state",
-    "switch",
-    "without_autocast",
-]
+from .devices import tensors_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -146,9 +135,6 @@ def in_precision(
     Args:
         precisions: by device type: "lower", "full", "widest"; "alone": the operands are not cast;
             "refused"; "": neither, and autocast stays on inside.
-
-    Raises:
-        RuntimeError: the function is refused inside autocast.
     """
     former_modes = native.leave_out_modes(ALL)
     try:
@@ -203,15 +189,6 @@ def with_precision(function: F, precisions: Precisions) -> F:
         return in_precision(precisions, function, args, kwargs)
 
     return wrapper  # type: ignore[return-value]
-
-
-def tensors_in(values: Any) -> Iterator[Any]:
-    """The tensors among arguments, and in lists of them."""
-    for value in values:
-        if isinstance(value, native.TensorBase):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from tensors_in(value)
 
 
 def computing_dtype(kind: str, tensors: list[Any], lower: dtypes.Dtype) -> dtypes.Dtype:

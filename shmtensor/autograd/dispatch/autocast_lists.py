@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from .plan import AUTOCAST, AUTOCAST_CUDA, OBSERVED
 
-__all__ = ["ALL", "BITS", "CUDA", "NONE", "Precisions", "modes_of", "precisions_of"]
-
 Precisions = dict[str, str]  # device type -> "", "lower", "full", "widest", "alone" or "refused"
 
 BITS = {"cpu": AUTOCAST, "cuda": AUTOCAST_CUDA}

@@ -19,8 +19,6 @@ from .out_argument import copy_to_out
 from .plan import is_public
 from .torch_function import call_torch_function, overloaded_args
 
-__all__ = ["call_overloaded", "callable_of", "explain", "out", "signature"]
-
 FIRST = {"input", "tensor", "tensors", "condition"}  # names of a first argument that is a tensor
 HAS_KEYWORDS = inspect.CO_VARKEYWORDS
 
@@ -130,11 +128,7 @@ def sized_parameter(expected: inspect.Signature) -> str:
 
 
 def sizes_by_name(composite: Any, sizes: Any) -> tuple[Any, ...]:
-    """The value of the keyword of `*size`, which must be a sequence.
-
-    Raises:
-        TypeError: it is not.
-    """
+    """The value of the keyword of `*size`, which must be a sequence."""
     if not isinstance(sizes, (Sequence, native.TensorBase)) or isinstance(sizes, str):
         raise TypeError(
             f"{composite.__name__}: size must be a tuple of ints, not {type(sizes).__name__}: "

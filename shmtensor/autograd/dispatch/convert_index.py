@@ -20,9 +20,6 @@ from ...cuda_arrays import device_of, move_array
 from ...device import CPU, META, Device
 from .foreign_operands import refuse_foreign
 
-__all__ = ["as_index", "part_kind"]
-
-
 PARTS = {int, bool, slice, type(None), type(Ellipsis)}
 
 
@@ -60,12 +57,7 @@ def convert_index(index: Any, x: Any) -> Any:
 
 
 def moved(part: Any, device: Device) -> Any:
-    """A part of an index with its array, if it is one, on a device.
-
-    Raises:
-        RuntimeError: an array on another GPU.
-        IndexError: a number that is no integer, for a GPU: CuPy would truncate it.
-    """
+    """A part of an index with its array, if it is one, on a device."""
     if not hasattr(part, "dtype"):
         is_number = device is CPU or part.__class__ in PARTS or hasattr(part, "__index__")
         if not is_number:
@@ -89,9 +81,6 @@ def moved(part: Any, device: Device) -> Any:
 def check_bounds(parts: tuple[Any, ...], shape: Sequence[int]) -> None:
     """Checks the indices that are still on the host: CuPy wraps those that are out of range. Those
     on a GPU are not read, because that would wait for it.
-
-    Raises:
-        IndexError: one is out of range.
     """
     kinds = [part_kind(part) for part in parts]
     sizes = [part.ndim if kind == "b" else int(kind in "nsa") for part, kind in zip(parts, kinds)]
@@ -144,9 +133,6 @@ def part_kind(part: Any) -> str:
 def one_ellipsis(parts: tuple[Any, ...], kinds: str, ndim: int) -> tuple[tuple[Any, ...], str]:
     """The parts without further `...`. Each `...` skips as many dimensions as the first, so if it
     skips any, no other part may follow.
-
-    Raises:
-        IndexError: another part follows.
     """
     first = kinds.index(".")
     n_indexed = sum(p.ndim if k == "b" else k in "nsa" for p, k in zip(parts, kinds))

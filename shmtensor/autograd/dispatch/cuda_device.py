@@ -8,8 +8,6 @@ from ...cuda_arrays import device_of, guard, guard_gradients
 from ...ops import cuda
 from . import devices
 
-__all__ = ["use_cuda"]
-
 
 def use_cuda(cupy: Any) -> None:
     """Makes the op table take CuPy's arrays."""

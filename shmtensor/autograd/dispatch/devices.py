@@ -22,9 +22,6 @@ from ...dtypes import bfloat16
 from ...ops.table.op_definition import Row
 from .plan import by_position
 
-__all__ = ["DeviceType", "on_one_device", "register", "registered"]
-
-
 BETWEEN_DEVICES = ("_to_device", "_overwrite", "copy")  # operands may be on several devices
 
 
@@ -103,11 +100,7 @@ registered = Registered()
 
 
 def register(device: DeviceType) -> None:
-    """Makes ops accept arrays of the device's class, from now on.
-
-    Raises:
-        RuntimeError: another device of GPUs is registered.
-    """
+    """Makes ops accept arrays of the device's class, from now on."""
     if device.name == "meta":
         native.set_meta_arrays(device.array_class)
     else:
@@ -279,9 +272,6 @@ def device_of(inputs: Any) -> DeviceType | None:
 def on_one_device(row: Row, device: DeviceType, inputs: Any, to_device: Any) -> list[Any]:
     """The operands of a call on a device. Tensors without dimensions on the CPU are moved there, by
     the op `to_device`.
-
-    Raises:
-        RuntimeError: an operand with dimensions is on the CPU.
     """
     like = next(x for x in tensors_in(inputs) if type(x.array) is device.array_class)
 

@@ -18,8 +18,6 @@ from .foreign_operands import refuse_foreign
 from .numpy_messages import translate
 from .plan import FORMS
 
-__all__ = ["explain", "explain_missing_attribute"]
-
 AxisError = np.exceptions.AxisError
 DIM = "dims?[0-2]?|axis"  # names of arguments that are dimensions
 
@@ -56,10 +54,6 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
 
     Args:
         values: the op's arguments in the row's order.
-
-    Raises:
-        RuntimeError: shapes that do not match, read-only memory.
-        IndexError: a dimension or index out of range.
     """
     row, form = op.rule.row, FORMS[op.form]
     n = len(row.inputs)

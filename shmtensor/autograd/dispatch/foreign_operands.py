@@ -19,8 +19,6 @@ import numpy as np
 from ... import native
 from ...other_names import foreign_module
 
-__all__ = ["foreign_error", "library_of", "refuse_foreign"]
-
 OURS = (native.TensorBase, np.ndarray, np.generic, bool, int, float, complex, str, type(None))
 
 # Exact type -> its library, for types that `library_of` has seen. A value of any other type costs

@@ -24,8 +24,6 @@ from .out_argument import copy_to_out
 from .plan import FORMS, is_operator, is_sized, numpy_names, takes_out
 from .torch_function import call_torch_function, overloaded_args
 
-__all__ = ["bind", "call_general", "multiple_values", "wrong_call"]
-
 
 class Binder:
     """The arguments of an op, for binding.

@@ -21,8 +21,6 @@ from .plan import is_sized, numpy_names, takes_out
 from .stub_types import ALIASES, ARGUMENTS, FIELDS, IN_FUNCTIONS, OVERLOADS, RESULTS, SPARSE_METHODS
 from .tensor_methods import COMPARISONS, OPERATORS, UNARY
 
-__all__ = ["texts", "write"]
-
 WIDTH = 100
 HEAD = '"""Written by `python -m shmtensor.autograd.dispatch.generate_stubs`."""\n'
 IMPORTS = """

@@ -9,17 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from ... import meta_arrays
+from ... import meta_arrays, native
 from ...device import META
-from ...dtypes import bfloat16
 from ...meta_arrays import MetaArray, run_on_stand_ins
 from ...ops import meta
 from ...ops.table.op_definition import Row
 from . import devices, plan
-
-__all__: list[str] = []
 
 
 def kernel_of(row: Row) -> Callable[..., Any]:
@@ -31,12 +26,10 @@ def kernel_of(row: Row) -> Callable[..., Any]:
     on_cpu = cpu_kernel(row)
     if row.view:
         return lambda xp, x, *attributes: views_of(x, on_cpu(x.claim, *attributes))
-    widens = row.halves == ""
+    kernel = on_cpu if row.halves else native.InFloat32(on_cpu, len(row.outputs))
     is_pointwise = row.broadcast or hasattr(row.numpy, "nin")
-    n_outputs = len(row.outputs)
 
     def run(xp: Any, *operands: Any) -> Any:
-        kernel = in_float32(on_cpu, n_outputs) if widens else on_cpu
         return run_on_stand_ins(kernel, *operands, name=row.label, integers=int(is_pointwise))
 
     return run
@@ -59,43 +52,6 @@ def views_of(x: MetaArray, result: Any) -> Any:
     if isinstance(result, (list, tuple)):
         return [x.view_of(r) for r in result]
     return x.view_of(result)
-
-
-def in_float32(kernel: Callable[..., Any], n_outputs: int) -> Callable[..., Any]:
-    """A kernel that computes 16-bit floats in float32, as the CPU's rows."""
-
-    def run(*operands: Any) -> Any:
-        halves = [x.dtype for x in arrays_in(operands) if is_half(x.dtype)]
-        if not halves:
-            return kernel(*operands)
-        result = kernel(*widened(operands))
-        if not isinstance(result, (list, tuple)):
-            return narrowed(result, halves[0])
-        return tuple(narrowed(r, halves[0]) if i < n_outputs else r for i, r in enumerate(result))
-
-    return run
-
-
-def is_half(dtype: Any) -> bool:
-    return bool(dtype == np.float16 or dtype == bfloat16)
-
-
-def arrays_in(values: Any) -> Any:
-    for value in values:
-        if isinstance(value, np.ndarray):
-            yield value
-        elif isinstance(value, (list, tuple)):
-            yield from arrays_in(value)
-
-
-def widened(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return value.astype(np.float32) if is_half(value.dtype) else value
-    return type(value)(map(widened, value)) if type(value) in (list, tuple) else value
-
-
-def narrowed(x: Any, dtype: Any) -> Any:
-    return x.astype(dtype) if getattr(x, "dtype", None) == np.float32 else x
 
 
 devices.register(

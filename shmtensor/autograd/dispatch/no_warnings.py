@@ -14,8 +14,6 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-__all__ = ["no_warnings"]
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 try:  # NumPy 2's variable for the state of errstate

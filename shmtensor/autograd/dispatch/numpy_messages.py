@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-__all__ = ["translate"]
-
 # A pattern of NumPy's message, and the text in its place: a template, or a function of the match.
 Text = str | Callable[[re.Match[str]], str]
 

@@ -16,8 +16,6 @@ from typing import Any, Protocol
 from ... import native
 from .plan import OBSERVED
 
-__all__ = ["Observer", "add", "call_observed", "call_through", "remove"]
-
 lock = threading.Lock()
 os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
 

@@ -35,8 +35,6 @@ from . import (
 from .cuda_device import use_cuda
 from .out_argument import copy_to_out
 
-__all__ = ["Rule", "declare", "rule_of", "table"]
-
 AUTOCAST_FORMS = ("function", "method", "operator", "reflected")
 
 plan_lock = threading.RLock()

@@ -16,8 +16,6 @@ from .devices import assign
 from .explain_error import is_writable
 from .foreign_operands import refuse_foreign
 
-__all__ = ["copy_to_out"]
-
 
 def copy_to_out(out: Any, where: str, result: Any) -> Any:
     """Copies the result of an op into `out`, which is resized to its shape. Copies: one.
@@ -25,11 +23,6 @@ def copy_to_out(out: Any, where: str, result: Any) -> Any:
     Args:
         out: a tensor, or a tuple for an op of several results.
         where: the op, for messages.
-
-    Raises:
-        RuntimeError: the result's dtype cannot be cast; a tensor requires grad, or cannot be
-            written.
-        TypeError: `out` is not a tensor.
     """
     if isinstance(result, tuple):
         if not isinstance(out, (tuple, list)) or len(out) != len(result):

@@ -26,18 +26,6 @@ from ...ops.table.native_or_numpy import half_kernel_of
 from ...ops.table.op_definition import EMPTY, Input, Row
 from .no_warnings import no_warnings
 
-__all__ = [
-    "FORMS",
-    "NUMPY_NAMES",
-    "fill",
-    "gradients",
-    "is_public",
-    "kernel_of",
-    "numpy_names",
-    "signature",
-    "takes_out",
-]
-
 FORMS = ("function", "method", "operator", "reflected", "inplace", "array")
 PROMOTIONS = {None: 0, "common": 1, "float": 2}
 INPUT, ATTRIBUTE, CONSTANT, SHAPE, DTYPE, OUTPUT, ZEROS, GRADIENT, OPS, GRAD_BUFFER, SAVED = range(

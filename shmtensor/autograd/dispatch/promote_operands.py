@@ -18,8 +18,6 @@ from ...ops.table.sparse_gradient import SparseGradient
 from ..grad_mode import recording
 from .foreign_operands import refuse_foreign
 
-__all__ = ["as_operand", "call_promoted", "common_dtype", "common_of_two"]
-
 ASTYPE = np.ndarray.astype
 NUMBERS = (bool, int, float, complex)
 TAKE_NUMBERS = ("add", "sub", "mul", "div", "floor_divide")  # rows that take numbers alone
@@ -65,11 +63,7 @@ def refuse_dtype(array: Any) -> NoReturn:
 
 
 def as_operand(value: Any) -> Any:
-    """A Tensor or a Python number.
-
-    Raises:
-        UnsupportedOperand: it is neither, and cannot be converted.
-    """
+    """A Tensor or a Python number."""
     if isinstance(value, native.TensorBase) or value.__class__ in NUMBERS:
         return value
     if isinstance(value, np.generic) and value.dtype.kind not in "mM":  # dates have no number
@@ -152,17 +146,16 @@ def call_sparse(rule: Any, form: str, inputs: tuple[Any, ...], attributes: tuple
     if not isinstance(inputs[0], native.TensorBase):
         raise wrong_operand(row, inputs)
     result = result.to_dense()
-    check_castable(row, result, inputs[0])
+    check_castable(row.label, result, inputs[0])
     return rule.ops._overwrite_(inputs[0], result)
 
 
-def check_castable(row: Row, result: Any, target: Any) -> None:
+def check_castable(name: str, result: Any, target: Any) -> None:
     """Raises RuntimeError if the target of an in-place op cannot hold the result's dtype."""
     if not dtypes.can_cast(result.array.dtype, target.array.dtype):
         raise RuntimeError(
-            f"{row.label}_: result type {result.array.dtype} can't be cast to the desired output "
-            f"type {target.array.dtype}: use the out-of-place {row.label}, or convert the tensor "
-            "first"
+            f"{name}_: result type {result.array.dtype} can't be cast to the desired output type "
+            f"{target.array.dtype}: use the out-of-place {name}, or convert the tensor first"
         )
 
 
@@ -183,7 +176,7 @@ def inplace_by_copy(rule: Any, inputs: tuple[Any, ...], attributes: tuple[Any, .
     if target.requires_grad and recording.get():
         target = rule.ops.clone(target)  # backward needs the old value
     result = rule.public.call_bound((target, *operands, *attributes))
-    check_castable(row, result, target)
+    check_castable(row.label, result, target)
     return rule.ops._overwrite_(inputs[0], result)
 
 

@@ -6,16 +6,6 @@ tests/typing checks them against calls.
 
 from __future__ import annotations
 
-__all__ = [
-    "ALIASES",
-    "ARGUMENTS",
-    "FIELDS",
-    "IN_FUNCTIONS",
-    "OVERLOADS",
-    "RESULTS",
-    "SPARSE_METHODS",
-]
-
 # Written at the top of each stub; `builtins` and `_Dim` because functions are named as the types.
 ALIASES = """
 _Number: TypeAlias = builtins.complex | np.number[Any] | np.bool_

@@ -7,13 +7,11 @@ from __future__ import annotations
 from typing import Any
 
 from ... import native
-from ...dtypes import can_cast
 from ...ops.table.op_definition import COMPOSITES, ROWS, Composite
 from ..grad_mode import recording
 from .autocast import active, without_autocast
 from .op_function import rule_of, table
-
-__all__ = ["Methods", "functions"]
+from .promote_operands import check_castable
 
 
 class Methods(native.TensorBase):
@@ -66,12 +64,7 @@ def inplace_form(composite: Composite) -> Any:
             if active
             else function(x, *args, **kwargs)
         )
-        target = input.array.dtype
-        if not can_cast(result.array.dtype, target):
-            raise RuntimeError(
-                f"{name}_: result type {result.array.dtype} can't be cast to the desired output "
-                f"type {target}: use the out-of-place {name}, or convert the tensor first"
-            )
+        check_castable(name, result, input)
         return table._overwrite_(input, result)
 
     inplace.__name__ = inplace.__qualname__ = f"{name}_"

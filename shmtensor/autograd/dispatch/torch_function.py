@@ -14,8 +14,6 @@ from typing import Any
 from ... import native
 from .foreign_operands import library_of
 
-__all__ = ["add_plain_class", "call_torch_function", "disabled", "is_disabled", "overloaded_args"]
-
 plain_classes: set[type] = set()
 
 
@@ -75,11 +73,7 @@ def overloaded_args(operands: Iterable[Any]) -> list[Any]:
 def call_torch_function(
     overloaded: list[Any], function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
-    """The first result of the operands' `__torch_function__` that is not NotImplemented.
-
-    Raises:
-        TypeError: all of them return NotImplemented.
-    """
+    """The first result of the operands' `__torch_function__` that is not NotImplemented."""
     types = tuple(type(x) for x in overloaded)
     for x in overloaded:
         result = type(x).__torch_function__(function, types, args, kwargs)

@@ -16,16 +16,6 @@ from typing import Any, NamedTuple
 from ... import native
 from ...device import CPU
 
-__all__ = [
-    "AccumulateGrad",
-    "GradientEdge",
-    "Handles",
-    "Hooks",
-    "RemovableHandle",
-    "node_of_edge",
-    "renew_accumulate_grad",
-]
-
 Hook = Callable[..., Any]
 hook_ids = itertools.count()
 

@@ -10,20 +10,19 @@ import numpy as np
 
 from ... import native
 from ...cuda_arrays import device_of, new_array
+from ...ops.table.sparse_gradient import SparseGradient
 from ..dispatch.foreign_operands import refuse_foreign
 from ..dispatch.op_function import table
 from ..grad_mode import recording
 from .accumulate_grad import AccumulateGrad, GradientEdge, node_of_edge
 from .hooks import as_tensor
 from .run_backward import run_backward
-from .sparse_grad import SparseGradient, sparse_or_dense
+from .sparse_grad import sparse_or_dense
 from .sum_to_size import sum_to_size
 from .views_and_inplace import node_of, retain
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
-
-__all__ = ["backward", "grad"]
 
 K = TypeVar("K")
 

@@ -19,8 +19,6 @@ from .running import backward_state
 if TYPE_CHECKING:
     from ..function import Function
 
-__all__ = ["FunctionCtx", "FunctionRule", "OnceDifferentiable", "SavedVariable", "is_plain"]
-
 
 NODE_ATTRIBUTES = {"metadata", "name", "next_functions", "register_hook", "register_prehook"}
 
@@ -243,11 +241,7 @@ class FunctionRule:
         return result
 
     def check_device(self, k: int, array: Any) -> None:
-        """Checks that the gradient of the k-th input with an edge is on its device.
-
-        Raises:
-            RuntimeError: it is on another one.
-        """
+        """Checks that the gradient of the k-th input with an edge is on its device."""
         device = self.devices[k] if self.devices else CPU
         if device_of(array) != device:
             raise RuntimeError(

@@ -20,8 +20,6 @@ from typing import Any
 from ... import native
 from .accumulate_grad import AccumulateGrad
 
-__all__ = ["in_grad_buffer", "take_buffer"]
-
 in_grad_buffer = (
     native.in_grad_buffer
 )  # (accumulate_grad, array): is the gradient in its grad buffer?

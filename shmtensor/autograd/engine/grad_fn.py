@@ -30,15 +30,6 @@ from .node_hooks import HookPair, HookResult, pack
 from .run_backward import accumulate_gradient
 from .unrecorded_views import is_unrecorded
 
-__all__ = [
-    "BackwardFunction",
-    "GradFn",
-    "InputMetadata",
-    "SavedTensor",
-    "as_grad_fn",
-    "function_class",
-]
-
 
 class InputMetadata(NamedTuple):
     """Shape, dtype and device of the gradient of one output of a node."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from ... import native
 
-__all__ = ["call_with_gate_shut"]
-
 
 def call_with_gate_shut(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """Calls user code with the gate shut, and restores the gate afterwards."""

@@ -11,16 +11,7 @@ from ... import native
 from ...cuda_arrays import copy_array, device_of
 from ...ops.table.sparse_gradient import SparseGradient
 from .accumulate_grad import AccumulateGrad, Hooks, RemovableHandle, hooks_of, node_of_edge
-from .views_and_inplace import node_of, retain
-
-__all__ = [
-    "post_accumulate",
-    "register",
-    "retain",
-    "run_posthooks",
-    "run_tensor_hooks",
-    "run_tensor_prehooks",
-]
+from .views_and_inplace import node_of
 
 Hook = Callable[..., Any]
 
@@ -110,11 +101,7 @@ def run_tensor_prehooks(hooks: Hooks, g: Any) -> Any:
 
 
 def returned(results: Any, old: Sequence[Any], name: str) -> list[Any]:
-    """The gradients that a node's hook returned in place of the old ones.
-
-    Raises:
-        RuntimeError: they are not as many.
-    """
+    """The gradients that a node's hook returned in place of the old ones."""
     results = results if isinstance(results, tuple) else (results,)
     if len(results) != len(old):
         raise RuntimeError(

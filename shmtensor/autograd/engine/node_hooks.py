@@ -18,16 +18,6 @@ from ..grad_mode import recording
 from .accumulate_grad import hooks_of
 from .heap_gate import call_with_gate_shut
 
-__all__ = [
-    "HookPair",
-    "hook_pairs",
-    "inducing",
-    "is_tracing",
-    "observe",
-    "observer_count",
-    "tracing",
-]
-
 Hook = Callable[[Any], Any]
 
 

@@ -14,8 +14,6 @@ from ..grad_mode import FROZEN, enable_grad
 from . import views_and_inplace
 from .accumulate_grad import AccumulateGrad, renew_accumulate_grad
 
-__all__ = ["SetStorage", "resize", "resize_output", "set_array"]
-
 
 def resize_output(out: Any, where: str, shape: tuple[int, ...]) -> None:
     """Resizes `out` to the shape of a result, with a warning if it had elements.

@@ -18,6 +18,7 @@ from typing import Any
 from ... import native
 from ...cuda_arrays import device_of
 from ...errors import OutOfSharedMemory
+from ...ops.table.sparse_gradient import SparseGradient
 from .. import anomaly_mode
 from ..dispatch.devices import registered
 from ..dispatch.explain_error import is_writable
@@ -30,10 +31,8 @@ from .grad_buffer import in_grad_buffer
 from .heap_gate import call_with_gate_shut
 from .node_hooks import is_tracing
 from .running import BackwardRun, backward_state
-from .sparse_grad import SparseGradient, add_sparse
+from .sparse_grad import add_sparse
 from .sum_to_size import sum_to_size
-
-__all__ = ["count_dependencies", "run_backward"]
 
 Node, Port = native.Node, native.Port
 

@@ -6,8 +6,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["BackwardRun", "after_backward", "backward_state"]
-
 
 class BackwardRun:
     """One backward, for hooks that ask what it will compute.

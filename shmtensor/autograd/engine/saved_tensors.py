@@ -10,13 +10,6 @@ from weakref import WeakKeyDictionary
 from ... import native
 from .node_hooks import Hook, HookPair, hook_pairs, observer_count
 
-__all__ = [
-    "allow_mutation_on_saved_tensors",
-    "disable_saved_tensors_hooks",
-    "save_on_cpu",
-    "saved_tensors_hooks",
-]
-
 
 class saved_tensors_hooks:
     """In this block, every tensor that an op or a Function saves for backward goes through a hook.

@@ -17,8 +17,6 @@ from ...ops.table.sparse_gradient import SparseGradient, add_slices_at
 from ..dispatch.op_function import table
 from .accumulate_grad import AccumulateGrad
 
-__all__ = ["SparseGradient", "add_sparse", "register_sparse_class", "sparse_or_dense"]
-
 SparseClass = TypeVar("SparseClass", bound=type)
 
 sparse_class: Any = None  # the class of sparse tensors, in a higher layer

@@ -7,19 +7,15 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...ops.table.sparse_gradient import SparseGradient
 from ..dispatch.op_function import array_ops, arrays, table
-from .sparse_grad import SparseGradient, sparse_or_dense
-
-__all__ = ["sum_to_size"]
+from .sparse_grad import sparse_or_dense
 
 
 def sum_to_size(g: Any, edge: Any, node: Any) -> Any:
     """A gradient with the dtype and shape of its input.
 
     Sums over broadcast dimensions, casts, takes real parts.
-
-    Raises:
-        RuntimeError: the input does not broadcast to the gradient's shape.
     """
     ops: Any = table
     if isinstance(g, SparseGradient):

@@ -9,8 +9,6 @@ from typing import Any
 
 from ... import native
 
-__all__ = ["ANY", "is_unrecorded", "node_of_unrecorded"]
-
 
 class Unrecorded:
     """The rule of the node of such a view."""
@@ -32,9 +30,6 @@ def node_of_unrecorded(view: Any, root: Any, is_current: bool) -> Any:
 
     Args:
         is_current: nothing has written the memory since the view was made.
-
-    Raises:
-        RuntimeError: the memory was written.
     """
     if view.node is not None or root.node is None:
         return view.node

@@ -32,16 +32,6 @@ from ..grad_mode import FROZEN, inferring, recording
 from .accumulate_grad import AccumulateGrad, hooks_of, node_of_edge
 from .unrecorded_views import ANY, is_unrecorded, node_of_unrecorded
 
-__all__ = [
-    "FROM_FUNCTION",
-    "CopySlices",
-    "check_recorded_write",
-    "check_unrecorded_write",
-    "retain",
-    "rewrite_history",
-    "view_node",
-]
-
 ops: Any = None  # the table on Tensors, set by op_function.py, and the function array -> table
 array_ops: Any = None
 rule_of_array: Any = None  # (a rule of the CPU, array) -> the rule of the array's device
@@ -156,11 +146,7 @@ def root_and_steps(view: Any) -> tuple[Any, list[tuple[Any, tuple[Any, ...]]]]:
 
 
 def check_inference_write(tensor: Any) -> None:
-    """Checks that a tensor may be changed in place at all.
-
-    Raises:
-        RuntimeError: it is an inference tensor, outside inference mode.
-    """
+    """Checks that a tensor may be changed in place at all."""
     if tensor.version is FROZEN and not inferring.get():
         raise RuntimeError(
             "in-place write: Inplace update to inference tensor outside InferenceMode is not "
@@ -169,11 +155,7 @@ def check_inference_write(tensor: Any) -> None:
 
 
 def check_recorded_write(tensor: Any) -> None:
-    """Checks that a recorded in-place write to the tensor is allowed.
-
-    Raises:
-        RuntimeError: a leaf that requires grad, a view of one, or a view without a rule.
-    """
+    """Checks that a recorded in-place write to the tensor is allowed."""
     check_inference_write(tensor)
     if tensor.node.__class__ is AccumulateGrad:
         raise RuntimeError(

@@ -9,8 +9,6 @@ from ... import native
 from ..dispatch.promote_operands import as_canonical
 from .views_and_inplace import check_unrecorded_write
 
-__all__ = ["fill", "wrap"]
-
 
 def wrap(array: Any) -> Any:
     """A Tensor over an array's memory, without history. Copies: none."""

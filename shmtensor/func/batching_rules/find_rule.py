@@ -14,20 +14,10 @@ from typing import Any
 from ...autograd import table
 from ...autograd.dispatch.op_function import RULES
 from ...autograd.dispatch.promote_operands import NUMBERS, common_dtype
+from ...autograd.dispatch.torch_function import flatten
 from ...ops import Row
 from ..batched_tensor import Batched, Level, NoBatchingRule, add_batch_dim, all_examples
 from .rules_by_op_kind import Call, alone, rule_of
-
-__all__ = ["call_batched", "setitem"]
-
-
-def flatten(values: Any) -> Any:
-    """The operands, also those in lists."""
-    for v in values:
-        if isinstance(v, (list, tuple)):
-            yield from flatten(v)
-        else:
-            yield v
 
 
 def call_batched(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:

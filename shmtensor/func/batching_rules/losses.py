@@ -7,8 +7,6 @@ from typing import Any
 
 from ...autograd import table
 
-__all__ = ["cross_entropy", "pointwise_loss_gradients", "pointwise_losses"]
-
 
 def cross_entropy(call: Any) -> Any:
     """Cross entropy, from the log softmax."""

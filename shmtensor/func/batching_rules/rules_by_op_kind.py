@@ -13,8 +13,6 @@ from ...ops import Row
 from ..batched_tensor import Batched, Level, all_examples
 from .losses import cross_entropy, pointwise_loss_gradients, pointwise_losses
 
-__all__ = ["Call", "alone", "rule_of"]
-
 
 class Call:
     """A call of an op on examples: its row, inputs and attributes."""

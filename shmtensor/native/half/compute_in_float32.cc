@@ -202,22 +202,25 @@ struct InFloat32 {
   PyObject_HEAD
   vectorcallfunc vectorcall;
   PyObject* kernel;
+  Py_ssize_t outputs;
 };
 
 PyObject* in_float32_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* kwnames) {
   PyObject* kernel = reinterpret_cast<InFloat32*>(self)->kernel;
   const Py_ssize_t n = PyVectorcall_NARGS(flags);
   if (kwnames || !holds_halves(args, n)) return PyObject_Vectorcall(kernel, args, flags, kwnames);
-  return run_wide(Widening{1, nullptr}, kernel, args, n);
+  return run_wide(Widening{reinterpret_cast<InFloat32*>(self)->outputs, nullptr}, kernel, args, n);
 }
 
 PyObject* in_float32_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject* kernel;
-  if (!PyArg_ParseTuple(args, "O:InFloat32", &kernel)) return nullptr;
+  Py_ssize_t outputs = 1;
+  if (!PyArg_ParseTuple(args, "O|n:InFloat32", &kernel, &outputs)) return nullptr;
   InFloat32* self = reinterpret_cast<InFloat32*>(type->tp_alloc(type, 0));
   if (!self) return nullptr;
   self->vectorcall = in_float32_call;
   self->kernel = Py_NewRef(kernel);
+  self->outputs = outputs;
   return reinterpret_cast<PyObject*>(self);
 }
 
@@ -234,7 +237,7 @@ PyMemberDef members[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 PyType_Slot slots[] = {
-    {Py_tp_doc, const_cast<char*>("InFloat32(kernel): computes 16-bit floats in float32 and rounds the result once.")},
+    {Py_tp_doc, const_cast<char*>("InFloat32(kernel, outputs=1): computes 16-bit floats in float32, rounds once.")},
     {Py_tp_new, reinterpret_cast<void*>(in_float32_new)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_dealloc, reinterpret_cast<void*>(in_float32_dealloc)},

@@ -43,6 +43,6 @@ PyObject* run_half_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n)
 // Calls the kernel in float32. args[-1] may be overwritten.
 PyObject* run_wide(const Widening& widening, PyObject* kernel, PyObject* const* args, Py_ssize_t n);
 
-int add_in_float32(PyObject* module);  // InFloat32(kernel): a callable that runs the kernel by run_wide
+int add_in_float32(PyObject* module);  // InFloat32(kernel, outputs): a callable that runs the kernel by run_wide
 
 }  // namespace shmtensor

@@ -8,6 +8,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ...autograd.dispatch.autocast import in_precisions
+from ...ops.loss.cross_entropy import (
+    apply_reduction,
+    check_reduction,
+    reduction_of_legacy,
+)
 from ...tensor import Tensor
 from .linear_embedding_attention import pairwise_distance
 
@@ -70,27 +75,11 @@ __all__ = [
 Function = Callable[..., Any]
 
 
-def apply_reduction(name: str, loss: Tensor, reduction: str) -> Tensor:
+def _reduced(name: str, loss: Tensor, reduction: str) -> Tensor:
     """The mean or sum of the loss, or the loss itself."""
-    check_reduction(reduction, name)
-    if reduction == "none":
-        return loss
-    return loss.mean() if reduction == "mean" else loss.sum()
-
-
-def check_reduction(reduction: str, name: str) -> str:
-    """The reduction, checked."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(
-            f"{name}: {reduction!r} is not a valid value for reduction, hint: mean, sum, none"
-        )
-    return reduction
-
-
-def _legacy_reduction(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    if size_average is None and reduce is None:
-        return reduction
-    return "none" if reduce is False else "sum" if size_average is False else "mean"
+    check_reduction(name, reduction)
+    result: Tensor = apply_reduction(ops, loss, reduction)
+    return result
 
 
 def _warn_of_shapes(name: str, input: Tensor, target: Tensor) -> None:
@@ -169,16 +158,15 @@ def poisson_nll_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """Negative log-likelihood of counts, up to a constant; with `full`, by Stirling's formula."""
-    reduction = _legacy_reduction(size_average, reduce, reduction)
+    reduction = reduction_of_legacy(size_average, reduce, reduction)
     if log_input and not full and input.is_floating_point():
-        return ops._pointwise_loss(
-            input, target, "poisson_nll", check_reduction(reduction, "poisson_nll_loss")
-        )
+        check_reduction("poisson_nll_loss", reduction)
+        return ops._pointwise_loss(input, target, "poisson_nll", reduction)
     loss = input.exp() - target * input if log_input else input - target * ops.log(input + eps)
     if full:
         stirling = target * ops.log(target) - target + 0.5 * ops.log(2 * math.pi * target)
         loss = loss + stirling.masked_fill(target <= 1, 0)
-    return apply_reduction("poisson_nll_loss", loss, reduction)
+    return _reduced("poisson_nll_loss", loss, reduction)
 
 
 def gaussian_nll_loss(
@@ -208,7 +196,7 @@ def gaussian_nll_loss(
     loss = 0.5 * (variance.log() + d * d / variance)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
-    return apply_reduction("gaussian_nll_loss", loss, reduction)
+    return _reduced("gaussian_nll_loss", loss, reduction)
 
 
 @in_precisions(cpu="full", cuda="full")
@@ -221,12 +209,12 @@ def hinge_embedding_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """input where the target is 1, max(0, margin - input) where it is -1."""
-    reduction = _legacy_reduction(size_average, reduce, reduction)
+    reduction = reduction_of_legacy(size_average, reduce, reduction)
     zero = ops.zeros_like(input)
     loss = ops.where(target != 1, ops.clamp(margin - input, min=0), zero) + ops.where(
         target != -1, input, zero
     )
-    return apply_reduction("hinge_embedding_loss", loss, reduction)
+    return _reduced("hinge_embedding_loss", loss, reduction)
 
 
 @in_precisions(cpu="full", cuda="full")
@@ -238,10 +226,9 @@ def soft_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """log(1 + exp(-target * input))."""
-    reduction = _legacy_reduction(size_average, reduce, reduction)
-    return ops._pointwise_loss(
-        input, target, "soft_margin", check_reduction(reduction, "soft_margin_loss")
-    )
+    reduction = reduction_of_legacy(size_average, reduce, reduction)
+    check_reduction("soft_margin_loss", reduction)
+    return ops._pointwise_loss(input, target, "soft_margin", reduction)
 
 
 @in_precisions(cpu="full", cuda="full")
@@ -255,14 +242,14 @@ def margin_ranking_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, -target * (input1 - input2) + margin)."""
-    reduction = _legacy_reduction(size_average, reduce, reduction)
+    reduction = reduction_of_legacy(size_average, reduce, reduction)
     if not input1.dim() == input2.dim() == target.dim():
         raise RuntimeError(
             "margin_ranking_loss: all tensors must have as many dimensions: "
             f"{tuple(input1.shape)}, {tuple(input2.shape)}, {tuple(target.shape)}"
         )
     loss = (-target * (input1 - input2) + margin).clamp(min=0)
-    return apply_reduction("margin_ranking_loss", loss, reduction)
+    return _reduced("margin_ranking_loss", loss, reduction)
 
 
 @in_precisions(cpu="full", cuda="full")
@@ -276,7 +263,7 @@ def cosine_embedding_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
-    reduction = _legacy_reduction(size_average, reduce, reduction)
+    reduction = reduction_of_legacy(size_average, reduce, reduction)
     if target.dim() > 1 or not input1.dim() == input2.dim() == target.dim() + 1:
         raise RuntimeError(
             "cosine_embedding_loss: a 0D target goes with 1D inputs, a 1D one with 2D inputs: "
@@ -288,7 +275,7 @@ def cosine_embedding_loss(
     loss = ops.where(target == 1, 1 - cosine, zero) + ops.where(
         target == -1, (cosine - margin).clamp(min=0), zero
     )
-    return apply_reduction("cosine_embedding_loss", loss, reduction)
+    return _reduced("cosine_embedding_loss", loss, reduction)
 
 
 @in_precisions(cpu="full", cuda="full")
@@ -305,7 +292,7 @@ def triplet_margin_loss(
     reduction: str = "mean",
 ) -> Tensor:
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
-    reduction = _legacy_reduction(size_average, reduce, reduction)
+    reduction = reduction_of_legacy(size_average, reduce, reduction)
     if margin <= 0:
         raise ValueError(f"triplet_margin_loss: margin must be greater than 0: {margin}")
     if not anchor.dim() == positive.dim() == negative.dim():
@@ -317,4 +304,4 @@ def triplet_margin_loss(
     far = pairwise_distance(anchor, negative, p, eps)
     if swap:
         far = ops.minimum(far, pairwise_distance(positive, negative, p, eps))
-    return apply_reduction("triplet_margin_loss", (near - far + margin).clamp(min=0), reduction)
+    return _reduced("triplet_margin_loss", (near - far + margin).clamp(min=0), reduction)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from ...functions import full
 from ...tensor import Tensor
@@ -47,9 +48,15 @@ __all__ = [
 class _InPlace(Module):
     """A function without parameters that can overwrite its input."""
 
+    _function: ClassVar[Callable[..., Any]]
+
     def __init__(self, inplace: bool = False) -> None:
         super().__init__()
         self.inplace = inplace
+
+    def forward(self, input: Tensor) -> Tensor:
+        """Any shape."""
+        return self._function(input, self.inplace)
 
     def extra_repr(self) -> str:
         return "inplace=True" if self.inplace else ""
@@ -66,49 +73,37 @@ class ReLU(_InPlace):
 class ReLU6(_InPlace):
     """min(max(x, 0), 6)."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Any shape."""
-        return F.relu6(input, self.inplace)
+    _function = staticmethod(F.relu6)
 
 
 class SiLU(_InPlace):
     """x * sigmoid(x)."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Any shape."""
-        return F.silu(input, self.inplace)
+    _function = staticmethod(F.silu)
 
 
 class Mish(_InPlace):
     """x * tanh(softplus(x))."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Any shape."""
-        return F.mish(input, self.inplace)
+    _function = staticmethod(F.mish)
 
 
 class SELU(_InPlace):
     """ELU with the constants of self-normalising networks (Klambauer et al. 2017)."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Any shape."""
-        return F.selu(input, self.inplace)
+    _function = staticmethod(F.selu)
 
 
 class Hardsigmoid(_InPlace):
     """relu6(x + 3) / 6."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Any shape."""
-        return F.hardsigmoid(input, self.inplace)
+    _function = staticmethod(F.hardsigmoid)
 
 
 class Hardswish(_InPlace):
     """x * relu6(x + 3) / 6."""
 
-    def forward(self, input: Tensor) -> Tensor:
-        """Any shape."""
-        return F.hardswish(input, self.inplace)
+    _function = staticmethod(F.hardswish)
 
 
 class ELU(Module):

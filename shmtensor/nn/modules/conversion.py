@@ -14,8 +14,6 @@ from ...tensor.share_memory import move_to_shared_memory
 from ..parameter import Parameter, is_lazy
 from .traversal import Tree, kind_of
 
-__all__ = ["Convertible"]
-
 Self = TypeVar("Self", bound="Convertible")
 
 

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from ...ops.loss.cross_entropy import reduction_of_legacy
 from ...tensor import Tensor
 from .. import functional as F
 from .distance import PairwiseDistance
@@ -53,9 +54,7 @@ class _Loss(Module):
         reduction: str = "mean",
     ) -> None:
         super().__init__()
-        if size_average is not None or reduce is not None:
-            reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
-        self.reduction = reduction
+        self.reduction = reduction_of_legacy(size_average, reduce, reduction)
 
 
 class _WeightedLoss(_Loss):

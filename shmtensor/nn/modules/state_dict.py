@@ -19,8 +19,6 @@ from .module_hooks import Hooked, RemovableHandle, Table, insert
 if TYPE_CHECKING:
     from .module import Module
 
-__all__ = ["IncompatibleKeys", "Stateful"]
-
 _EXTRA = "_extra_state"
 
 

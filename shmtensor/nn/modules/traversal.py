@@ -11,8 +11,6 @@ from ..parameter import Parameter
 if TYPE_CHECKING:
     from .module import Module
 
-__all__ = ["Tree", "kind_of"]
-
 
 def kind_of(value: Any) -> str:
     """The name of a value's class, for error messages."""

@@ -35,10 +35,7 @@ def _reverse_repeat_tuple(t: Sequence[Any], n: int) -> tuple[Any, ...]:
 
 
 def _list_with_default(out_size: Any, defaults: Sequence[int]) -> Any:
-    """The sizes, with None replaced by the last defaults; one number stays as it is.
-
-    Raises: ValueError if there are not more defaults than sizes.
-    """
+    """The sizes, with None replaced by the last defaults; one number stays as it is."""
     if isinstance(out_size, int):
         return out_size
     if len(defaults) <= len(out_size):

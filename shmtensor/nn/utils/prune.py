@@ -55,10 +55,7 @@ def _check_amount(amount: Any) -> None:
 
 
 def _number_to_prune(amount: Any, size: int) -> int:
-    """The number of parameters or channels to prune of `size`; amount is a count or a fraction.
-
-    Raises: ValueError if the count is greater than size.
-    """
+    """The number of parameters or channels to prune of `size`; amount is a count or a fraction."""
     is_count = isinstance(amount, numbers.Integral)
     if not is_count:
         return round(amount * size)

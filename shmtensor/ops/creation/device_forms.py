@@ -20,8 +20,6 @@ from ...device import META, Device, device_of_new, unspecified
 from ...dtypes import bfloat16
 from ..table.tensor_like import allocator_like, order_of
 
-__all__ = ["array_like", "new_like", "new_tensor", "on_cuda", "run_on_cuda"]
-
 
 def install_allocator(cupy: Any) -> None:
     """At the first use of CUDA: GPU memory is the domain's, so that tensors are sent by handle."""

@@ -12,8 +12,8 @@ from ... import native
 from ...dtypes import as_dtype, default_complex, get_default_dtype
 from ..random.bounds import check_random_dtype
 from ..table.op_definition import composite
-from .device_forms import on_cuda
-from .zeros_full_arange import as_number, copy_into_out, dtype_or_default, dtype_or_out, new_tensor
+from .device_forms import new_tensor, on_cuda
+from .zeros_full_arange import as_number, copy_into_out, dtype_or_default, dtype_or_out
 
 parallel_power = native.parallel(np.power)
 parallel_multiply = native.parallel(np.multiply)
@@ -203,11 +203,7 @@ def check_steps(name: str, start: Any, end: Any, steps: Any) -> None:
 
 
 def dtype_of_ends(name: str, ends: tuple[Any, Any], dtype: Any) -> Any:
-    """The argument `dtype`, or the default one; the default complex one if an end is complex.
-
-    Raises:
-        RuntimeError: an end is complex and the dtype is not. NotImplementedError: it is bool.
-    """
+    """The argument `dtype`, or the default one; the default complex one if an end is complex."""
     is_complex = any(isinstance(end, complex) for end in ends)
     if dtype is None:
         return default_complex() if is_complex else get_default_dtype()

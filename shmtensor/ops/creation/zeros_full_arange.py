@@ -13,25 +13,11 @@ from ..table.op_definition import composite
 from ..table.python_scalars import as_element
 from .device_forms import array_like, new_like, new_tensor, on_cuda
 
-__all__ = [
-    "as_number",
-    "as_shape",
-    "copy_into_out",
-    "dtype_of",
-    "dtype_or_default",
-    "dtype_or_out",
-    "new_tensor",
-]
-
 Shape = tuple[int, ...]
 
 
 def as_shape(name: str, size: tuple[Any, ...]) -> Shape:
-    """A shape given as one sequence or as several numbers, which may be tensors.
-
-    Raises:
-        TypeError: a size is not an integer. RuntimeError: a size is negative.
-    """
+    """A shape given as one sequence or as several numbers, which may be tensors."""
     try:
         is_one = len(size) == 1 and not isinstance(size[0], (int, np.integer))
         if is_one and getattr(size[0], "ndim", True):
@@ -61,11 +47,7 @@ def dtype_of(value: Any, dtype: Any) -> Any:
 
 
 def as_number(value: Any) -> Any:
-    """A Python number, of a number or a tensor with one element.
-
-    Raises:
-        TypeError: a date, a duration, text or an object of NumPy.
-    """
+    """A Python number, of a number or a tensor with one element."""
     if not hasattr(value, "item"):
         return value
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "mMOSTU":
@@ -74,11 +56,7 @@ def as_number(value: Any) -> Any:
 
 
 def dtype_or_out(name: str, out: Any, dtype: Any) -> Any:
-    """The argument `dtype`, or the dtype of `out`.
-
-    Raises:
-        RuntimeError: they differ. TypeError: `out` is not a tensor.
-    """
+    """The argument `dtype`, or the dtype of `out`."""
     if out is None:
         return dtype
     if not isinstance(out, native.TensorBase):

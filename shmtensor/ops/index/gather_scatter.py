@@ -58,8 +58,6 @@ def as_vector(name: str, index: Any) -> Any:
 
 
 @op(
-    method=False,
-    function=False,
     samples=[((3, 4), ints((5,), 3), 0), ((3, 4), ints((2,), 4), 1)],
     halves="copies",
     vmap="first_along",
@@ -78,7 +76,7 @@ def _index_select(xp, x, index, /, dim):
 _index_select.numpy = kernel_or_fallback(native.take, _index_select.forward)
 
 
-@op(method=False, function=False, samples=[((5, 4), ints((5,), 3), (3, 4), 0)])
+@op(samples=[((5, 4), ints((5,), 3), (3, 4), 0)])
 def _index_select_backward(xp, x, index, /, shape, dim):
     """Zeros of a shape, with slices added at indices along dim."""
     out = xp.zeros(shape, x.dtype)
@@ -188,12 +186,7 @@ def mesh_index(xp: Any, index: Any, dim: int) -> tuple[Any, ...]:
 
 
 def check_index_shape(name: str, x: Any, index: Any, dim: int) -> int:
-    """The dimension, counted from the front, if index fits x.
-
-    Raises:
-        RuntimeError: it has another number of dimensions, is larger than x along another dimension,
-            or is out of range.
-    """
+    """The dimension, counted from the front, if index fits x."""
     dim = axis(x, dim)
     larger = any(
         n > m for d, (n, m) in enumerate(zip(index.shape, x.shape, strict=False)) if d != dim
@@ -205,8 +198,6 @@ def check_index_shape(name: str, x: Any, index: Any, dim: int) -> int:
 
 
 @op(
-    method=False,
-    function=False,
     samples=[((3, 4), ints((2, 5), 4), 1), ((3, 4), ints((5, 2), 3), 0)],
     halves="copies",
     vmap="along",
@@ -232,12 +223,7 @@ gather_kernel = kernel_or_fallback(native.gather, _gather.forward)
 _gather.numpy = (gather_kernel, "x, index, dim")
 
 
-@op(
-    method=False,
-    function=False,
-    samples=[((2, 5), ints((2, 5), 4), (3, 4), 1)],
-    vmap="shaped_along",
-)
+@op(samples=[((2, 5), ints((2, 5), 4), (3, 4), 1)], vmap="shaped_along")
 def _gather_backward(xp, x, index, /, shape, dim):
     """Zeros of a shape, with x added at indices along dim: the gradient of `gather`."""
     out = xp.zeros(shape, x.dtype)
@@ -315,11 +301,7 @@ def _scatter(xp, x, source, index, /, dim):
 
 
 def crop_to_index(name: str, source: Any, index: Any) -> Any:
-    """The part of source that has index's shape; a 0-d source is one number for all.
-
-    Raises:
-        RuntimeError: source is smaller than index.
-    """
+    """The part of source that has index's shape; a 0-d source is one number for all."""
     if not source.ndim:
         return source
     if source.ndim != index.ndim or any(
@@ -351,13 +333,7 @@ def scatter_in_place(name: str, reduction: int) -> Any:
 _scatter.numpy = inplace_kernel(scatter_in_place("scatter", 0), _scatter.forward)
 
 
-@op(
-    method=False,
-    function=False,
-    samples=[((3, 4), ints((2, 4), 4), 1)],
-    halves="copies",
-    vmap="along",
-)
+@op(samples=[((3, 4), ints((2, 4), 4), 1)], halves="copies", vmap="along")
 def _scatter_zeros(xp, x, index, /, dim):
     """x with 0 at indices along dim."""
     out = x.copy()
@@ -383,7 +359,7 @@ def scatter_source_backward(
     return ops.sum(g) if not shape and index.ndim else pad_with_zeros(ops, g, shape)
 
 
-@op(method=False, function=False, samples=[((3, 4), ints((2, 5), 4), 1)], halves="copies")
+@op(samples=[((3, 4), ints((2, 5), 4), 1)], halves="copies")
 def _gather_kept(xp, x, index, /, dim):
     """`_gather`, with 0 for elements that a later index selects again. Note [Kept values]"""
     if xp is not np:

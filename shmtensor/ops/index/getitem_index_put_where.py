@@ -28,8 +28,6 @@ Shape = tuple[int, ...]
     broadcast=True,
     promote="common x y",
     inplace=False,
-    method=False,
-    function=False,
     samples=[(bools((3, 4)), (3, 4), (4,)), (bools((3, 1)), (), (4,)), (bools(()), (2,), (2,))],
 )
 def _where(xp, condition, x, y, /):
@@ -48,8 +46,6 @@ _where.pullback(
     broadcast=True,
     promote="common x y",
     inplace=False,
-    method=False,
-    function=False,
     samples=[(bools((3, 4)), (3, 4), (4,)), (bools((3, 1)), (), (4,)), (bools(()), (2,), (2,))],
 )
 def _where_other(xp, condition, x, y, /):
@@ -112,8 +108,6 @@ def getitem(x: Any, index: Any) -> Any:
 @op(
     numpy=native.item,
     view=True,
-    method=False,
-    function=False,
     samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
     halves="copies",
     vmap="getitem",
@@ -139,7 +133,7 @@ _getitem.pullback(x=lambda ops, g, x_shape, index: ops._index_backward(g, x_shap
 _getitem.diagnose = explain_slice_step
 
 
-@op(method=False, function=False, samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
+@op(samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
 def _index_backward(xp, x, /, shape, index: index):
     """Zeros of a shape, with x added at an index: the gradient of x[index]."""
     out = xp.zeros(shape, x.dtype)
@@ -228,7 +222,7 @@ def may_repeat(index: Any) -> bool:
     )
 
 
-@op(method=False, function=False, samples=[((3, 4), (np.array([0, 2, 0]),))], halves="copies")
+@op(samples=[((3, 4), (np.array([0, 2, 0]),))], halves="copies")
 def _getitem_kept(xp, x, /, index: index):
     """x[index], with 0 for elements that a later index selects again. Note [Kept values]"""
     out = getitem(x, index)
@@ -257,7 +251,7 @@ def index_put(ops, input, indices, values, accumulate=False):
 # ---- under a mask
 
 
-@op(method=False, function=False, samples=[((3, 4), (), bools((3, 4))), ((3, 4), (), bools((4,)))])
+@op(samples=[((3, 4), (), bools((3, 4))), ((3, 4), (), bools((4,)))])
 def _masked_fill(xp, x, value, mask, /):
     """x, with the one element of value where mask is true."""
     if value.ndim:
@@ -303,12 +297,7 @@ def masked_select(ops, input, mask):
     return ops._getitem(ops.broadcast_to(input, shape), ops.broadcast_to(mask, shape))
 
 
-@op(
-    method=False,
-    function=False,
-    samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))],
-    halves="copies",
-)
+@op(samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))], halves="copies")
 def _masked_scatter(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
     if mask.dtype != np.bool_:
@@ -333,7 +322,7 @@ _masked_scatter.pullback(
 )
 
 
-@op(method=False, function=False, samples=[((3,), (2, 4)), ((0,), (2,))], halves="copies")
+@op(samples=[((3,), (2, 4)), ((0,), (2,))], halves="copies")
 def _masked_scatter_backward(xp, x, /, shape):
     """Zeros of a shape whose first elements are x's."""
     out = xp.zeros(shape, x.dtype)
@@ -390,7 +379,7 @@ def put(ops, input, index, source, accumulate=False):
     return ops.reshape(flat, tuple(input.shape))
 
 
-@op(method=False, function=False, samples=[(bools((3, 4)),)])
+@op(samples=[(bools((3, 4)),)])
 def _argwhere(xp, x, /):
     """The indices of the elements that are not 0, a row for each."""
     return xp.argwhere(native.private_index(x))

@@ -11,14 +11,6 @@ import numpy as np
 
 from ... import native
 
-__all__ = [
-    "add_at_flat_indices",
-    "add_rows",
-    "flat_indices",
-    "flat_indices_along",
-    "flat_slice_indices",
-]
-
 Shape = tuple[int, ...]
 
 

@@ -26,8 +26,6 @@ def row_norms(xp: Any, difference: Any, p: float) -> Any:
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((5, 4), (3, 4)),
         ((2, 1), (4, 1), 1.0),
@@ -56,7 +54,7 @@ def cdist_backward(ops: Any, g: Any, x: Any, y: Any, out: Any, p: float) -> Any:
 
 _cdist.numpy = kernel_or_fallback(native.cdist, _cdist.forward)
 _cdist.pullback(
-    x=lambda ops, g, x, y, out, p: cdist_backward(ops, g, x, y, out, p),
+    x=cdist_backward,
     y=lambda ops, g, x, y, out, p: cdist_backward(
         ops, ops.transpose(g, -2, -1), y, x, ops.transpose(out, -2, -1), p
     ),
@@ -96,11 +94,7 @@ def cdist(ops, x1, x2, p=2.0, compute_mode=None):
     return ops._vector_norm(difference, p, -1, False)
 
 
-@op(
-    method=False,
-    function=False,
-    samples=[((5, 4),), ((4, 1), 1.0), ((1, 3),), ((4, 3), math.inf), ((3, 4), 0.0)],
-)
+@op(samples=[((5, 4),), ((4, 1), 1.0), ((1, 3),), ((4, 3), math.inf), ((3, 4), 0.0)])
 def _pdist(xp, x, /, p=2.0):
     """Distances of the rows of a matrix from each later one: (N, M) gives (N * (N - 1) / 2)."""
     first, second = xp.triu_indices(x.shape[0], 1)

@@ -74,8 +74,6 @@ def is_positive_definite(x: Any) -> bool:
 
 
 @op(
-    method=False,
-    function=False,
     samples=[(NEAR_ONE @ NEAR_ONE.T,), (BATCH @ BATCH.swapaxes(1, 2),)],
     halves="checks",
     vmap="alone",
@@ -103,8 +101,6 @@ def not_positive_definite(x: Any, orders: Any) -> Exception:
 
 
 @op(
-    method=False,
-    function=False,
     samples=[(NEAR_ONE @ NEAR_ONE.T,), (np.diag([1.0, -1.0, 1.0]),), (BATCH,)],
     halves="checks",
     vmap="alone",
@@ -122,7 +118,7 @@ def cholesky_backward(ops: Any, g: Any, out: Any) -> Any:
     return solve_right(ops, inner, out) * 0.5
 
 
-_linalg_cholesky.pullback(x=lambda ops, g, out: cholesky_backward(ops, g, out))
+_linalg_cholesky.pullback(x=cholesky_backward)
 
 
 @composite(method=False, function=False, autocast="full")
@@ -157,8 +153,6 @@ def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
 
 
 @op(
-    method=False,
-    function=False,
     outputs="Q R",
     samples=[(NEAR_ONE, "reduced"), (TALL, "reduced"), (TALL.T, "reduced"), (BATCH, "complete")],
     halves="checks",
@@ -190,9 +184,7 @@ def qr_backward(ops: Any, g_Q: Any, g_R: Any, x: Any, Q: Any, R: Any, mode: str)
     return out if right_gradient is None else ops.cat([out, right_gradient], -1)
 
 
-_linalg_qr.pullback(
-    x=lambda ops, g_Q, g_R, x, Q, R, mode: qr_backward(ops, g_Q, g_R, x, Q, R, mode)
-)
+_linalg_qr.pullback(x=qr_backward)
 
 
 @composite(method=False, function=False, autocast="full")
@@ -224,8 +216,6 @@ def linalg_qr(ops, A, mode="reduced"):
 
 
 @op(
-    method=False,
-    function=False,
     outputs="a tau",
     samples=[(NEAR_ONE,), (TALL,), (TALL.T,), (BATCH,)],
     halves="checks",

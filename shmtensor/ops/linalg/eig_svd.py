@@ -28,8 +28,6 @@ REAL = np.diag([1.0, 2.5, -1.5]) + 0.1 * np.arange(9.0).reshape(3, 3)
 
 
 @op(
-    method=False,
-    function=False,
     outputs="values vectors",
     samples=[(SYMMETRIC, "L"), (SYMMETRIC, "U"), (BATCH + BATCH.swapaxes(1, 2), "L")],
     halves="checks",
@@ -57,11 +55,7 @@ def eigh_backward(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors:
     return ops.matmul(ops.matmul(vectors, inner), conj_transpose(vectors))
 
 
-_linalg_eigh.pullback(
-    x=lambda ops, g_values, g_vectors, values, vectors: eigh_backward(
-        ops, g_values, g_vectors, values, vectors
-    )
-)
+_linalg_eigh.pullback(x=eigh_backward)
 
 
 def triangle_of(UPLO: Any) -> str:
@@ -92,8 +86,6 @@ def linalg_eigvalsh(ops, A, UPLO="L"):
 
 
 @op(
-    method=False,
-    function=False,
     outputs="values vectors",
     samples=[(REAL,), (np.stack([REAL, REAL.T + np.eye(3)]),)],
     halves="checks",
@@ -122,11 +114,7 @@ def eig_backward(ops: Any, g_values: Any, g_vectors: Any, values: Any, vectors: 
     return ops._solve(adjoint, ops.matmul(inner + ops.diag_embed(g_values), adjoint))
 
 
-_linalg_eig.pullback(
-    x=lambda ops, g_values, g_vectors, values, vectors: eig_backward(
-        ops, g_values, g_vectors, values, vectors
-    )
-)
+_linalg_eig.pullback(x=eig_backward)
 
 
 @composite(method=False, function=False, autocast="full")
@@ -145,14 +133,7 @@ def linalg_eigvals(ops, A):
 # ---- singular vectors
 
 
-@op(
-    method=False,
-    function=False,
-    outputs="u s vh",
-    samples=[(NEAR_ONE,), (BATCH,)],
-    halves="checks",
-    vmap="alone",
-)
+@op(outputs="u s vh", samples=[(NEAR_ONE,), (BATCH,)], halves="checks", vmap="alone")
 def _linalg_svd(xp, x, /):
     """x = u @ diag(s) @ vh with square u and vh."""
     check_floating("linalg.svd", x)
@@ -167,9 +148,7 @@ def full_backward(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: A
     )  # fmt: skip
 
 
-_linalg_svd.pullback(
-    x=lambda ops, g_u, g_s, g_vh, u, s, vh: full_backward(ops, g_u, g_s, g_vh, u, s, vh)
-)
+_linalg_svd.pullback(x=full_backward)
 
 
 @composite(method=False, function=False, autocast="full")

@@ -89,8 +89,6 @@ inverse.pullback(
 
 
 @op(
-    method=False,
-    function=False,
     samples=[(NEAR_ONE, (3, 2)), (BATCH, (3, 1)), (NEAR_ONE, (2, 3, 1))],
     halves="checks",
     vmap="solve",
@@ -131,9 +129,7 @@ def slogdet_backward(ops: Any, g_sign: Any, g_logabsdet: Any, x: Any, sign: Any)
     return ops.unsqueeze(ops.unsqueeze(scale, -1), -1) * conj_transpose(ops.inverse(x))
 
 
-slogdet.pullback(
-    x=lambda ops, g_sign, g_logabsdet, x, sign: slogdet_backward(ops, g_sign, g_logabsdet, x, sign)
-)
+slogdet.pullback(x=slogdet_backward)
 
 
 @composite
@@ -168,20 +164,13 @@ def det_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
     return as_1x1(g * phase.conjugate()) * ops.matmul(u * scale, vh)
 
 
-det.pullback(x=lambda ops, g, x, out: det_backward(ops, g, x, out))
+det.pullback(x=det_backward)
 
 
 # ---- singular values
 
 
-@op(
-    method=False,
-    function=False,
-    outputs="u s vh",
-    samples=[(NEAR_ONE,), (TALL,), (TALL.T,)],
-    halves="checks",
-    vmap="alone",
-)
+@op(outputs="u s vh", samples=[(NEAR_ONE,), (TALL,), (TALL.T,)], halves="checks", vmap="alone")
 def _svd(xp, x, /):
     """x = u @ diag(s) @ vh, s descending: (..., m, k), (..., k), (..., k, n), k = min(m, n)."""
     check_floating("svd", x)
@@ -214,16 +203,10 @@ def svd_backward(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: An
     return out
 
 
-_svd.pullback(x=lambda ops, g_u, g_s, g_vh, u, s, vh: svd_backward(ops, g_u, g_s, g_vh, u, s, vh))
+_svd.pullback(x=svd_backward)
 
 
-@op(
-    method=False,
-    function=False,
-    samples=[(NEAR_ONE,), (TALL,), (TALL.T,)],
-    halves="checks",
-    vmap="alone",
-)
+@op(samples=[(NEAR_ONE,), (TALL,), (TALL.T,)], halves="checks", vmap="alone")
 def _svdvals(xp, x, /):
     """The singular values of matrices, descending. Gradients are right even if some coincide."""
     check_floating("svd", x)
@@ -236,7 +219,7 @@ def svdvals_backward(ops: Any, g: Any, x: Any) -> Any:
     return ops.matmul(u * ops.unsqueeze(g, -2), vh)
 
 
-_svdvals.pullback(x=lambda ops, g, x: svdvals_backward(ops, g, x))
+_svdvals.pullback(x=svdvals_backward)
 
 
 @composite(autocast="full")
@@ -288,7 +271,7 @@ def pinverse_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
     )
 
 
-pinverse.pullback(x=lambda ops, g, x, out: pinverse_backward(ops, g, x, out))
+pinverse.pullback(x=pinverse_backward)
 
 
 # ---- triangular systems
@@ -367,7 +350,7 @@ def matrix_exp_backward(ops: Any, g: Any, x: Any) -> Any:
     return ops.matrix_exp(ops.cat([above, below], -2))[..., :n, n:]
 
 
-matrix_exp.pullback(x=lambda ops, g, x: matrix_exp_backward(ops, g, x))
+matrix_exp.pullback(x=matrix_exp_backward)
 
 
 @composite

@@ -29,8 +29,6 @@ from .inverse_det_matrix_exp import (
 
 
 @op(
-    method=False,
-    function=False,
     outputs="LU pivots info",
     samples=[(NEAR_ONE,), (TALL,), (TALL.T,), (BATCH,)],
     halves="checks",
@@ -130,7 +128,7 @@ def lu_backward(ops: Any, g_LU: Any, LU: Any, pivots: Any) -> Any:
     return ops.matmul(constant(permutation(pivots, m, data_of(LU).dtype), out), out)
 
 
-_linalg_lu_factor.pullback(x=lambda ops, g_LU, LU, pivots: lu_backward(ops, g_LU, LU, pivots))
+_linalg_lu_factor.pullback(x=lu_backward)
 
 
 def check_pivot(name: str, pivot: bool) -> None:
@@ -238,8 +236,6 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
 
 
 @op(
-    method=False,
-    function=False,
     outputs="LD pivots info",
     samples=[(NEAR_ONE, False), (BATCH, True)],
     halves="checks",
@@ -274,8 +270,6 @@ def linalg_ldl_factor_ex(ops, A, *, hermitian=False, check_errors=False):
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         (np.tril(NEAR_ONE), np.array([3, 2, 3], np.int32), TALL, False),
         (np.tril(BATCH), np.array([[-3, -3, 3], [1, -2, -2]], np.int32), TALL, True),

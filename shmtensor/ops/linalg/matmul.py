@@ -251,7 +251,7 @@ def vdot(ops, input, other):
     return ops.matmul(ops.conj(input), other)
 
 
-@op(method=False, function=False, samples=[((5,), (5,))])
+@op(samples=[((5,), (5,))])
 def _vdot(xp, x, y, /):
     """Sum of the products of two complex vectors, the first one conjugated while it is read."""
     return xp.asarray(xp.vdot(x, y))

@@ -210,8 +210,6 @@ def rank_and_values(x: Any, atol: Any, rtol: Any, hermitian: bool) -> tuple[Any,
 
 
 @op(
-    method=False,
-    function=False,
     samples=[(TALL, 0.0, 1e-9, False), (TALL.T, 0.0, 1e-9, False), (BATCH, 0.0, 1e-9, False)],
     halves="checks",
 )

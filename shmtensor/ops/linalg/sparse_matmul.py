@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.op_definition import PRIVATE, op
+from ..table.op_definition import op
 from ..table.samples import ints
 
 multiply = native.parallel(np.multiply)
@@ -24,7 +24,6 @@ def rows_at(xp: Any, x: Any, index: Any) -> Any:
 
 
 @op(
-    **PRIVATE,
     promote="common x y",
     inplace=False,
     samples=[
@@ -47,12 +46,7 @@ def _sparse_mm(xp, x, y, rows, columns, /, n, ordered=False):
     return zeros
 
 
-@op(
-    **PRIVATE,
-    promote="common x y",
-    inplace=False,
-    samples=[((5, 2), (3, 2), ints((4,), 5), ints((4,), 3))],
-)
+@op(promote="common x y", inplace=False, samples=[((5, 2), (3, 2), ints((4,), 5), ints((4,), 3))])
 def _sampled_mm(xp, x, y, rows, columns, /):
     """The elements (nnz,) of the product x @ y.T at rows and columns."""
     first, second = rows_at(xp, x, rows), rows_at(xp, y, columns)

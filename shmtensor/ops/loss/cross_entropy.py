@@ -21,8 +21,6 @@ from ..table.native_or_numpy import (
 from ..table.op_definition import composite, op
 from ..table.samples import ints, reals
 
-REDUCTIONS = ("none", "mean", "sum")
-
 
 def apply_reduction(ops: Any, losses: Any, reduction: str) -> Any:
     """All losses, their mean or their sum."""
@@ -30,15 +28,16 @@ def apply_reduction(ops: Any, losses: Any, reduction: str) -> Any:
         return ops.mean(losses)
     if reduction == "sum":
         return ops.sum(losses)
-    if reduction == "none":
-        return losses
-    raise ValueError(f"loss: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
+    check_reduction("loss", reduction)
+    return losses
 
 
 def check_reduction(name: str, reduction: str) -> None:
     """Raises ValueError unless there is such a reduction."""
-    if reduction not in REDUCTIONS:
-        raise ValueError(f"{name}: no such reduction: {reduction!r}, one of {REDUCTIONS} is needed")
+    if reduction not in ("mean", "sum", "none"):
+        raise ValueError(
+            f"{name}: {reduction!r} is not a valid value for reduction, hint: mean, sum, none"
+        )
 
 
 def reduction_of_legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
@@ -61,12 +60,7 @@ def as_n_c_d(x: Any) -> Any:
 def class_indices(
     name: str, shape: tuple[int, ...], target: Any, ignore_index: int
 ) -> tuple[Any, Any]:
-    """The class indices as (N, 1, d), 0 where they are ignored, and the mask of those that count.
-
-    Raises:
-        ValueError, RuntimeError: shapes do not match.
-        IndexError: a class that does not exist.
-    """
+    """The class indices as (N, 1, d), 0 where they are ignored; the mask of those that count."""
     expected = shape[:1] + shape[2:] if len(shape) > 1 else ()
     if target.shape != expected:
         batches_differ = expected and target.ndim and target.shape[0] != expected[0]
@@ -90,10 +84,6 @@ def class_indices(
 def check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
     """Checks that the target holds class indices and that weight has the input's dtype and an
     element for each class.
-
-    Raises:
-        ValueError: the input has no dimension of classes.
-        RuntimeError: dtypes or weights do not fit.
     """
     if not input.ndim:
         raise ValueError(f"{name}: expected an input of 1 or more dimensions: shape ()")
@@ -109,11 +99,7 @@ def check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
 
 
 def check_class_weights(name: str, n: int, weight: Any) -> None:
-    """Checks that weight is None or has an element for each of n classes.
-
-    Raises:
-        RuntimeError: it has another shape.
-    """
+    """Checks that weight is None or has an element for each of n classes."""
     if weight is not None and tuple(weight.shape) != (n,):
         raise RuntimeError(
             f"{name}: one weight for each of {n} classes is needed: {tuple(weight.shape)}"
@@ -129,7 +115,7 @@ CLASSES = [
 ]
 
 
-@op(method=False, function=False, samples=CLASSES)
+@op(samples=CLASSES)
 def _nll_loss(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"):
     """-weight[c] * x[c] for each class c of target, 0 where it is ignored; for reduction "sum",
     their sum, for "mean", their sum divided by the sum of the weights.
@@ -144,13 +130,11 @@ def _nll_loss(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((5,), ints((5,), 4), None, (5, 4), 1),
         ((), ints((5,), 4), reals((4,), 0.5, 2.0), (5, 4), 1, "mean"),
         ((), ints((2, 3), 4), None, (2, 4, 3), 1, "sum"),
-    ],
+    ]
 )
 def _nll_loss_backward(
     xp, x, target, weight=None, /, shape=(), ignore_index=-100, reduction="none"
@@ -185,7 +169,7 @@ _nll_loss.numpy = kernel_or_fallback(native.nll_loss, _nll_loss.forward)
 _nll_loss_backward.numpy = kernel_or_fallback(native.nll_loss_backward, _nll_loss_backward.forward)
 
 
-@op(method=False, function=False, samples=[(ints((5,), 4), reals((4,), 0.5, 2.0), 1)])
+@op(samples=[(ints((5,), 4), reals((4,), 0.5, 2.0), 1)])
 def _nll_loss_total_weight(xp, target, weight, /, ignore_index):
     """The sum of the weights of the classes that count."""
     target = native.private_index(target)
@@ -228,8 +212,6 @@ def nll_loss(
 
 @op(
     numpy=native.cross_entropy,
-    method=False,
-    function=False,
     saves="p",
     samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
     vmap="cross_entropy",
@@ -247,12 +229,7 @@ def _cross_entropy(xp, x, target, /, ignore_index, reduction):
     return xp.asarray(total, x.dtype), xp.exp(logp)
 
 
-@op(
-    numpy=(native.cross_entropy_backward, "x, p, target, ignore_index, reduction"),
-    method=False,
-    function=False,
-    samples=[],
-)
+@op(numpy=(native.cross_entropy_backward, "x, p, target, ignore_index, reduction"), samples=[])
 def _cross_entropy_backward(xp, x, logits, p, target, /, ignore_index, reduction):
     """(softmax - one hot) times the incoming gradient x, 0 where the class is ignored.
 
@@ -300,8 +277,6 @@ _cross_entropy_backward.pullback(
 
 
 @op(
-    method=False,
-    function=False,
     saves="p",
     samples=[
         ((5, 4), ints((5,), 4), reals((4,), 0.5, 2.0), 1, "mean", 0.2),
@@ -327,7 +302,7 @@ def _cross_entropy_weighted(
     return xp.asarray(losses, x.dtype), xp.exp(logp)
 
 
-@op(method=False, function=False, samples=[])
+@op(samples=[])
 def _cross_entropy_weighted_backward(
     xp, x, logits, p, target, weight=None, /, ignore_index=-100, reduction="mean",
     label_smoothing=0.0,
@@ -373,13 +348,7 @@ def cross_entropy_weighted_backward(
     return ops._log_softmax_backward_data(by_logp, ops._log_softmax(x, 1), 1)
 
 
-_cross_entropy_weighted.pullback(
-    x=lambda ops, g, x, p, target, weight, ignore_index, reduction, label_smoothing: (
-        cross_entropy_weighted_backward(
-            ops, g, x, p, target, weight, ignore_index, reduction, label_smoothing
-        )
-    )
-)
+_cross_entropy_weighted.pullback(x=cross_entropy_weighted_backward)
 
 
 @composite(method=False, function=False, autocast="full")

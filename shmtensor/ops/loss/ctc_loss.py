@@ -36,11 +36,7 @@ def padded_targets(xp: Any, targets: Any, lengths: Lengths) -> Any:
 
 
 def labels_of(xp: Any, targets: Any, lengths: Lengths, classes: int) -> list[Any]:
-    """Each sample's labels.
-
-    Raises:
-        IndexError: a label is not a class.
-    """
+    """Each sample's labels."""
     rows = padded_targets(xp, native.private_index(targets), lengths)
     samples = [row[:n] for row, n in zip(rows, lengths, strict=True)]
     for labels in samples:
@@ -64,7 +60,7 @@ def pad_with_inf(xp: Any, x: Any, at: int) -> Any:
     return xp.insert(x, at, -math.inf)
 
 
-@op(method=False, function=False, saves="alpha")
+@op(saves="alpha")
 def _ctc_loss(xp, x, targets, /, input_lengths, target_lengths, blank, zero_infinity):
     """The negative logarithm of the sum over all alignments, for each sample of (T, N, C)."""
     steps, n, classes = x.shape
@@ -85,7 +81,7 @@ def _ctc_loss(xp, x, targets, /, input_lengths, target_lengths, blank, zero_infi
     return out, alpha.astype(x.dtype)
 
 
-@op(method=False, function=False)
+@op()
 def _ctc_loss_backward(
     xp,
     x,
@@ -167,12 +163,7 @@ _ctc_loss_backward.pullback(x=refuse_double_backward, logp=refuse_double_backwar
 
 
 def lengths_of(name: str, lengths: Any, n: int, longest: int) -> Lengths:
-    """Lengths from a tensor or a sequence.
-
-    Raises:
-        RuntimeError: not n integers from 0 to `longest`.
-        TypeError: not a tensor or sequence.
-    """
+    """Lengths from a tensor or a sequence."""
     if hasattr(lengths, "tolist"):
         if lengths.dtype.kind not in "iu":
             raise RuntimeError(f"ctc_loss: {name} must be integral: {lengths.dtype.name}")

@@ -14,11 +14,7 @@ from .cross_entropy import apply_reduction, check_reduction, reduction_of_legacy
 
 
 def n_and_c(name: str, input: Any) -> tuple[int, int]:
-    """(N, C); a vector counts as one row, and a number as one row of one class.
-
-    Raises:
-        RuntimeError: more dimensions, or no class.
-    """
+    """(N, C); a vector counts as one row, and a number as one row of one class."""
     shape = tuple(input.shape)
     if not shape:
         return 1, 1

@@ -12,8 +12,6 @@ from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import reals
 
-__all__ = ["POINTWISE_LOSSES", "PointwiseLoss"]
-
 Function = Callable[..., Any]
 
 
@@ -184,15 +182,7 @@ def loss_weight(n: int, reduction: str) -> float:
     return 1 / (n or math.nan) if reduction == "mean" else 1.0
 
 
-@op(
-    broadcast=True,
-    promote="common",
-    inplace=False,
-    method=False,
-    function=False,
-    samples=SAMPLES,
-    vmap="pointwise_losses",
-)
+@op(broadcast=True, promote="common", inplace=False, samples=SAMPLES, vmap="pointwise_losses")
 def _pointwise_loss(xp, x, y, /, name, reduction="mean", a=0.0, b=0.0):
     """The named loss of x and y: all of them, their mean or their sum."""
     losses = POINTWISE_LOSSES[name].value(xp, x, y, a, b)
@@ -215,8 +205,6 @@ _pointwise_loss.pullback(
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((3, 4) if s[3] == "none" else (), *s[:3], side, *s[3:])
         for s in SAMPLES

@@ -17,7 +17,7 @@ from ..table.check_dtypes import (
 )
 from ..table.dims import axis
 from ..table.native_or_numpy import floating_kernel, kernel_or_fallback
-from ..table.op_definition import PRIVATE, composite, op
+from ..table.op_definition import IN_NAMESPACE, composite, op
 from ..table.samples import reals
 from .activation_backward import silu_derivative
 
@@ -64,7 +64,7 @@ def relu(xp, x, /):
 relu.pullback(x=lambda ops, g, out: ops._relu_backward(g, out))
 
 
-@op(numpy=native.relu_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
+@op(numpy=native.relu_backward, samples=[((3, 4), (3, 4))], layout="pointwise")
 def _relu_backward(xp, x, y, /):
     """x where y is positive or NaN, else 0."""
     return xp.where(y <= 0, xp.zeros((), x.dtype), x)
@@ -101,7 +101,7 @@ sigmoid.pullback(
 )
 
 
-@op(numpy=native.sigmoid_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
+@op(numpy=native.sigmoid_backward, samples=[((3, 4), (3, 4))], layout="pointwise")
 def _sigmoid_backward(xp, x, y, /):
     """x * y * (1 - y)."""
     return x * (y * (1 - y))
@@ -112,7 +112,7 @@ _sigmoid_backward.pullback(
 )
 
 
-@op(numpy=native.tanh_backward, **PRIVATE, samples=[((3, 4), (3, 4))], layout="pointwise")
+@op(numpy=native.tanh_backward, samples=[((3, 4), (3, 4))], layout="pointwise")
 def _tanh_backward(xp, x, y, /):
     """x * (1 - y * y)."""
     return x * (1 - y * y)
@@ -123,7 +123,7 @@ _tanh_backward.pullback(
 )
 
 
-@op(promote="float", inplace=False, **PRIVATE, samples=BOTH_SIDES, layout="pointwise")
+@op(promote="float", inplace=False, **IN_NAMESPACE, samples=BOTH_SIDES, layout="pointwise")
 def silu(xp, x, /):
     """x * sigmoid(x)."""
     return x * sigmoid.forward(xp, x)
@@ -143,7 +143,7 @@ silu.pullback(
 GELUS = [(reals((3, 4), -3.0, 3.0), False), (reals((3, 4), -3.0, 3.0), True), ((), False)]
 
 
-@op(numpy=native.gelu, **PRIVATE, samples=[*BOTH_SIDES, *GELUS], layout="pointwise")
+@op(numpy=native.gelu, samples=[*BOTH_SIDES, *GELUS], layout="pointwise")
 def _gelu(xp, x, /, tanh=False):
     """x times the normal distribution's P(X <= x), exactly or by tanh."""
     if tanh:
@@ -177,8 +177,6 @@ def gelu_second_derivative(ops: Any, y: Any, tanh: bool) -> Any:
 
 @op(
     numpy=native.gelu_backward,
-    method=False,
-    function=False,
     samples=[((3, 4), reals((3, 4), -3.0, 3.0), tanh) for tanh in (False, True)],
     layout="pointwise",
 )
@@ -193,7 +191,7 @@ _gelu_backward.pullback(
 )
 
 
-@composite(**PRIVATE)
+@composite(**IN_NAMESPACE)
 def gelu(ops, input, approximate="none"):
     """x times the normal distribution's P(X <= x); approximate="tanh" is a little faster."""
     if approximate not in ("none", "tanh"):
@@ -205,8 +203,7 @@ def gelu(ops, input, approximate="none"):
 
 
 @op(
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 2.0, 1.0)],
     layout="pointwise",
 )
@@ -223,7 +220,7 @@ softplus.pullback(
 )
 
 
-@op(**PRIVATE, samples=BOTH_SIDES, layout="contiguous", vmap="alone")
+@op(**IN_NAMESPACE, samples=BOTH_SIDES, layout="contiguous", vmap="alone")
 def logsigmoid(xp, x, /):
     """log(sigmoid(x)), without overflow."""
     check_floating("logsigmoid", x)
@@ -235,8 +232,7 @@ logsigmoid.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "logsigmo
 
 
 @op(
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.2)],
     layout="pointwise",
 )
@@ -253,8 +249,7 @@ leaky_relu.pullback(
 
 
 @op(
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.7, 1.5, 2.0)],
     layout="pointwise",
 )
@@ -287,8 +282,7 @@ def celu(ops, input, alpha=1.0):
 
 
 @op(
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), -0.5, 0.6)],
     layout="pointwise",
 )
@@ -341,8 +335,7 @@ hardshrink.pullback(x=lambda ops, g, x, lambd: ops._activation_backward(g, x, "h
 
 
 @op(
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)],
     layout="pointwise",
 )
@@ -371,7 +364,7 @@ threshold.pullback(
 )
 
 
-@op(**PRIVATE, samples=BOTH_SIDES, layout="pointwise")
+@op(**IN_NAMESPACE, samples=BOTH_SIDES, layout="pointwise")
 def mish(xp, x, /):
     """x * tanh(softplus(x)) (Misra 2019)."""
     check_floating("mish", x)
@@ -399,7 +392,6 @@ def prelu_kernel(x: Any, weight: Any) -> Any:
     numpy=prelu_kernel,
     broadcast=True,
     promote="common",
-    **PRIVATE,
     inplace=False,
     samples=[((3, 4), (3, 1)), ((3, 4), ())],
 )
@@ -435,7 +427,7 @@ def prelu(ops, input, weight):
     return ops._prelu_kernel(input, weight)
 
 
-@composite(**PRIVATE)
+@composite(**IN_NAMESPACE)
 def glu(ops, input, dim=-1):
     """The first half along a dimension times the sigmoid of the second."""
     check_floating("glu", input)

@@ -12,8 +12,6 @@ from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import reals
 
-__all__ = ["DERIVATIVES", "ActivationDerivatives"]
-
 Function = Callable[..., Any]
 
 
@@ -131,8 +129,6 @@ WIDE = reals((3, 4), -5.0, 5.0)
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((3, 4), WIDE, "silu"),
         ((3, 4), WIDE, "softplus", 2.0, 4.0),
@@ -191,19 +187,14 @@ def split_halves(x: Any, dim: int) -> tuple[Any, Any]:
     return x[(*leading, slice(n))], x[(*leading, slice(n, None))]
 
 
-@op(method=False, function=False, samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)], vmap="along")
+@op(samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)], vmap="along")
 def _glu(xp, x, /, dim):
     """The first half along dim times sigmoid(the second)."""
     value, gate = split_halves(x, dim)
     return value * NumPyFunctions.sigmoid(gate)
 
 
-@op(
-    method=False,
-    function=False,
-    samples=[((3, 2), (3, 4), 1), ((2, 3, 3), (2, 6, 3), 1)],
-    vmap="along",
-)
+@op(samples=[((3, 2), (3, 4), 1), ((2, 3, 3), (2, 6, 3), 1)], vmap="along")
 def _glu_backward(xp, x, y, /, dim):
     """The gradient of `_glu`'s input y, from the incoming gradient x."""
     value, gate = split_halves(y, dim)

@@ -42,8 +42,6 @@ def update_running(
     numpy=batch_norm_kernel,
     promote="float",
     inplace=False,
-    method=False,
-    function=False,
     outputs="out mean var",
     saves="memo",
     samples=[
@@ -93,8 +91,6 @@ def moments_backward(ops: Any, g_mean: Any, g_var: Any, x: Any) -> Any:
 
 
 @op(
-    method=False,
-    function=False,
     outputs="x_gradient weight_gradient bias_gradient",
     samples=[
         ((4, 3), (4, 3), (3,), reals((3,), 0.5, 2.0), (3,), None, None, None, 1e-5),
@@ -177,7 +173,7 @@ def broadcast_channels(ops: Any, x: Any, ndim: int) -> Any:
     return ops.reshape(x, (1, -1, *(1,) * (ndim - 2)))
 
 
-@composite(method=False, function=False)
+@composite
 def _channel_affine(ops, input, weight, bias):
     """input * weight + bias, with one number of each for every channel; either may be None."""
     out = input if weight is None else ops.mul(input, broadcast_channels(ops, weight, input.ndim))
@@ -187,8 +183,6 @@ def _channel_affine(ops, input, weight, bias):
 @op(
     promote="float",
     inplace=False,
-    method=False,
-    function=False,
     saves="memo",
     samples=[
         ((4, 3), (3,), reals((3,), 0.5, 2.0), (3,), (3,), 1e-5),
@@ -208,8 +202,6 @@ def _normalize_channels(xp, x, mean, var, weight=None, bias=None, /, eps=1e-5):
 
 
 @op(
-    method=False,
-    function=False,
     outputs="weight_gradient bias_gradient",
     samples=[
         ((4, 3), (4, 3), (3,), reals((3,), 0.5, 2.0), 1e-5),
@@ -265,17 +257,13 @@ _normalize_channels.pullback(
     mean=lambda ops, g, var, weight, eps: ops.neg(
         ops.sum(ops.mul(g, channel_scale(ops, var, weight, eps, g.ndim)), non_channel_dims(g.ndim))
     ),
-    var=lambda ops, g, x, mean, var, weight, eps: channel_var_backward(
-        ops, g, x, mean, var, weight, eps
-    ),
-    weight=lambda ops, g, x, mean, var, memo, eps: channel_weight_backward(
-        ops, g, x, mean, var, memo, eps
-    ),
-    bias=lambda ops, g, memo: channel_bias_backward(ops, g, memo),
+    var=channel_var_backward,
+    weight=channel_weight_backward,
+    bias=channel_bias_backward,
 )
 
 
-@composite(method=False, function=False)
+@composite
 def _batch_norm_inference(ops, input, mean, var, weight, bias, eps):
     """(input - mean) / sqrt(var + eps) * weight + bias, channel by channel."""
     if on_device(input) and memory_of(input) is not None:  # one kernel

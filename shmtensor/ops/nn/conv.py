@@ -72,15 +72,7 @@ CASES: list[tuple[Any, ...]] = [
 ]
 
 
-@op(
-    promote="common",
-    inplace=False,
-    method=False,
-    function=False,
-    samples=CASES,
-    layout="images x weight",
-    vmap="images",
-)
+@op(promote="common", inplace=False, samples=CASES, layout="images x weight", vmap="images")
 def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
     """The convolution of images with filters, plus the bias."""
     kernel = weight.shape[2:]
@@ -94,8 +86,6 @@ def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilatio
 @op(
     promote="common",
     inplace=False,
-    method=False,
-    function=False,
     samples=[
         ((2, 4, 4), (4, 2, 3), (7,), (2,), (1,), (1,), 1),
         ((2, 4, 4, 2), (4, 2, 3, 2), (6, 5), (1, 2), (1, 0), (2, 1), 2),
@@ -118,8 +108,6 @@ def _conv_transpose(xp, x, weight, /, size, stride, padding, dilation, groups):
 @op(
     promote="common",
     inplace=False,
-    method=False,
-    function=False,
     samples=[
         ((2, 2, 7), (2, 4, 4), (3,), (2,), (1,), (1,), 1),
         ((2, 4, 6, 5), (2, 4, 4, 2), (3, 2), (1, 2), (1, 0), (2, 1), 2),
@@ -212,11 +200,7 @@ def check_arguments(name: str, n: int, x: Any, weight: Any, bias: Any, groups: i
 
 
 def check_strides(name: str, n: int, stride: Any, padding: Any, dilation: Any) -> tuple[Shape, ...]:
-    """stride, padding and dilation as tuples.
-
-    Raises:
-        RuntimeError: a stride or dilation that is not positive, a negative padding.
-    """
+    """stride, padding and dilation as tuples."""
     stride, padding, dilation = (
         expand_to_tuple(name, parameter, value, n)
         for parameter, value in (("stride", stride), ("padding", padding), ("dilation", dilation))
@@ -295,11 +279,7 @@ def checked_strides(
     name: str, n: int, x: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any,
     groups: int,
 ) -> tuple[Shape, ...]:  # fmt: skip
-    """stride, padding and dilation as tuples that fit images (N, C, *size) and filters.
-
-    Raises:
-        RuntimeError: they do not, or the operands do not fit each other.
-    """
+    """stride, padding and dilation as tuples that fit images (N, C, *size) and filters."""
     stride, padding, dilation = check_strides(name, n, stride, padding, dilation)
     if x.shape[1] != weight.shape[1] * groups:
         raise RuntimeError(

@@ -74,7 +74,7 @@ def sizes_of_bags(bag: Any, n: int, dtype: Any) -> Any:
     return xp.maximum(xp.bincount(bag, minlength=n), 1).astype(dtype)[:, None]
 
 
-@composite(method=False, function=False)
+@composite
 def _embedding_bag(
     ops, input, weight, offsets, mode, sample_weights, include_last_offset, padding_idx, sparse
 ):

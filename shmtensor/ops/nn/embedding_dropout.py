@@ -20,8 +20,6 @@ from ..table.sparse_gradient import sparse_embedding_backward
 
 
 @op(
-    method=False,
-    function=False,
     samples=[((5, 3), ints((2, 4), 5), -1), ((5, 3), ints((), 5), 2)],
     halves="copies",
     vmap="embedding",
@@ -35,7 +33,7 @@ def _embedding(xp, weight, index, /, padding_idx=-1, sparse=False):
     return weight.take(index, 0)
 
 
-@op(method=False, function=False, samples=[((4, 3), ints((4,), 5), 5, 2)])
+@op(samples=[((4, 3), ints((4,), 5), 5, 2)])
 def _embedding_dense_backward(xp, x, index, /, n, padding_idx):
     """n rows, with x added at the indices, except at padding_idx."""
     out = xp.zeros((n, x.shape[-1]), x.dtype)
@@ -63,9 +61,7 @@ _embedding.pullback(
         else ops._embedding_dense_backward(g, index, weight_shape[0], padding_idx)
     )
 )
-_embedding_dense_backward.pullback(
-    x=lambda ops, g, index, padding_idx: embedding_double_backward(ops, g, index, padding_idx)
-)
+_embedding_dense_backward.pullback(x=embedding_double_backward)
 
 
 @composite(method=False, function=False)
@@ -78,7 +74,7 @@ def embedding(ops, input, weight, padding_idx=None, sparse=False):
     return ops._embedding(weight, input, -1 if padding_idx is None else padding_idx % n, sparse)
 
 
-@op(method=False, function=False, samples=[(ints((2, 3), 4), 5), (ints((4,), 3), -1)])
+@op(samples=[(ints((2, 3), 4), 5), (ints((4,), 3), -1)])
 def _one_hot(xp, x, /, n):
     """For each class index a row of n numbers: 1 at the index, else 0."""
     if x.dtype != np.int64:
@@ -107,8 +103,6 @@ def one_hot(ops, tensor, num_classes=-1):
 
 @op(
     numpy=native.dropout,
-    method=False,
-    function=False,
     saves="mask",
     samples=[((3, 4), 0.3, 7, 0), ((300,), 0.5, 1, 9)],
     layout="like",

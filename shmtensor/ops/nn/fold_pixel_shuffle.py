@@ -18,8 +18,6 @@ from .sliding_window import (
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((2, 3, 5, 4), (2, 3), (1, 1), (0, 1), (2, 1)),
         ((1, 2, 6), (2,), (2,), (1,), (1,)),
@@ -36,12 +34,10 @@ def _im2col(xp, x, /, kernel, dilation, padding, stride):
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((2, 18, 8), (5, 4), (2, 3), (1, 1), (0, 1), (2, 1)),
         ((1, 4, 6), (6,), (2,), (2,), (1,), (1,)),
-    ],
+    ]
 )
 def _col2im(xp, x, /, size, kernel, dilation, padding, stride):
     """Columns, each added at its window's position: (N, C, *size)."""
@@ -67,11 +63,7 @@ _col2im.pullback(
 def window_arguments(
     name: str, kernel_size: Any, dilation: Any, padding: Any, stride: Any
 ) -> tuple[Shape, Shape, Shape, Shape]:
-    """kernel_size, dilation, padding and stride as pairs.
-
-    Raises:
-        RuntimeError: a size or step that is not positive, a negative padding.
-    """
+    """kernel_size, dilation, padding and stride as pairs."""
     kernel, dilation, padding, stride = (
         expand_to_tuple(name, parameter, value, 2)
         for parameter, value in (

@@ -29,8 +29,6 @@ def starts(xp: Any, samples: Any, n: int, out: int, k: int) -> Any:
 
 
 @op(
-    method=False,
-    function=False,
     outputs="values indices",
     samples=[
         ((2, 3, 7, 6), reals((2, 3, 2), 0.0, 1.0), (2, 3), (3, 2)),
@@ -73,12 +71,7 @@ _fractional_max_pool.pullback(
 
 
 def output_size_of(name: str, shape: Shape, kernel: Shape, size: Any, ratio: Any) -> Shape:
-    """The size of the result: `size`, or the image's size times `ratio`.
-
-    Raises:
-        ValueError: both are None, or there are too many ratios.
-        RuntimeError: there are too many windows.
-    """
+    """The size of the result: `size`, or the image's size times `ratio`."""
     n = len(kernel)
     inner = shape[len(shape) - n :]
     if size is None and ratio is None:

@@ -19,12 +19,10 @@ IndicesAndWeights = tuple[Any, Any]
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((2, 4), np.array([[0, 1], [1, 2], [2, 3]]), np.array([[0.5, 0.5], [0.3, 0.7], [1, 0]]), 1),
         ((3, 2), np.array([[0], [2], [2], [1]]), np.array([[1.0], [0.5], [2.0], [1.0]]), 0),
-    ],
+    ]
 )
 def _upsample(xp, x, /, places, weights, dim):
     """Each result is a weighted sum of elements along dim; places and weights: (results, K)."""

@@ -48,8 +48,6 @@ def layer_norm_kernel(
     numpy=layer_norm_kernel,
     promote="float",
     inplace=False,
-    method=False,
-    function=False,
     saves="mean rstd memo",
     samples=[
         ((3, 4), (4,), (4,), 1, 0, 1e-5, True),
@@ -114,8 +112,6 @@ def layer_norm_backward_kernel(
 
 @op(
     numpy=layer_norm_backward_kernel,
-    method=False,
-    function=False,
     outputs="x_gradient weight_gradient bias_gradient",
     samples=[
         ((3, 4), (3, 4), (3,), (3,), (4,), 1, 0, True),
@@ -203,9 +199,7 @@ def layer_norm_bias_backward(ops: Any, g: Any, memo: Any, shape: Shape, groups: 
 
 
 _native_layer_norm.pullback(
-    x=lambda ops, g, x, weight, mean, rstd, memo, n, groups, eps, centred: layer_norm_backward(
-        ops, g, x, weight, mean, rstd, memo, n, groups, eps, centred
-    ),
+    x=layer_norm_backward,
     weight=lambda ops, g, x, weight, mean, rstd, memo, weight_shape, n, groups, eps, centred: (
         layer_norm_weight_backward(
             ops, g, x, weight, mean, rstd, memo, weight_shape, n, groups, eps, centred

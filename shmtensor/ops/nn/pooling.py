@@ -65,8 +65,6 @@ def update_maximum(xp: Any, best: Any, indices: Any, values: Any, index: Any) ->
 
 
 @op(
-    method=False,
-    function=False,
     outputs="values indices",
     samples=[
         ((2, 3, 7), (2,), (2,), (0,), (1,), False),
@@ -121,8 +119,6 @@ def max_pool_backward(ops: Any, g: Any, indices: Any, shape: Shape, n: int) -> A
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((2, 3, 2), ints((2, 3, 2), 3), (5,), (5,), (1,), (2,), (1,)),
         ((1, 2, 1, 1), ints((1, 2, 1, 1), 6), (2, 3), (2, 3), (1, 1), (0, 0), (1, 1)),
@@ -171,8 +167,6 @@ _max_pool.pullback(
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((2, 3, 7), (2,), (2,), (0,), False),
         ((2, 6, 7), (3, 2), (2, 1), (1, 1), False),
@@ -194,8 +188,6 @@ def _sum_pool(xp, x, /, kernel, stride, padding, ceil):
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((2, 3, 3), (7,), (2,), (2,), (0,), False),
         ((1, 2, 3, 3), (5, 6), (2, 3), (2, 2), (1, 0), True),
@@ -251,8 +243,6 @@ def divisors(
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((2, 3, 7), (2,), (2,), (0,), False, True, 0),
         ((2, 6, 7), (3, 2), (2, 1), (1, 1), False, False, 0),
@@ -271,8 +261,6 @@ def _avg_pool(xp, x, /, kernel, stride, padding, ceil, include_pad, divisor):
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((2, 3, 3), (7,), (2,), (2,), (0,), False, True, 0),
         ((1, 2, 3, 3), (5, 6), (2, 3), (2, 2), (1, 0), True, False, 0),
@@ -475,8 +463,6 @@ size_before = lru_cache(maxsize=1024)(checked_size)
 
 
 @op(
-    method=False,
-    function=False,
     outputs="values indices",
     samples=[((2, 3, 7), (3,)), ((2, 5, 6), (2, 4)), ((1, 2, 3, 4, 5), (2, 2, 2))],
     layout="images x",

@@ -235,13 +235,13 @@ def run_cell(ops: Any, kind: str, x: Any, state: tuple[Any, ...], weights: Any) 
     return step(ops, kind, ops.linear(x, w_ih, b_ih), state, w_hh, b_hh)
 
 
-@composite(method=False, function=False)
+@composite
 def _rnn(ops, kind, args, kwargs):
     """Layers of cells of a kind."""
     return run_network(ops, kind, args, kwargs)
 
 
-@composite(method=False, function=False)
+@composite
 def _rnn_cell(ops, kind, x, state, weights):
     """One step of a cell of a kind."""
     return run_cell(ops, kind, x, state, weights)

@@ -17,8 +17,6 @@ from ..table.constants import constant, zeros
 from ..table.native_or_numpy import upcast_half
 from ..table.op_definition import op
 
-__all__ = ["last_rows"]
-
 Sizes = tuple[int, ...]
 
 
@@ -67,8 +65,6 @@ def unpack_operands(kind: str, xs: Any) -> tuple[Any, ...]:
     outputs="out cells",
     saves="gates",
     inplace=False,
-    method=False,
-    function=False,
     samples=[
         ([(6, 8), (3, 2), (8, 2), (3, 2)], "lstm", (3, 3), False),
         ([(6, 8), (3, 1), (8, 1), (3, 2), (1, 2)], "lstm", (3, 2, 1), True),
@@ -201,8 +197,4 @@ def replace_rows(ops: Any, x: Any, rows: Any) -> Any:
     return rows if n == total else ops.cat([rows, ops.narrow(x, 0, n, total - n)], 0)
 
 
-_rnn_layer.pullback(
-    xs=lambda ops, g_out, g_cells, xs, out, cells, gates, kind, sizes, reverse: rnn_layer_gradients(
-        ops, g_out, g_cells, xs, out, cells, gates, kind, sizes, reverse
-    )
-)
+_rnn_layer.pullback(xs=rnn_layer_gradients)

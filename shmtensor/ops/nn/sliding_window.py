@@ -13,17 +13,6 @@ from collections.abc import Iterator
 from itertools import product
 from typing import Any
 
-__all__ = [
-    "add_windows",
-    "are_plain",
-    "as_ints",
-    "expand_to_tuple",
-    "output_sizes",
-    "pad_with",
-    "window_elements",
-    "window_views",
-]
-
 Shape = tuple[int, ...]
 
 MAX_SIZE = 2**40  # of sizes, strides and paddings: their products with a kernel's fit in 64 bits

@@ -26,15 +26,7 @@ def softmax_axis(x: Any, dim: int) -> Any:
     return ()
 
 
-@op(
-    numpy=native.softmax,
-    promote="float",
-    inplace=False,
-    method=False,
-    function=False,
-    samples=ALONG,
-    vmap="along",
-)
+@op(numpy=native.softmax, promote="float", inplace=False, samples=ALONG, vmap="along")
 def _softmax(xp, x, /, dim):
     """exp(x) over its sum along dim, without overflow."""
     axis = softmax_axis(x, dim)
@@ -48,13 +40,7 @@ def _softmax(xp, x, /, dim):
 _softmax.pullback(x=lambda ops, g, out, dim: ops._softmax_backward_data(g, out, dim))
 
 
-@op(
-    numpy=native.softmax_backward,
-    method=False,
-    function=False,
-    samples=[((3, 4), (3, 4), 1)],
-    vmap="along",
-)
+@op(numpy=native.softmax_backward, samples=[((3, 4), (3, 4), 1)], vmap="along")
 def _softmax_backward_data(xp, x, y, /, dim):
     """y * (x - sum(x * y)): the gradient of a softmax with the result y, for the gradient x."""
     product = x * y
@@ -69,19 +55,11 @@ def softmax_double_backward(ops: Any, g: Any, x: Any, y: Any, dim: int) -> Any:
 
 _softmax_backward_data.pullback(
     x=lambda ops, g, y, dim: ops._softmax_backward_data(g, y, dim),
-    y=lambda ops, g, x, y, dim: softmax_double_backward(ops, g, x, y, dim),
+    y=softmax_double_backward,
 )
 
 
-@op(
-    numpy=native.log_softmax,
-    promote="float",
-    inplace=False,
-    method=False,
-    function=False,
-    samples=ALONG,
-    vmap="along",
-)
+@op(numpy=native.log_softmax, promote="float", inplace=False, samples=ALONG, vmap="along")
 def _log_softmax(xp, x, /, dim):
     """x - log(sum(exp(x))) along dim, without overflow."""
     axis = softmax_axis(x, dim)
@@ -95,13 +73,7 @@ def _log_softmax(xp, x, /, dim):
 _log_softmax.pullback(x=lambda ops, g, out, dim: ops._log_softmax_backward_data(g, out, dim))
 
 
-@op(
-    numpy=native.log_softmax_backward,
-    method=False,
-    function=False,
-    samples=[((3, 4), (3, 4), 1)],
-    vmap="along",
-)
+@op(numpy=native.log_softmax_backward, samples=[((3, 4), (3, 4), 1)], vmap="along")
 def _log_softmax_backward_data(xp, x, y, /, dim):
     """x - exp(y) * sum(x): the gradient of a log_softmax with the result y, for the gradient x."""
     return x - xp.exp(y) * x.sum(softmax_axis(x, dim), keepdims=True)
@@ -139,7 +111,7 @@ def implicit_dim(name: str, input: Any, stacklevel: int = 3) -> int:
     return 0 if input.ndim in (0, 1, 3) else 1
 
 
-@op(method=False, function=False, samples=[((3, 4), bools((3, 4)), 2.0)], layout="pointwise")
+@op(samples=[((3, 4), bools((3, 4)), 2.0)], layout="pointwise")
 def _masked_scale(xp, x, mask, /, scale):
     """scale * x where the mask is true, else 0: dropout with a given mask."""
     return xp.where(mask, x * x.dtype.type(scale), xp.zeros((), x.dtype))

@@ -15,8 +15,6 @@ from .arithmetic import add, parallel_add, parallel_multiply, sub
 @op(
     broadcast=True,
     promote="common x y",
-    method=False,
-    function=False,
     inplace=True,
     out=True,
     samples=[((3, 4), (3, 4), 0.5), ((3, 1), (4,), -2)],

@@ -373,7 +373,7 @@ def sgn_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
     return ops._where_other(size == 0, orthogonal, 0.0)
 
 
-sgn.pullback(x=lambda ops, g, x, out: sgn_backward(ops, g, x, out))
+sgn.pullback(x=sgn_backward)
 
 
 @op(

@@ -11,7 +11,7 @@ from ..table.op_definition import composite, op
 from ..table.samples import UNARY, reals
 
 
-@op(method=False, function=False, samples=UNARY, layout="pointwise")
+@op(samples=UNARY, layout="pointwise")
 def _conj_physical(xp, x, /):
     """The complex conjugate of complex numbers, a copy."""
     return xp.conjugate(x)
@@ -29,7 +29,7 @@ def conj(ops, input):
 conj.alias("conjugate", "conj_physical")
 
 
-@op(view=True, method=False, function=False, samples=UNARY)
+@op(view=True, samples=UNARY)
 def _real(xp, x, /):
     """Real part, a view."""
     return x.real
@@ -73,7 +73,7 @@ def angle_backward(ops: Any, g: Any, x: Any) -> Any:
     )
 
 
-angle.pullback(x=lambda ops, g, x: angle_backward(ops, g, x))
+angle.pullback(x=angle_backward)
 
 
 @op(
@@ -157,7 +157,7 @@ REAL_DTYPES = {"complex64": np.float32, "complex128": np.float64}
 COMPLEX_DTYPES = {"float32": np.complex64, "float64": np.complex128}
 
 
-@op(view=True, method=False, function=False, samples=())
+@op(view=True, samples=())
 def _view_as_real(xp, x, /):
     """Real and imaginary parts along a new last dimension, a view."""
     dtype = np.dtype(REAL_DTYPES[x.dtype.name])
@@ -167,7 +167,7 @@ def _view_as_real(xp, x, /):
 _view_as_real.pullback(x=lambda ops, g: ops._view_as_complex(ops._contiguous(g)))
 
 
-@op(view=True, method=False, function=False, samples=())
+@op(view=True, samples=())
 def _view_as_complex(xp, x, /):
     """The complex numbers whose parts are the last dimension, a view."""
     if x.strides[-1] != x.itemsize and x.size:

@@ -184,7 +184,7 @@ def logit_backward(ops: Any, g: Any, x: Any, eps: float | None) -> Any:
     return ops._where(outside, math.nan if eps is None else 0.0, g / (x * (1 - x)))
 
 
-logit.pullback(x=lambda ops, g, x, eps: logit_backward(ops, g, x, eps))
+logit.pullback(x=logit_backward)
 
 # ---- the error function: W. J. Cody, Rational Chebyshev approximations for the error function,
 # Math. Comp. 23 (1969), as in his CALERF: relative error below 1e-16 in each of three ranges.

@@ -112,8 +112,6 @@ clamp_kernel.half = native.clamp  # type: ignore[attr-defined]
 
 @op(
     numpy=clamp_kernel,
-    method=False,
-    function=False,
     inplace=True,
     out=True,
     samples=[((3, 4), -0.5, 0.5), ((3, 4), None, 0.2), ((0,), 0.1, None)],
@@ -125,27 +123,13 @@ def _clamp(xp, x, /, min, max):
     return out if max is None else xp.minimum(out, max)
 
 
-@op(
-    numpy=parallel_maximum,
-    broadcast=True,
-    promote="common",
-    method=False,
-    function=False,
-    samples=PAIR,
-)
+@op(numpy=parallel_maximum, broadcast=True, promote="common", samples=PAIR)
 def _clamp_min(xp, x, bound, /):
     """The larger one; where they are equal, or x is NaN, only x has the gradient."""
     return xp.maximum(x, bound)
 
 
-@op(
-    numpy=parallel_minimum,
-    broadcast=True,
-    promote="common",
-    method=False,
-    function=False,
-    samples=PAIR,
-)
+@op(numpy=parallel_minimum, broadcast=True, promote="common", samples=PAIR)
 def _clamp_max(xp, x, bound, /):
     """The smaller one; where they are equal, or x is NaN, only x has the gradient."""
     return xp.minimum(x, bound)
@@ -165,8 +149,6 @@ _clamp_max.pullback(
     numpy=lambda x, min, max: parallel_minimum(parallel_maximum(x, min), max),
     broadcast=True,
     promote="common",
-    method=False,
-    function=False,
     samples=[((3, 4), (3, 4), (3, 4)), ((2, 1, 4), (3, 1), (4,)), ((), (3,), ())],
 )
 def _clamp_tensor(xp, x, min, max, /):

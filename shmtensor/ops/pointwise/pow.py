@@ -74,11 +74,7 @@ def pow_on_cuda(xp: Any, x: Any, exponent: Any) -> Any:
 
 
 def bool_pow(x: Any, exponent: Any, xp: Any = np) -> Any:
-    """Powers of a bool tensor by a number, or of a tensor by True or False.
-
-    Raises:
-        NotImplementedError: the exponents are a bool tensor.
-    """
+    """Powers of a bool tensor by a number, or of a tensor by True or False."""
     y = exponent if hasattr(exponent, "dtype") else np.asarray(exponent)
     if y.dtype.kind == "b":
         if y.ndim or not hasattr(x, "dtype"):
@@ -94,11 +90,7 @@ parallel_power, parallel_reciprocal = parallel(np.power), parallel(np.reciprocal
 
 
 def check_integer_exponent(x: Any, exponent: Any) -> Any:
-    """The exponent of a power of integers; a number is reduced to their dtype.
-
-    Raises:
-        RuntimeError: it is negative: the power would not be an integer.
-    """
+    """The exponent of a power of integers; a number is reduced to their dtype."""
     if exponent.__class__ is not int or not hasattr(x, "dtype") or x.dtype.kind not in "iub":
         return exponent
     if exponent < 0:

@@ -185,15 +185,7 @@ def trunc_divide_kernel(x: Any, y: Any, out: Any = None) -> Any:
         return copy_to_out(trunc_quotient(np, x, y), out)
 
 
-@op(
-    numpy=trunc_divide_kernel,
-    broadcast=True,
-    promote="common",
-    method=False,
-    function=False,
-    out=True,
-    samples=DIVISION,
-)
+@op(numpy=trunc_divide_kernel, broadcast=True, promote="common", out=True, samples=DIVISION)
 def _trunc_divide(xp, x, y, /):
     """Quotient rounded towards 0: `div(x, y, rounding_mode="trunc")`."""
     return trunc_quotient(xp, x, y)

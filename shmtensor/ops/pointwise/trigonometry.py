@@ -171,7 +171,7 @@ def sinc_backward(ops: Any, g: Any, x: Any) -> Any:
     return ops._where_other(x == 0, g * derivative.conjugate(), 0.0)
 
 
-sinc.pullback(x=lambda ops, g, x: sinc_backward(ops, g, x))
+sinc.pullback(x=sinc_backward)
 
 
 def scale_kernel(factor: float) -> Any:

@@ -11,8 +11,6 @@ import numpy as np
 
 from ... import dtypes
 
-__all__ = ["check_random_bounds", "check_random_dtype", "check_uniform_bounds", "max_exact_integer"]
-
 
 def check_random_dtype(name: str, dtype: Any, kinds: str = "fc", error: Any = None) -> None:
     """Checks that the distribution is defined for the dtype.
@@ -46,9 +44,6 @@ def finite_max(dtype: Any) -> float:
 def check_random_bounds(name: str, low: int, high: int, dtype: Any) -> None:
     """Checks that there are integers in [low, high), and that the dtype holds them; warns if a
     floating-point dtype does not have all of them.
-
-    Raises:
-        RuntimeError: there is none, or some do not fit.
     """
     if low >= high:
         raise RuntimeError(
@@ -70,11 +65,7 @@ def check_random_bounds(name: str, low: int, high: int, dtype: Any) -> None:
 
 
 def check_uniform_bounds(name: str, low: float, high: float, dtype: Any) -> None:
-    """Checks that the dtype holds both bounds and their distance.
-
-    Raises:
-        RuntimeError: it does not, or low is above high. NotImplementedError: an integer dtype.
-    """
+    """Checks that the dtype holds both bounds and their distance."""
     check_random_dtype(name, dtype)
     largest = finite_max(dtype)
     for bound_name, value in (("from", low), ("to", high)):

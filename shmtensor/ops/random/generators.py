@@ -15,16 +15,6 @@ from ...cupy_runtime import device_count
 from ...device import CPU, Device
 from .philox import DEFAULT_SEED, Generator, default_generator
 
-__all__ = [
-    "States",
-    "cuda_generator",
-    "cuda_generators",
-    "generator_of",
-    "manual_seed_all",
-    "read_states",
-    "write_states",
-]
-
 
 class Cuda:
     """The generators of the GPUs, made at their first use, and the seed that new ones have."""
@@ -90,11 +80,7 @@ def write_states(states: States) -> None:
 
 
 def generator_of(generator: Any, device: Device) -> Generator:
-    """A generator for random numbers on a device: the one given, or the device's default.
-
-    Raises:
-        RuntimeError: the generator is of another type of device.
-    """
+    """A generator for random numbers on a device: the one given, or the device's default."""
     if generator is None:
         return default_generator if device is CPU else cuda_generator(device.index or 0)
     if generator.device.type != device.type:

@@ -37,8 +37,6 @@ def native_fill(kernel: Any) -> Any:
     numpy=native_fill(native.uniform_),
     out=True,
     inplace=True,
-    method=False,
-    function=False,
     samples=[((3, 4), 5, 0, 0.0, 1.0)],
     halves="checks",
 )
@@ -51,8 +49,6 @@ def _uniform(xp, x, /, seed, offset, low, high):
     numpy=native_fill(native.normal_),
     out=True,
     inplace=True,
-    method=False,
-    function=False,
     samples=[((3, 4), 5, 0, 0.0, 1.0)],
     halves="checks",
 )
@@ -73,8 +69,6 @@ DISTRIBUTIONS: dict[str, Callable[[Any, float, float], Any]] = {
 
 @op(
     inplace=True,
-    method=False,
-    function=False,
     samples=[
         ((3, 4), 5, 0, "bernoulli", 0.3),
         ((3, 4), 5, 0, "exponential", 2.0),
@@ -97,7 +91,7 @@ def _distribution(xp, x, /, seed, offset, name, a=0.0, b=0.0):
     return values.astype(x.dtype).reshape(x.shape)
 
 
-@op(inplace=True, method=False, function=False, samples=[((3, 4), reals((4,), 0.0, 1.0), 5, 0)])
+@op(inplace=True, samples=[((3, 4), reals((4,), 0.0, 1.0), 5, 0)])
 def _bernoulli_of(xp, x, y, /, seed, offset):
     """1 with probability y, which is broadcast, else 0, in the shape and dtype of x."""
     if y.size and not (y.min() >= 0 and y.max() <= 1):
@@ -106,7 +100,7 @@ def _bernoulli_of(xp, x, y, /, seed, offset):
     return parallel_less(u, y).astype(x.dtype)
 
 
-@op(inplace=True, method=False, function=False, samples=[((3, 4), 5, 0, -3, 9)])
+@op(inplace=True, samples=[((3, 4), 5, 0, -3, 9)])
 def _random(xp, x, /, seed, offset, low, span):
     """Integers from [low, low + span) in the shape and dtype of x; span 0 is 2**64."""
     return native.randint(x.size, seed, offset, low, span).astype(x.dtype).reshape(x.shape)

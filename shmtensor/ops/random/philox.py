@@ -34,20 +34,6 @@ from ... import native
 from ...cuda_arrays import device_of
 from ...device import CPU, Device, as_device
 
-__all__ = [
-    "Generator",
-    "bits",
-    "blocks",
-    "check_state",
-    "default_generator",
-    "fill_normal",
-    "fill_uniform",
-    "normal",
-    "permutation",
-    "uniform",
-    "words",
-]
-
 M0, M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 W0, W1 = 0x9E3779B9, 0xBB67AE85
 LOW, HALF = np.uint64(0xFFFFFFFF), np.uint64(32)
@@ -237,11 +223,7 @@ class Generator:
 
 
 def check_state(where: str, state: Any) -> None:
-    """Checks that a state, which may come from a file, is a tensor on the CPU.
-
-    Raises:
-        TypeError: it is not.
-    """
+    """Checks that a state, which may come from a file, is a tensor on the CPU."""
     if not isinstance(state, native.TensorBase):
         raise TypeError(f"{where}: expected a uint8 tensor, but got {type(state).__name__}")
     if (device := device_of(state.array)) is not CPU:

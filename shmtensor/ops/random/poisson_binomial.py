@@ -21,7 +21,7 @@ def in_kernel_dtype(x: Any) -> Any:
     return native.recast(x, np.dtype(np.float32)) if x.dtype.itemsize == 2 else x
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), 0.0, 9.0), 3, 0)])
+@op(samples=[(reals((3, 4), 0.0, 9.0), 3, 0)])
 def _poisson(xp, x, /, seed, offset):
     """Poisson counts with the rate x."""
     if x.size and not (x.min() >= 0 and xp.isfinite(x.max())):
@@ -32,11 +32,7 @@ def _poisson(xp, x, /, seed, offset):
 _poisson.pullback(x=lambda g: g * 0)
 
 
-@op(
-    method=False,
-    function=False,
-    samples=[(reals((3, 4), 5.0, 9.0), reals((3, 4), 0.1, 0.9), 3, 0)],
-)
+@op(samples=[(reals((3, 4), 5.0, 9.0), reals((3, 4), 0.1, 0.9), 3, 0)])
 def _binomial(xp, x, y, /, seed, offset):
     """The number of successes in x trials (truncated to an integer) of probability y."""
     if x.size and not x.min() >= 0:

@@ -12,14 +12,13 @@ from ... import native
 from ...cuda_arrays import device_of
 from ...device import CPU, as_device, unspecified
 from ...dtypes import as_dtype, get_default_dtype
-from ..creation.device_forms import on_cuda
+from ..creation.device_forms import new_tensor, on_cuda
 from ..creation.zeros_full_arange import (
     as_number,
     as_shape,
     copy_into_out,
     dtype_or_default,
     dtype_or_out,
-    new_tensor,
 )
 from ..table.op_definition import ROWS, composite, op
 from ..table.samples import reals
@@ -386,7 +385,7 @@ def random_permutation_on_cuda(cupy: Any, n: int, dtype: Any, generator: Any) ->
 # ---- by probabilities
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="contiguous")
+@op(samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="contiguous")
 def _bernoulli(xp, x, /, seed, offset):
     """1 with probability x, else 0."""
     if x.size and not (x.min() >= 0 and x.max() <= 1):
@@ -459,13 +458,11 @@ def normal(
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         (reals((3, 5), 0.1, 1.0), 2, False, 3, 0),
         (reals((3, 5), 0.1, 1.0), 7, True, 3, 0),
         (reals((5,), 0.1, 1.0), 7, True, 3, 0),
-    ],
+    ]
 )
 def _multinomial(xp, x, /, num_samples, replacement, seed, offset):
     """Indices sampled with the weights of each row: the position of a uniform number among the

@@ -51,7 +51,7 @@ def reversed_cumsum(ops: Any, g: Any, dim: int) -> Any:
     return ops.flip(ops.cumsum(ops.flip(g, (dim,)), dim), (dim,)) if g.ndim else g
 
 
-cumsum.pullback(x=lambda ops, g, dim: reversed_cumsum(ops, g, dim))
+cumsum.pullback(x=reversed_cumsum)
 
 
 @op(inplace=True, samples=ALONG, vmap="along")
@@ -80,7 +80,7 @@ def cumprod_backward(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     return ops.movedim(gradient, -1, dim)
 
 
-cumprod.pullback(x=lambda ops, g, x, out, dim: cumprod_backward(ops, g, x, out, dim))
+cumprod.pullback(x=cumprod_backward)
 
 
 def cumulative_extreme(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any]:
@@ -166,7 +166,7 @@ def logcumsumexp_backward(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
     return up - down
 
 
-logcumsumexp.pullback(x=lambda ops, g, x, out, dim: logcumsumexp_backward(ops, g, x, out, dim))
+logcumsumexp.pullback(x=logcumsumexp_backward)
 
 
 @composite

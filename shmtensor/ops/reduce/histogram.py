@@ -60,8 +60,6 @@ def weighted_histogram(
 
 
 @op(
-    method=False,
-    function=False,
     outputs="hist edges",
     samples=[
         (reals((20,)), None, 5, None, None, False),
@@ -74,12 +72,7 @@ def _histogram(xp, x, weight=None, /, bins=10, low=None, high=None, density=Fals
     return weighted_histogram(xp, "histogram", x.reshape(-1, 1), [edges], weight, density), edges
 
 
-@op(
-    method=False,
-    function=False,
-    outputs="hist",
-    samples=[(reals((20, 2)), None, (EDGES, EDGES), False)],
-)
+@op(outputs="hist", samples=[(reals((20, 2)), None, (EDGES, EDGES), False)])
 def _histogramdd(xp, x, weight=None, /, edges=(), density=False):
     """The weight in each cell of a grid."""
     return weighted_histogram(

@@ -20,12 +20,7 @@ Dims = tuple[int, ...]
 
 
 def dims_of(name: str, dim: Any, n: int) -> Dims:
-    """The dimensions in ascending order; all for None and ().
-
-    Raises:
-        RuntimeError: a dimension occurs twice.
-        IndexError: a dimension does not exist.
-    """
+    """The dimensions in ascending order; all for None and ()."""
     if dim is None or (not isinstance(dim, int) and not len(dim)):
         return tuple(range(n))
     dims, n = [], max(n, 1)
@@ -44,12 +39,7 @@ def dims_of(name: str, dim: Any, n: int) -> Dims:
 
 
 def full_mask(ops: Any, name: str, input: Any, mask: Any) -> Any:
-    """The mask as bool, of the input's shape.
-
-    Raises:
-        IndexError: it has more dimensions than the input.
-        RuntimeError: it cannot be broadcast to it.
-    """
+    """The mask as bool, of the input's shape."""
     mask_shape, shape = tuple(mask.shape), tuple(input.shape)
     if len(mask_shape) > len(shape):
         raise IndexError(
@@ -65,11 +55,7 @@ def full_mask(ops: Any, name: str, input: Any, mask: Any) -> Any:
 
 
 def extreme_of_dtype(name: str, dtype: Any, sign: int) -> Any:
-    """The smallest (-1) or largest (1) number of a dtype.
-
-    Raises:
-        NotImplementedError: the dtype is complex or bool.
-    """
+    """The smallest (-1) or largest (1) number of a dtype."""
     if dtype.kind == "f":
         return sign * math.inf
     if dtype.kind in "iu":

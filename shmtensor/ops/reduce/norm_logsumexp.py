@@ -49,8 +49,6 @@ def logsumexp_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bo
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         ((3, 4), 2, None, False),
         ((3, 4), 2, 1, True),
@@ -136,9 +134,7 @@ def norm_backward(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keep
     return ops._where_other(zero | is_zero, gradient, 0.0)
 
 
-_vector_norm.pullback(
-    x=lambda ops, g, x, out, ord, dim, keepdim: norm_backward(ops, g, x, out, ord, dim, keepdim)
-)
+_vector_norm.pullback(x=norm_backward)
 
 
 def nuclear(ops: Any, x: Any, dim: Any, keepdim: bool) -> Any:

@@ -19,7 +19,7 @@ from ..table.op_definition import composite, op
 from ..table.samples import ints
 
 
-@op(method=False, function=False, samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)])
+@op(samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)])
 def _bincount(xp, x, weights=None, /, minlength=0):
     """The number of occurrences of each integer, or the sum of its weights."""
     x = native.private_index(x)
@@ -57,7 +57,7 @@ def histc_range(x: Any, n: int, low: float, high: float) -> tuple[float, float]:
     return low, high
 
 
-@op(method=False, function=False, samples=[((20,), 5, -0.5, 0.5), ((20,), 4, 0, 0)])
+@op(samples=[((20,), 5, -0.5, 0.5), ((20,), 4, 0, 0)])
 def _histc(xp, x, /, n, low, high):
     """The number of elements in each of n equal parts of [low, high]; others do not count."""
     return xp.histogram(x, n, histc_range(x, n, low, high))[0].astype(x.dtype)
@@ -206,9 +206,6 @@ def quantiles(
 def quantiles_in_float64(name: str, input: Any, q: Any) -> Any:
     """The quantiles as an array. Those on a device are not checked, as in PyTorch: the check would
     wait for the device.
-
-    Raises:
-        RuntimeError: they are a tensor on another device than the input.
     """
     if isinstance(q, native.TensorBase) and on_device(q) != on_device(input):
         raise RuntimeError(
@@ -334,8 +331,6 @@ def corrcoef(ops, input):
 
 @op(
     promote="common",
-    method=False,
-    function=False,
     inplace=False,
     samples=[((4, 3), (4, 3), 1), ((3, 2, 2), (3, 2, 2), 0)],
     vmap="along",

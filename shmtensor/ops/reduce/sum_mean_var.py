@@ -20,7 +20,7 @@ from ..table.dims import (
 )
 from ..table.named_results import named_result
 from ..table.native_or_numpy import kernel_or_fallback
-from ..table.op_definition import PRIVATE, composite, dtype, op
+from ..table.op_definition import composite, dtype, op
 from ..table.samples import bools
 
 DIMS: list[tuple[Any, ...]] = [
@@ -138,11 +138,7 @@ mean.pullback(
 
 
 @op(
-    name="_prod",
-    **PRIVATE,
-    samples=[((3, 4), 1, False), ((3, 4), 0, True)],
-    layout="contiguous",
-    vmap="along",
+    name="_prod", samples=[((3, 4), 1, False), ((3, 4), 0, True)], layout="contiguous", vmap="along"
 )
 def _prod(xp, x, /, dim, keepdim):
     """Product along one dimension, or of all elements (None)."""
@@ -168,7 +164,7 @@ def prod_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -
 
 
 _prod.numpy = kernel_or_fallback(native.prod, _prod.forward)
-_prod.pullback(x=lambda ops, g, x, out, dim, keepdim: prod_backward(ops, g, x, out, dim, keepdim))
+_prod.pullback(x=prod_backward)
 
 
 @composite(autocast="full")
@@ -321,7 +317,6 @@ count_nonzero.numpy = kernel_or_fallback(
 
 
 @op(
-    **PRIVATE,
     samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True), ((2, 3, 4), (0, 2), 1, False)],
     layout="contiguous",
     vmap="along",
@@ -353,17 +348,10 @@ def var_backward(ops: Any, g: Any, x: Any, dim: Any, correction: float, keepdim:
     return expand_reduced(ops, g * (2 / n), shape, dim, keepdim) * difference
 
 
-_var.pullback(
-    x=lambda ops, g, x, dim, correction, keepdim: var_backward(ops, g, x, dim, correction, keepdim)
-)
+_var.pullback(x=var_backward)
 
 
-@op(
-    **PRIVATE,
-    samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)],
-    layout="contiguous",
-    vmap="along",
-)
+@op(samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)], layout="contiguous", vmap="along")
 def _std(xp, x, /, dim, correction, keepdim):
     """The square root of the variance."""
     return xp.sqrt(_var.forward(xp, x, dim, correction, keepdim))
@@ -383,11 +371,7 @@ def std_backward(
     return var_backward(ops, g_var, x, dim, correction, keepdim)
 
 
-_std.pullback(
-    x=lambda ops, g, x, out, dim, correction, keepdim: std_backward(
-        ops, g, x, out, dim, correction, keepdim
-    )
-)
+_std.pullback(x=std_backward)
 
 
 def var_arguments(

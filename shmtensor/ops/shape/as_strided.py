@@ -10,7 +10,8 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import device_of, pointer
 from ...storage import memory_of, owner_of
-from ..creation.zeros_full_arange import dtype_or_default, new_tensor
+from ..creation.device_forms import new_tensor
+from ..creation.zeros_full_arange import dtype_or_default
 from ..table.constants import array_module, constant, data_of
 from ..table.op_definition import composite, op
 
@@ -65,11 +66,7 @@ def offset_of(x: Any) -> int:
 
 
 def strided_view(memory: Any, size: Shape, stride: Shape, offset: int) -> Any:
-    """A view of a vector with this layout.
-
-    Raises:
-        RuntimeError: it exceeds the memory.
-    """
+    """A view of a vector with this layout."""
     if len(size) != len(stride):
         raise RuntimeError(f"as_strided: size and stride differ in length: {size}, {stride}")
     end = offset + sum((n - 1) * s for n, s in zip(size, stride, strict=True)) + 1
@@ -119,12 +116,7 @@ def common_memory(*layouts: Any) -> tuple[int, list[Any]]:
     return high - low + 1, [at - low for at in offsets]
 
 
-@op(
-    view=True,
-    method=False,
-    function=False,
-    samples=[((3, 4), (2, 2), (4, 1), 1, (4, 1)), ((6,), (4, 3), (1, 1), 0, (1,))],
-)
+@op(view=True, samples=[((3, 4), (2, 2), (4, 1), 1, (4, 1)), ((6,), (4, 3), (1, 1), 0, (1,))])
 def _as_strided(xp, x, /, size, stride, offset, x_stride):
     """Another shape and strides (in elements) over the tensor's memory, from `offset` elements
     after its first one. Copies: none; one if x does not have the strides x_stride.
@@ -142,7 +134,7 @@ def _as_strided(xp, x, /, size, stride, offset, x_stride):
     return strided_view(memory_vector(x), size, stride, offset_of(x) + offset)
 
 
-@op(method=False, function=False, samples=[((2, 2), (3, 4), (4, 1), (4, 1), 1)])
+@op(samples=[((2, 2), (3, 4), (4, 1), (4, 1), 1)])
 def _as_strided_backward(xp, x, /, shape, x_stride, stride, offset):
     """Zeros of a shape, with x added at strides over it: the gradient of `as_strided`. Elements
     that share memory share the sum.

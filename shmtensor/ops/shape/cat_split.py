@@ -183,8 +183,6 @@ def atleast_3d(ops, *tensors):
 @op(
     listed=True,
     view=True,
-    method=False,
-    function=False,
     samples=[((5, 2), (2, 3), 0), ((3, 4), (1, 3), 1)],
     halves="copies",
     vmap="along",
@@ -352,12 +350,7 @@ def total_of(counts: Any, n: int) -> int:
 
 
 def check_repeats(repeats: Any) -> Any:
-    """A copy of the array of `repeats`: a number, a list or a tensor.
-
-    Raises:
-        RuntimeError: a number is negative, or there is more than one dimension.
-        NotImplementedError: they are not int32 or int64, or have no data.
-    """
+    """A copy of the array of `repeats`: a number, a list or a tensor."""
     data = data_of(repeats)
     if not on_device(data):
         data = native.private_index(np.asarray(data))
@@ -378,7 +371,7 @@ def check_repeats(repeats: Any) -> Any:
     return data
 
 
-@op(method=False, function=False, samples=[(ints((4,), 3),)])
+@op(samples=[(ints((4,), 3),)])
 def _repeat_interleave(xp, x, /):
     """The numbers 0, 1, ..., each repeated x[i] times."""
     return xp.repeat(xp.arange(x.shape[0]), native.private_index(x))

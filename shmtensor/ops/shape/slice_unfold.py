@@ -17,8 +17,6 @@ from ..table.op_definition import composite, op
 
 @op(
     view=True,
-    method=False,
-    function=False,
     samples=[((3, 4),), ((2, 3, 4), 1), ((2, 3, 4), 0, 1), ((),), ((0, 3), 0, -1)],
     vmap="flatten",
 )
@@ -86,13 +84,7 @@ def narrow_backward(ops: Any, g: Any, shape: tuple[int, ...], dim: int, start: i
     return ops._slice_backward(g, shape, (slice(None),) * dim + (slice(start, stop),))
 
 
-@op(
-    method=False,
-    function=False,
-    samples=[((2, 4), (3, 4), (slice(1, 3),))],
-    layout="images x",
-    halves="copies",
-)
+@op(samples=[((2, 4), (3, 4), (slice(1, 3),))], layout="images x", halves="copies")
 def _slice_backward(xp, x, /, shape, index):
     """Zeros of a shape, with x at a basic index."""
     out = xp.zeros(shape, x.dtype)
@@ -147,8 +139,6 @@ diagonal.pullback(
 
 
 @op(
-    method=False,
-    function=False,
     samples=[((3,), (3, 4), 0, 0, 1), ((2, 3), (4, 2, 3), 1, -1, 0)],
     halves="copies",
     vmap="diagonal_backward",
@@ -200,7 +190,7 @@ def unfold_kernel(x: Any, dimension: int, size: int, step: int) -> Any:
 unfold.numpy = kernel_or_fallback(unfold_kernel, unfold.forward)
 
 
-@op(method=False, function=False, samples=[((3, 3), (8,), 0, 3, 2), ((3, 3, 2), (3, 7), 1, 2, 2)])
+@op(samples=[((3, 3), (8,), 0, 3, 2), ((3, 3, 2), (3, 7), 1, 2, 2)])
 def _unfold_backward(xp, x, /, shape, dimension, size, step):
     """Zeros of a shape, with windows along a dimension added."""
     out = xp.zeros(shape, x.dtype)

@@ -8,8 +8,7 @@ import numpy as np
 
 from ... import native
 from ...dtypes import as_dtype
-from ..creation.device_forms import on_cuda
-from ..creation.zeros_full_arange import new_tensor
+from ..creation.device_forms import new_tensor, on_cuda
 from ..table.constants import constant
 from ..table.dims import axis
 from ..table.native_or_numpy import copy_to_out

@@ -13,7 +13,7 @@ from ... import native
 from ..table.dims import axis, broadcast_shape
 from ..table.memory_format import memory_of
 from ..table.native_or_numpy import kernel_or_fallback
-from ..table.op_definition import PRIVATE, composite, dtype, op, sizes
+from ..table.op_definition import composite, dtype, op, sizes
 from ..table.sizes import SMALL, check_size
 
 Shape = tuple[int, ...]
@@ -39,13 +39,7 @@ def reshape(xp, x, /, shape: sizes):
 reshape.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(
-    name="_view",
-    view=True,
-    **PRIVATE,
-    samples=[((3, 4), (4, 3)), ((3, 4), (2, -1))],
-    vmap="shaped shape",
-)
+@op(name="_view", view=True, samples=[((3, 4), (4, 3)), ((3, 4), (2, -1))], vmap="shaped shape")
 def _view(xp, x, /, shape: sizes):
     """`reshape` that never copies.
 
@@ -65,7 +59,7 @@ _view.numpy = kernel_or_fallback(native.reshape_view, _view.forward)
 _view.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(view=True, **PRIVATE, samples=[])
+@op(view=True, samples=[])
 def _view_dtype(xp, x, /, dtype: dtype):
     """The same bytes as another dtype."""
     return x.view(dtype)

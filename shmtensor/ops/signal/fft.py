@@ -13,19 +13,15 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import as_dtype, get_default_dtype
-from ..creation.zeros_full_arange import copy_into_out, dtype_or_default, dtype_or_out, new_tensor
+from ..creation.device_forms import new_tensor
+from ..creation.zeros_full_arange import copy_into_out, dtype_or_default, dtype_or_out
 from ..table.constants import computed
 from ..table.op_definition import composite, op
 
 ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-@op(
-    method=False,
-    function=False,
-    samples=[((3, 5), 3, 1), ((3, 5), 7, -1), ((2, 3, 2), 4, 1)],
-    vmap="along",
-)
+@op(samples=[((3, 5), 3, 1), ((3, 5), 7, -1), ((2, 3, 2), 4, 1)], vmap="along")
 def _fft_resize(xp, x, /, n, dim):
     """The first n elements along a dimension, padded with zeros if there are fewer."""
     dim %= x.ndim
@@ -53,7 +49,7 @@ SAMPLES = [
 ]
 
 
-@op(method=False, function=False, samples=SAMPLES, vmap="along")
+@op(samples=SAMPLES, vmap="along")
 def _fft_c2c(xp, x, /, n, dim, norm, inverse):
     """The transform along one dimension, which is first truncated or zero-padded to n elements."""
     kernel = xp.fft.ifft if inverse else xp.fft.fft
@@ -68,8 +64,6 @@ _fft_c2c.pullback(
 
 
 @op(
-    method=False,
-    function=False,
     samples=[((3, 4), 4, 1, "backward"), ((3, 4), 5, 0, "ortho"), ((5,), 3, -1, "forward")],
     vmap="along",
 )
@@ -86,8 +80,6 @@ _fft_r2c.pullback(
 
 
 @op(
-    method=False,
-    function=False,
     samples=[((3, 3), 4, 1, "backward"), ((3, 4), 5, 0, "ortho"), ((5,), 5, -1, "forward")],
     vmap="along",
 )

@@ -13,10 +13,7 @@ from ..table.op_definition import composite
 
 
 def frame_arguments(ops: Any, name: str, x: Any, n: int, hop: Any, length: Any, window: Any) -> Any:
-    """(hop, window of n points) with the defaults; a shorter window is centred.
-
-    Raises: RuntimeError, sizes that are not positive or do not fit.
-    """
+    """(hop, window of n points) with the defaults; a shorter window is centred."""
     hop, length = n // 4 if hop is None else hop, n if length is None else length
     if hop <= 0 or not 0 < length <= n:
         raise RuntimeError(

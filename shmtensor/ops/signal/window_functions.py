@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from ...native import elementwise
-from ..creation.device_forms import on_cuda
-from ..creation.zeros_full_arange import dtype_or_default, new_tensor
+from ..creation.device_forms import new_tensor, on_cuda
+from ..creation.zeros_full_arange import dtype_or_default
 from ..table.op_definition import ROWS, composite
 
 i0 = elementwise("i0")

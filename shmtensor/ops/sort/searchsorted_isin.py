@@ -14,7 +14,7 @@ from ..table.op_definition import check_tensors, composite, op
 from ..table.samples import ascending, reals
 
 
-@op(samples=[((3, 4), reals((5,)))], method=False, function=False)
+@op(samples=[((3, 4), reals((5,)))])
 def _isin(xp, x, tests, /, *, invert=False):
     """Which elements occur among the test elements?"""
     for part in (x, tests):
@@ -68,12 +68,10 @@ def as_comparable(number: Any, like: Any) -> Any:
 
 
 @op(
-    method=False,
-    function=False,
     samples=[
         (ascending((5,)), (3, 4), None, "left"),
         (ascending((3, 5)), (3, 4), None, "right"),
-    ],
+    ]
 )
 def _searchsorted(xp, sorted_sequence, x, sorter=None, /, side="left"):
     """The indices at which elements can be inserted into sorted rows."""

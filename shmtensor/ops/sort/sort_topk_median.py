@@ -29,12 +29,7 @@ def value_selecting_backward(
     return ops._value_selecting_reduction_backward(g, indices, shape, dim)
 
 
-@op(
-    method=False,
-    function=False,
-    samples=[((2, 3), ints((2, 3), 3, unique=True), (2, 5), 1)],
-    vmap="shaped_along",
-)
+@op(samples=[((2, 3), ints((2, 3), 3, unique=True), (2, 5), 1)], vmap="shaped_along")
 def _value_selecting_reduction_backward(xp, x, indices, /, shape, dim):
     """Zeros of a shape, with x written at the indices along dim; no index may occur twice."""
     out = xp.zeros(shape, x.dtype)
@@ -48,13 +43,7 @@ _value_selecting_reduction_backward.pullback(
 )
 
 
-@op(
-    method=False,
-    function=False,
-    samples=[((2, 5), ints((2, 3), 3, unique=True), 1)],
-    halves="copies",
-    vmap="along",
-)
+@op(samples=[((2, 5), ints((2, 3), 3, unique=True), 1)], halves="copies", vmap="along")
 def _take_along_dim(xp, x, indices, /, dim):
     """The elements at the indices along dim; no index may occur twice."""
     return xp.take_along_axis(x, native.private_index(indices), dim)
@@ -90,27 +79,13 @@ def minmax_along(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[A
     return x.min(dim, keepdims=keepdim), x.argmin(dim, keepdims=keepdim)
 
 
-@op(
-    outputs="values indices",
-    method=False,
-    function=False,
-    samples=ALONG,
-    layout="contiguous",
-    vmap="along",
-)
+@op(outputs="values indices", samples=ALONG, layout="contiguous", vmap="along")
 def _max(xp, x, /, dim, keepdim=False):
     """Largest elements along a dimension, and their indices."""
     return minmax_along(xp, "max", x, dim, keepdim)
 
 
-@op(
-    outputs="values indices",
-    method=False,
-    function=False,
-    samples=ALONG,
-    layout="contiguous",
-    vmap="along",
-)
+@op(outputs="values indices", samples=ALONG, layout="contiguous", vmap="along")
 def _min(xp, x, /, dim, keepdim=False):
     """Smallest elements along a dimension, and their indices."""
     return minmax_along(xp, "min", x, dim, keepdim)
@@ -157,8 +132,6 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
 
 @op(
     outputs="values indices",
-    method=False,
-    function=False,
     samples=[((3, 5), 1), ((3, 4), 0, True)],
     layout="contiguous",
     vmap="along",
@@ -267,7 +240,7 @@ def min(ops, input, dim=None, keepdim=False):
     return ops.minimum(input, dim)
 
 
-@op(method=False, function=False, samples=[((3, 5),), ((4, 2), True), ((),)])
+@op(samples=[((3, 5),), ((4, 2), True), ((),)])
 def _median_all(xp, x, /, ignore_nan=False):
     """The lower median of all elements; equal ones share the gradient."""
     return _median.forward(xp, x.reshape(-1), 0, False, ignore_nan)[0]
@@ -323,8 +296,6 @@ def stable_argsort(xp: Any, x: Any, dim: int, descending: bool) -> Any:
 
 @op(
     outputs="values indices",
-    method=False,
-    function=False,
     samples=[((3, 4), 1, True), ((3, 4), 0, False), ((), 0, False)],
     layout="like",
     vmap="along",

@@ -14,12 +14,7 @@ from ..table.op_definition import composite, op
 from ..table.samples import ints
 
 
-@op(
-    outputs="values inverse counts",
-    method=False,
-    function=False,
-    samples=[(ints((3, 4), 4),), (ints((6, 2), 2), 0)],
-)
+@op(outputs="values inverse counts", samples=[(ints((3, 4), 4),), (ints((6, 2), 2), 0)])
 def _unique2(xp, x, /, dim=None):
     """The unique values (along a dimension: slices) in order, the index of each element's value,
     and their counts.
@@ -50,12 +45,7 @@ _unique2.pullback(x=refuse_backward)
 _unique2.numpy = kernel_or_fallback(native.unique2, _unique2.forward)
 
 
-@op(
-    outputs="values inverse counts",
-    method=False,
-    function=False,
-    samples=[(ints((3, 4), 2),), (ints((6, 2), 2), 0)],
-)
+@op(outputs="values inverse counts", samples=[(ints((3, 4), 2),), (ints((6, 2), 2), 0)])
 def _unique_consecutive(xp, x, /, dim=None):
     """The first value (slice) of each run of equal ones, the run of each element, and the lengths
     of the runs.
@@ -83,7 +73,7 @@ _unique_consecutive.numpy = kernel_or_fallback(
 )
 
 
-@op(method=False, function=False, samples=[(ints((3, 4), 2),)])
+@op(samples=[(ints((3, 4), 2),)])
 def _unique_consecutive_values(xp, x, /):
     """The first of each run of equal values."""
     return _unique_consecutive.forward(xp, x)[0]
@@ -103,7 +93,7 @@ def select_results(results: Any, return_inverse: bool, return_counts: bool) -> A
     return (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
 
 
-@op(method=False, function=False, samples=[(ints((3, 4), 4),)])
+@op(samples=[(ints((3, 4), 4),)])
 def _unique(xp, x, /):
     """The unique values, in order."""
     return xp.unique(check_real(x))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...native import elementwise
-from ..table.op_definition import op
+from ..table.op_definition import IN_NAMESPACE, op
 from ..table.samples import unary
 from .ndtr_zeta_gammainc import as_float64
 
@@ -260,8 +260,7 @@ def airy(x: Any) -> Any:
 
 
 @op(
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     promote="float",
     inplace=False,
     samples=unary(-4.0, 4.0),

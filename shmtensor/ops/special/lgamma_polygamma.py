@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...native import elementwise
-from ..table.op_definition import composite, op
+from ..table.op_definition import IN_NAMESPACE, composite, op
 from ..table.samples import reals, unary
 
 # Lanczos' approximation with g = 607 / 128, 15 terms (P. Godfrey 2001): full precision in float64.
@@ -121,8 +121,6 @@ def polygamma_kernel(x: Any, n: int) -> Any:
 @op(
     numpy=polygamma_kernel,
     promote="float",
-    method=False,
-    function=False,
     inplace=False,
     samples=[
         (reals((3, 4), 0.3, 4.0), 1),
@@ -184,8 +182,7 @@ def i0(xp, x, /):
 @op(
     numpy=elementwise("i1"),
     promote="float",
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     inplace=False,
     samples=unary(-3.0, 3.0),
 )

@@ -10,7 +10,7 @@ import numpy as np
 from ...dtypes import HALVES, float32
 from ...native import elementwise, parallel
 from ..pointwise.exp_log_erf import erfc
-from ..table.op_definition import composite, op
+from ..table.op_definition import IN_NAMESPACE, composite, op
 from ..table.samples import PAIR, reals, unary
 from .lgamma_polygamma import BERNOULLI, bessel_i_scaled, lgamma
 
@@ -46,8 +46,7 @@ def scaled_erfc(x: Any) -> Any:
 
 @op(
     numpy=elementwise("ndtr"),
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     promote="float",
     samples=unary(-3.0, 3.0),
 )
@@ -61,8 +60,7 @@ special_ndtr.pullback(x=lambda ops, g, x: g * ops.exp(x * x * -0.5) * (1 / math.
 
 @op(
     numpy=elementwise("log_ndtr"),
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     promote="float",
     samples=unary(-5.0, 3.0),
 )
@@ -82,8 +80,7 @@ special_log_ndtr.pullback(
 
 @op(
     numpy=elementwise("erfcx"),
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     promote="float",
     samples=[*unary(-2.0, 2.0), (reals((4,), 3, 9),)],
 )
@@ -100,7 +97,7 @@ def erfcx_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
     return g * (2 * x * out - 2 / math.sqrt(math.pi))
 
 
-special_erfcx.pullback(x=lambda ops, g, x, out: erfcx_backward(ops, g, x, out))
+special_erfcx.pullback(x=erfcx_backward)
 
 # The quantile function by three ratios of polynomials, highest powers last (Wichura 1988, AS 241).
 MIDDLE = (
@@ -145,8 +142,7 @@ def rational(parts: Any, x: Any) -> Any:
 
 @op(
     numpy=elementwise("ndtri"),
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     promote="float",
     samples=unary(0.05, 0.95),
 )
@@ -167,7 +163,7 @@ special_ndtri.pullback(x=lambda ops, g, out: g * math.sqrt(2 * math.pi) * ops.ex
 # ---- entropy, Bessel functions scaled
 
 
-@op(method=False, function=False, promote="float", samples=unary(0.1, 2.0), layout="pointwise")
+@op(**IN_NAMESPACE, promote="float", samples=unary(0.1, 2.0), layout="pointwise")
 def special_entr(xp, x, /):
     """-x log(x): the entropy of a part; 0 at 0, -inf below."""
     out = xp.where(x > 0, -x * xp.log(xp.where(x > 0, x, 1)), 0)
@@ -190,8 +186,7 @@ special_entr.pullback(x=lambda ops, g, x: g * (-ops.log(x) - 1))
 
 
 @op(
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     broadcast=True,
     promote="float",
     inplace=False,
@@ -212,8 +207,7 @@ special_xlog1py.pullback(
 
 @op(
     numpy=elementwise("i0e"),
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     promote="float",
     samples=unary(-3.0, 3.0),
 )
@@ -224,8 +218,7 @@ def special_i0e(xp, x, /):
 
 @op(
     numpy=elementwise("i1e"),
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     promote="float",
     samples=unary(-3.0, 3.0),
 )
@@ -251,8 +244,7 @@ special_i1e.pullback(
 
 
 @op(
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     broadcast=True,
     promote="float",
     inplace=False,
@@ -345,8 +337,7 @@ GAMMAS = [
 
 @op(
     numpy=elementwise("gammainc"),
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     broadcast=True,
     promote="float",
     inplace=False,
@@ -359,8 +350,7 @@ def special_gammainc(xp, x, y, /):
 
 @op(
     numpy=elementwise("gammaincc"),
-    method=False,
-    function=False,
+    **IN_NAMESPACE,
     broadcast=True,
     promote="float",
     inplace=False,
@@ -383,7 +373,7 @@ special_gammaincc.pullback(y=lambda ops, g, x, y: -g * density(ops, x, y))
 MAX_DIMENSION = 100_000  # of multigammaln, which adds one logarithm for each
 
 
-@composite(method=False, function=False)
+@composite(**IN_NAMESPACE)
 def special_multigammaln(ops, input, p):
     """The logarithm of the multivariate gamma function of dimension p, for input > (p - 1) / 2."""
     if p < 1:

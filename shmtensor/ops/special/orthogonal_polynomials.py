@@ -41,11 +41,7 @@ RECURRENCES: dict[str, Any] = {
 
 
 def polynomial(name: str, x: Any, n: Any) -> Any:
-    """The polynomials of degrees n at x; 0 for negative degrees.
-
-    Raises:
-        RuntimeError: a degree is too large.
-    """
+    """The polynomials of degrees n at x; 0 for negative degrees."""
     recurrence = RECURRENCES.get(name) or RECURRENCES[name.partition("_")[0]]
     x, n = np.broadcast_arrays(as_float64(x), np.array(n).astype(np.int64))
     if np.max(n, initial=0) > MAX_DEGREE:

@@ -13,7 +13,7 @@ from .op_definition import dtype, op
 from .tensor_like import order_of
 
 
-@op(method=False, function=False, samples=(), layout="like", halves="copies", vmap="alone")
+@op(samples=(), layout="like", halves="copies", vmap="alone")
 def _to_copy(xp, x, /, dtype: dtype):
     """The tensor in another dtype; complex to real keeps the real part, as for gradients."""
     if x.dtype.kind == "c" and dtype.kind != "c":
@@ -64,7 +64,7 @@ _to_copy.numpy = cast_preserving_strides
 _to_copy.pullback(x=lambda g: g)  # the engine brings it to x's dtype
 
 
-@op(method=False, function=False, samples=(), halves="copies", vmap="alone")
+@op(samples=(), halves="copies", vmap="alone")
 def _to_device(xp, x, /, target, source):
     """The values on the Device `target`; `source` is the one that they are on."""
     return move_array(x, target)
@@ -73,7 +73,7 @@ def _to_device(xp, x, /, target, source):
 _to_device.pullback(x=lambda ops, g, target, source: ops._to_device(g, source, target))
 
 
-@op(method=False, function=False, samples=[((2, 3, 4), (3, 1)), ((2, 3), ())])
+@op(samples=[((2, 3, 4), (3, 1)), ((2, 3), ())])
 def _sum_to_size(xp, x, /, shape):
     """Sums over the dimensions along which `shape` would be broadcast to x's shape."""
     extra = x.ndim - len(shape)
@@ -102,15 +102,7 @@ def copy_values(x, y, out=None):
     return out
 
 
-@op(
-    numpy=copy_values,
-    out=True,
-    broadcast=True,
-    inplace=True,
-    method=False,
-    function=False,
-    halves="copies",
-)
+@op(numpy=copy_values, out=True, broadcast=True, inplace=True, halves="copies")
 def _overwrite(xp, x, y, /):
     """The second tensor, in the first one's shape and dtype."""
     return copy_values(x, y)
@@ -164,7 +156,7 @@ clone.numpy = native.clone
 clone.pullback(x=lambda g: g)
 
 
-@op(method=False, function=False, samples=[((3, 4),), ((),)], halves="copies", vmap="alone")
+@op(samples=[((3, 4),), ((),)], halves="copies", vmap="alone")
 def _contiguous(xp, x, /):
     """A copy in C order."""
     return native.contiguous(x) if xp is np else xp.array(x, order="C", copy=True)
@@ -173,7 +165,7 @@ def _contiguous(xp, x, /):
 _contiguous.pullback(x=lambda g: g)
 
 
-@op(method=False, function=False, samples=[((2, 3, 4, 5),), ((2, 3, 2, 2, 2),)])
+@op(samples=[((2, 3, 4, 5),), ((2, 3, 2, 2, 2),)])
 def _contiguous_channels_last(xp, x, /):
     """A copy in the order of channels_last: dimension 1 is the innermost."""
     return xp.moveaxis(xp.moveaxis(x, 1, -1).copy("C"), -1, 1)

@@ -7,11 +7,7 @@ from typing import Any
 
 
 def check_same_dtype(name: str, *xs: Any) -> None:
-    """Checks that all tensors have the same dtype; Python numbers are ignored.
-
-    Raises:
-        RuntimeError: dtypes differ.
-    """
+    """Checks that all tensors have the same dtype; Python numbers are ignored."""
     first = None
     for x in xs:
         dtype = getattr(x, "dtype", None)
@@ -36,11 +32,7 @@ def same_dtype_check(name: str) -> Callable[..., None]:
 
 
 def check_floating(name: str, x: Any) -> None:
-    """Checks that x is floating-point or complex.
-
-    Raises:
-        NotImplementedError: it is integer or bool.
-    """
+    """Checks that x is floating-point or complex."""
     if x.dtype.kind in "iub":
         raise NotImplementedError(
             f"{name}: not implemented for {x.dtype.name}: shape {tuple(x.shape)}, hint: x.float()"
@@ -101,11 +93,7 @@ CATEGORY_NAMES = ("bool", "whole numbers", "real numbers", "complex numbers")
 
 
 def check_scale(name: str, parameter: str, number: Any, *xs: Any) -> int:
-    """The category of the tensors' and numbers' common dtype, which a factor must not exceed.
-
-    Raises:
-        RuntimeError: it does (1.5 for integers), or it is a bool and the category is not.
-    """
+    """The category of the tensors' and numbers' common dtype, which a factor must not exceed."""
     category = max(
         CATEGORY_OF_KIND[x.dtype.kind] if hasattr(x, "dtype") else CATEGORY_OF_NUMBER[type(x)]
         for x in xs

@@ -11,19 +11,6 @@ import numpy as np
 from ... import cuda_arrays, native
 from ...device import CPU
 
-__all__ = [
-    "array_module",
-    "at_operands",
-    "computed",
-    "constant",
-    "data_of",
-    "eye",
-    "filled",
-    "host_array",
-    "on_device",
-    "zeros",
-]
-
 
 def data_of(x: Any) -> Any:
     """The array of a tensor, or x itself."""

@@ -9,27 +9,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = [
-    "axes",
-    "axes_of_all_any",
-    "axis",
-    "broadcast_shape",
-    "check_ordered",
-    "evenly_distribute_backward",
-    "expand_reduced",
-    "keepdim_shape",
-    "reduced_dims",
-]
-
 Shape = tuple[int, ...]
 
 
 def axis(x: Any, dim: int) -> int:
-    """A dimension counted from the front; a 0-d tensor counts as having one.
-
-    Raises:
-        IndexError: the tensor has no such dimension.
-    """
+    """A dimension counted from the front; a 0-d tensor counts as having one."""
     n = x.ndim or 1
     if not -n <= dim < n:
         raise IndexError(f"dim: out of range: {dim} for shape {x.shape}, expected {-n} to {n - 1}")
@@ -54,11 +38,7 @@ def axes_of_all_any(x: Any, dim: int | Sequence[int] | None) -> Any:
 
 
 def broadcast_shape(name: str, *shapes: Sequence[int]) -> Shape:
-    """The shape to which tensors of these shapes are broadcast.
-
-    Raises:
-        RuntimeError: they cannot be broadcast.
-    """
+    """The shape to which tensors of these shapes are broadcast."""
     try:
         return np.broadcast_shapes(*(tuple(s) for s in shapes))
     except ValueError:
@@ -67,11 +47,7 @@ def broadcast_shape(name: str, *shapes: Sequence[int]) -> Shape:
 
 
 def check_ordered(name: str, x: Any, refused: str = "c") -> Any:
-    """The array, if its elements can be ordered.
-
-    Raises:
-        NotImplementedError: the dtype is of a kind in `refused`, by default complex.
-    """
+    """The array, if its elements can be ordered."""
     if x.dtype.kind in refused:
         raise NotImplementedError(f"{name}: not implemented for {x.dtype.name}: shape {x.shape}")
     return x

@@ -14,8 +14,6 @@ from ...storage import owner_of
 from .constants import data_of
 from .op_definition import Row
 
-__all__ = ["format_of", "like_image"]
-
 RULES = (
     "pointwise",
     "images",

@@ -6,8 +6,6 @@ from collections import namedtuple
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["named_result", "shape_of"]
-
 
 @lru_cache(None)
 def shape_of(name: str, fields: tuple[str, ...]) -> Any:

@@ -11,18 +11,6 @@ import numpy as np
 from ... import native
 from ...dtypes import HALVES, float32
 
-__all__ = [
-    "INPLACE_COLUMNS",
-    "copy_to_out",
-    "floating_kernel",
-    "half_kernel_of",
-    "inplace_kernel",
-    "is_host_array",
-    "kernel_or_fallback",
-    "restore_half",
-    "upcast_half",
-]
-
 
 def floating_kernel(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
     """The kernel for real floating-point arrays, the plain forward for all other numbers."""
@@ -58,7 +46,7 @@ def half_kernel_of(kernel: Any) -> Any:
     return getattr(kernel, "half", None)
 
 
-INPLACE_COLUMNS: dict[str, Any] = {"inplace": True, "out": True, "method": False, "function": False}
+INPLACE_COLUMNS: dict[str, Any] = {"inplace": True, "out": True}
 
 
 def inplace_kernel(write: Callable[..., bool], forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -25,19 +25,6 @@ from collections.abc import Callable, Sequence
 from inspect import Parameter
 from typing import Any, NamedTuple, TypeAlias
 
-__all__ = [
-    "COMPOSITES",
-    "PAIR",
-    "PRIVATE",
-    "ROWS",
-    "Composite",
-    "Input",
-    "Row",
-    "check_tensors",
-    "composite",
-    "op",
-]
-
 Function = Callable[..., Any]
 EMPTY = Parameter.empty
 
@@ -50,8 +37,8 @@ PUBLIC_NAMES = {"x": "input", "y": "other"}
 RULES = ("common", "float")
 ANNOTATIONS = ("index", "sizes", "dtype")
 
-# Columns of rows and composites that only pullbacks and other composites call.
-PRIVATE: dict[str, Any] = {"method": False, "function": False}
+# Columns of what is public in a namespace alone, as nn.functional.
+IN_NAMESPACE: dict[str, Any] = {"method": False, "function": False}
 
 # Shapes of two operands in all cases of broadcasting.
 PAIR: list[tuple[Any, ...]] = [
@@ -219,7 +206,6 @@ class Composite:
     method: bool
     function: bool
     inplace: bool | str | Function
-    samples: Sequence[tuple[Any, ...]]
     autocast: str
     exact_out: bool
 
@@ -254,8 +240,8 @@ def op(
     view: bool = False,
     inplace: bool | None = None,
     out: bool | None = None,
-    method: bool = True,
-    function: bool = True,
+    method: bool | None = None,
+    function: bool | None = None,
     name: str | None = None,
     tensors: str = "",
     product: bool = False,
@@ -288,8 +274,8 @@ def op(
         inplace: declare an in-place form `<name>_`. By default: if `promote` is not None.
         out: the kernel takes the result array as one more positional argument. By default: if it
             is a ufunc.
-        method, function: declare a Tensor method, a function of `shmtensor`. With neither, the op
-            is private.
+        method, function: declare a Tensor method, a function of `shmtensor`. By default: both,
+            unless the name begins with an underscore: then the op is private.
         name: the op's name, if it cannot be the function's.
         tensors: names of inputs of a broadcasting op that must be tensors in PyTorch, not Python
             numbers (operators take them: `2 < x`).
@@ -318,8 +304,10 @@ def op(
         rule, *promoted = (promote or "").split() or [""]
         if promote is not None and rule not in RULES:
             raise TypeError(f"op: promote: one of {RULES} is needed, not {promote!r}")
+        row_name = name or forward.__name__
+        is_public = not row_name.startswith("_")
         row = Row(
-            name=name or forward.__name__,
+            name=row_name,
             forward=forward,
             inputs=inputs,
             attributes=attributes,
@@ -334,8 +322,8 @@ def op(
             view=view,
             inplace=promote is not None and outputs == "out" if inplace is None else inplace,
             out=hasattr(numpy, "nin") if out is None else out,
-            method=method,
-            function=function,
+            method=is_public if method is None else method,
+            function=is_public if function is None else function,
             samples=samples,
             tensors=tuple(tensors.split()),
             product=product,
@@ -397,15 +385,15 @@ def parameters_of(function: Any) -> tuple[str, ...]:
 def composite(
     compute: Function | None = None,
     *,
-    method: bool = True,
-    function: bool = True,
+    method: bool | None = None,
+    function: bool | None = None,
     inplace: bool | str | Function = False,
     name: str | None = None,
-    samples: Sequence[tuple[Any, ...]] = (),
     autocast: str = "",
     exact_out: bool = False,
 ) -> Any:
-    """Declares a public function that is plain Python over other ops.
+    """Declares a function that is plain Python over other ops: public, as a row, unless its name
+    begins with an underscore.
 
     Its first parameter is `ops`, the table: `@composite` / `def addcmul(ops, input, tensor1,
     tensor2, *, value=1):`. The other parameters are the public signature, with PyTorch's names.
@@ -416,14 +404,15 @@ def composite(
     """
 
     def declare(compute: Function) -> Composite:
+        composite_name = name or compute.__name__
+        is_public = not composite_name.startswith("_")
         result = Composite(
-            name=name or compute.__name__,
+            name=composite_name,
             compute=compute,
             doc=compute.__doc__ or "",
-            method=method,
-            function=function,
+            method=is_public if method is None else method,
+            function=is_public if function is None else function,
             inplace=inplace,
-            samples=samples,
             autocast=autocast,
             exact_out=exact_out,
         )

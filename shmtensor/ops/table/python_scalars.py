@@ -9,8 +9,6 @@ import numpy as np
 from ... import dtypes, native
 from .constants import constant
 
-__all__ = ["as_assigned", "as_element", "as_operand_of", "check_64_bits", "fits_dtype"]
-
 
 def bounds(dtype: Any) -> tuple[Any, Any]:
     """The smallest and the largest number; a negative one wraps around if the dtype is unsigned."""
@@ -60,11 +58,7 @@ def overflow_error(name: str, value: Any, dtype: Any) -> RuntimeError:
 
 
 def check_64_bits(value: int) -> int:
-    """The number.
-
-    Raises:
-        OverflowError: no integer dtype holds it.
-    """
+    """The number."""
     if not -(1 << 63) <= value < 1 << 64:
         raise OverflowError(f"number: int too big to convert: {value}, 64 bits are the most")
     return value

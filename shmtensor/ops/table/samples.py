@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["PAIR", "TRIPLE", "UNARY", "Sample", "ascending", "bools", "ints", "reals", "unary"]
-
 
 class Sample:
     """Uniform numbers from [low, high) of a kind ("f", "i", "b") and a shape; optionally all

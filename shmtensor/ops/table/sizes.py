@@ -7,8 +7,6 @@ from collections.abc import Sequence
 
 from ... import errors, native
 
-__all__ = ["SMALL", "check_size"]
-
 SMALL = 1 << 20  # elements in a dimension; functions of fewer need not call `check_size`
 SMALL_NBYTES = 1 << 26  # less than this is not compared with the available memory
 
@@ -19,10 +17,6 @@ def check_size(name: str, shape: Sequence[int], itemsize: int = 8) -> None:
 
     Args:
         itemsize: bytes of an element.
-
-    Raises:
-        RuntimeError: the number of bytes does not fit in 64 bits.
-        OutOfSharedMemory: there is not so much memory.
     """
     nbytes = math.prod(shape) * itemsize
     if nbytes < SMALL_NBYTES:

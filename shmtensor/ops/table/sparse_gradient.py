@@ -12,13 +12,6 @@ from ..index.index_add import add_at_flat_indices, flat_indices
 from .constants import array_module, at_operands, constant
 from .op_definition import ROWS
 
-__all__ = [
-    "SparseGradient",
-    "add_slices_at",
-    "sparse_embedding_backward",
-    "sparse_gather_backward",
-]
-
 
 class SparseGradient:
     """A gradient that is zero except at some indices; slices at the same index are summed.

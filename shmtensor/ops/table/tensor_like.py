@@ -9,8 +9,6 @@ import numpy as np
 
 from ... import native
 
-__all__ = ["allocator_like", "is_contiguous", "order_in", "order_of"]
-
 CHANNELS_LAST = {"channels_last": (0, 2, 3, 1), "channels_last_3d": (0, 2, 3, 4, 1)}
 
 
@@ -30,11 +28,7 @@ def order_of(array: Any, memory_format: Any = None) -> tuple[int, ...] | None:
 
 
 def order_in(shape: tuple[int, ...], memory_format: Any) -> tuple[int, ...] | None:
-    """The dimensions from the outermost to the innermost of a memory format; None: in C order.
-
-    Raises:
-        RuntimeError: channels_last for another number of dimensions.
-    """
+    """The dimensions from the outermost to the innermost of a memory format; None: in C order."""
     name = getattr(memory_format, "name", "contiguous_format")
     order = CHANNELS_LAST.get(name)
     if order is not None and len(order) != len(shape):

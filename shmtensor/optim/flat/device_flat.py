@@ -23,8 +23,6 @@ from ...dtypes import float32
 from ...tensor import Tensor
 from .flat_parameters import Array, Flat, zeros_beside
 
-__all__ = ["DeviceFlat"]
-
 
 class DeviceFlat(Flat):
     """Neighbouring parameters of one group, dtype and GPU.

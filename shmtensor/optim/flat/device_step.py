@@ -12,8 +12,6 @@ from ...cuda_arrays import array_module, move_array
 from ...device import Device
 from ...dtypes import HALVES, float32
 
-__all__ = ["NO_SCALING", "Scaling", "update_on_device"]
-
 
 class Scaling:
     """A step's `grad_scale` and `found_inf`, on each GPU that needs them."""

@@ -16,17 +16,11 @@ from .flat_parameters import scalar_dtype
 if TYPE_CHECKING:
     from .flat_optimizer import FlatOptimizer
 
-__all__ = ["step_in_graph"]
-
 
 def step_in_graph(optimizer: FlatOptimizer, group: dict[str, Any]) -> None:
     """Updates a group's parameters in place, by the reference rule of the optimizer.
 
     Each step makes new state tensors, so that backward can go through several steps.
-
-    Raises:
-        AssertionError: foreach=True.
-        RuntimeError: a gradient is sparse, or a parameter is a leaf that requires grad.
     """
     name = type(optimizer).__name__
     if group["foreach"]:

@@ -31,8 +31,6 @@ from .state_entry import Changes, Entry, State, is_outside
 if TYPE_CHECKING:
     from ...sparse import SparseTensor
 
-__all__ = ["FlatOptimizer"]
-
 
 class FlatOptimizer(Optimizer):
     """Base of the optimizers whose rule is elementwise.

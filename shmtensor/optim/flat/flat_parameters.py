@@ -32,8 +32,6 @@ from ...dtypes import float32, float64, get_default_dtype
 from ...memory.layout import zeros_shared
 from ...tensor import Tensor
 
-__all__ = ["Flat", "on_device", "scalar_dtype", "zeros_beside"]
-
 Array = np.ndarray[Any, Any]
 
 NO_CONTEXT: AbstractContextManager[None] = nullcontext()

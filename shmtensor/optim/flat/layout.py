@@ -25,8 +25,6 @@ from ...tensor import Tensor
 from .device_flat import DeviceFlat
 from .flat_parameters import Array, Flat, expects_sparse, on_device, zeros_beside
 
-__all__ = ["lay_out"]
-
 
 def lay_out(
     group: dict[str, Any], tensors: list[Any], outside: dict[int, dict[str, Any]]

@@ -15,8 +15,6 @@ from typing import Any
 
 from ...tensor import Tensor
 
-__all__ = ["Changes", "Entry", "State"]
-
 
 class Changes:
     """Whether the program has replaced state since the last step."""
