@@ -8,6 +8,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from .collate import default_collate, default_convert, is_default_of_torch
@@ -341,6 +342,9 @@ class DataLoader(Generic[T_co, Batch_co]):
             self.snapshot_every_n_steps,
             self.write_warning and WRITE not in self._shown,
         )
+        if self.is_stream:
+            with suppress(TypeError, NotImplementedError):  # it need not know its length
+                progress.promised = len(self)
         limits = self._limits()
         if self.num_workers:
             batches: BaseEpoch = self._by_workers(recipe, progress, limits)
@@ -349,7 +353,7 @@ class DataLoader(Generic[T_co, Batch_co]):
                 self.dataset.load_state_dict(resumed["dataset"])  # type: ignore[attr-defined]
             batches = SingleProcessEpoch(recipe, progress, limits)
         self._progress = progress
-        return self._with_length_check(batches) if self.is_stream else batches
+        return batches
 
     def __len__(self) -> int:
         """The number of batches; for a stream, computed from its length (rounded up)."""
@@ -517,15 +521,6 @@ class DataLoader(Generic[T_co, Batch_co]):
     def __getstate__(self) -> dict[str, Any]:
         # An epoch and its workers belong to this process.
         return {**self.__dict__, **dict.fromkeys(("_workers", "_pool", "_progress"))}
-
-    def _with_length_check(self, batches: BaseEpoch) -> Iterator[Any]:
-        """Batches of a stream; warns when there are more than its length says."""
-        from .loader.resume_other_num_workers import CheckedLength
-
-        try:
-            return CheckedLength(batches, len(self), len(batches.progress.streams))
-        except (TypeError, NotImplementedError):  # a stream need not know its length
-            return batches
 
 
 StatefulDataLoader = DataLoader  # torchdata's name for a loader that can be resumed

@@ -12,6 +12,7 @@ import os
 import warnings
 from collections import deque
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from queue import Empty
 from time import monotonic
@@ -81,17 +82,14 @@ class SingleProcessEpoch(BaseEpoch):
         self.limits = limits
         row = row_of(make_board(1), 0)
         self.seeds = SampleSeeds()
-        self.readers: dict[int, Reader] = {}  # of streams that workers began
         streams = progress.streams
         with self.seeds.fork_rng():
-            if streams and not same_workers(streams, 0):
+            if streams and not same_workers(streams, 0):  # workers began them
                 self.readers = open_streams(recipe, progress.seed, self.seeds, row, streams)
-                self.fetcher: Fetcher = next(iter(self.readers.values())).fetcher
             else:
                 position = streams[0] if streams else None
-                self.fetcher = make_fetcher(
-                    recipe, progress.seed, self.seeds, row, position=position
-                )
+                fetcher = make_fetcher(recipe, progress.seed, self.seeds, row, position)
+                self.readers = {0: Reader(fetcher, None)}
         progress.begin([row], 0)
         progress.pids.append(os.getpid())
         self.allocator = BlockAllocator()
@@ -104,39 +102,34 @@ class SingleProcessEpoch(BaseEpoch):
                 pinned = self.limits.pool.reserve(self.allocator.most)
                 self.allocator.array = None if pinned is None else pinned.received()
             with self.seeds.fork_rng(), self.allocator:
-                try:
-                    stream, batch = self.make(number, indices)
-                except StopIteration:
-                    if not self.progress.streams:
-                        raise RuntimeError(
-                            f"DataLoader: the data set raised StopIteration: {self.fetcher.doing}"
-                        ) from None
-                    raise
-                state = copy.deepcopy(self.fetcher.state())  # the data set may change it later
+                stream, fetcher, batch = self.make(number, indices)
+                state = copy.deepcopy(fetcher.state())  # the data set may change it later
         except StopIteration:
             self.progress.is_over = True
             raise
         self.progress.mark_consumed(number, stream, state)
         self.progress.end_wait(start)
-        slow, self.fetcher.slow = self.fetcher.slow, []
+        slow, fetcher.slow = fetcher.slow, []
         for seconds, sample in slow:
             warn_stalled("DataLoader", sample, seconds, self.limits.stall)
         return convert(batch, self.limits.output)
 
-    def make(self, number: int, indices: Any) -> tuple[int, Any]:
-        """The next batch and its stream; StopIteration when all streams have ended."""
-        self.fetcher.limit = self.limits.stall
-        if not self.readers:
-            return 0, self.fetcher.fetch(number, indices)
+    def make(self, number: int, indices: Any) -> tuple[int, Fetcher, Any]:
+        """The stream whose turn it is, its fetcher and its next batch; StopIteration when all
+        streams have ended."""
         n, turn = len(self.progress.streams), self.progress.turn
         while self.readers:
-            stream = min(self.readers, key=lambda stream: (stream - turn) % n)
-            self.fetcher = self.readers[stream].fetcher
-            self.fetcher.limit = self.limits.stall
+            stream = min(self.readers, key=lambda stream: (stream - turn) % n) if n else 0
+            fetcher, info = self.readers[stream].fetcher, self.readers[stream].info
+            fetcher.limit = self.limits.stall
             try:
-                with acting_as(self.readers[stream].info):
-                    return stream, self.fetcher.fetch(number, indices)
+                with nullcontext() if info is None else acting_as(info):
+                    return stream, fetcher, fetcher.fetch(number, indices)
             except StopIteration:
+                if not n:
+                    raise RuntimeError(
+                        f"DataLoader: the data set raised StopIteration: {fetcher.doing}"
+                    ) from None
                 del self.readers[stream]
         raise StopIteration
 

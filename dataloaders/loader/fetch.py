@@ -371,8 +371,8 @@ class StreamFetcher(Fetcher):
         row: Any,
         worker: int,
         size: int,
-        batches: int = 0,
-        state: tuple[int, Any] | None = None,
+        batches: int,
+        state: tuple[int, Any] | None,
     ) -> None:
         super().__init__(recipe, seed, seeds, row)
         self.worker = worker
@@ -432,18 +432,12 @@ class StreamFetcher(Fetcher):
 
 
 def make_fetcher(
-    recipe: Recipe,
-    seed: int,
-    seeds: SampleSeeds,
-    row: Any,
-    worker: int = -1,
-    position: dict[str, Any] | None = None,
+    recipe: Recipe, seed: int, seeds: SampleSeeds, row: Any, position: dict[str, Any] | None
 ) -> Fetcher:
-    """The fetcher of an epoch; a stream resumes at `position` (see `Progress`)."""
-    if not recipe.is_stream:
+    """The fetcher of an epoch; a stream goes on at `position` (see `Progress`)."""
+    if position is None:
         return MapFetcher(recipe, seed, seeds, row)
-    p = position or {"batches": 0, "size": 1, "state": None}
-    return StreamFetcher(recipe, seed, seeds, row, worker, p["size"], p["batches"], p["state"])
+    return StreamFetcher(recipe, seed, seeds, row, **position)
 
 
 def shorten(indices: Any) -> str:

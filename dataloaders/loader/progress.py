@@ -24,6 +24,7 @@ from __future__ import annotations
 import copy
 import random
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
@@ -97,6 +98,7 @@ class Progress:
         self.number = 0  # of the next index list
         self.wait_seconds = self.use_seconds = 0.0
         self.ready_total = self.handed_over = self.restarts = 0
+        self.promised: int | None = None  # batches that the length of a stream's data set makes
         with self.restored_generators(generator, samplers, resumed):
             self.origin = resumed["origin"] if resumed else capture(generator, samplers)
             seed = new_seed(generator)
@@ -144,6 +146,14 @@ class Progress:
                 position["state"] = state
             self.turn = (stream + 1) % len(self.streams)
             self.batches += 1
+            # Each stream may end with a short batch.
+            if self.promised is not None and self.handed_over == self.promised + len(self.streams):
+                warnings.warn(
+                    "DataLoader: more batches than the data set's length promised: "
+                    f"{self.promised}, with several workers each must take its own part "
+                    "(get_worker_info)",
+                    stacklevel=3,
+                )
         elif number != self.batches:
             self.ahead.add(number)
         else:

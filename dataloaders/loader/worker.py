@@ -172,7 +172,7 @@ class Worker:
             recipe.init_fn(config.id)
         self.is_prepared = True
         position = positions[config.id] if positions else None
-        fetcher = make_fetcher(recipe, seed, self.seeds, self.row, config.id, position)
+        fetcher = make_fetcher(recipe, seed, self.seeds, self.row, position)
         self.readers = {config.id if recipe.is_stream else None: Reader(fetcher, info)}
         self.watch()
 
