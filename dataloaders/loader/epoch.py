@@ -24,13 +24,13 @@ from ..cuda.pinned_memory import Pinned, PinnedPool
 from .batch_block import BlockAllocator
 from .fetch import Fetcher, Recipe, make_fetcher
 from .output import convert
-from .progress import BLOCK, POSITION, SINCE, TASK, Progress, epoch_of, make_board, row_of
+from .progress import BLOCK, EPOCH, POSITION, SINCE, TASK, Progress, make_board, row_of
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds
 from .worker import BATCH, END, WARNING
 from .worker_death import describe_loss, where_at
 from .worker_info import acting_as
-from .worker_pool import WorkerPool, get
+from .worker_pool import WorkerPool, take_all
 from .worker_warning import show_once
 
 __all__ = ["BaseEpoch", "Limits", "MultiProcessEpoch", "SingleProcessEpoch"]
@@ -128,7 +128,7 @@ class SingleProcessEpoch(BaseEpoch):
             except StopIteration:
                 if not n:
                     raise RuntimeError(
-                        f"DataLoader: the data set raised StopIteration: {fetcher.doing}"
+                        f"DataLoader: the data set raised StopIteration: {fetcher}"
                     ) from None
                 del self.readers[stream]
         raise StopIteration
@@ -216,7 +216,7 @@ class MultiProcessEpoch(BaseEpoch):
             return
         if self.owns_workers:
             self.workers.close()
-        elif epoch_of(self.workers.board) == self.number:
+        elif self.workers.board[EPOCH] == self.number:
             self.workers.drain()
 
     # ------------------------------------------------------------------ tasks
@@ -359,13 +359,10 @@ class MultiProcessEpoch(BaseEpoch):
         """
         workers = self.workers
         if self.is_stream:
-            while get(workers.tasks[worker], 0) is not None:
-                continue
+            take_all(workers.tasks[worker])
             n = workers.n
             return sorted(k for k, (s, _) in self.in_flight.items() if (s or 0) % n == worker)
-        queued = []
-        while (task := get(workers.tasks[0], 0)) is not None:
-            queued.append(task)
+        queued = take_all(workers.tasks[0])
         dead = workers.dead()
         assigned = {int(row[TASK]) - 1 for w, row in enumerate(workers.rows) if w not in dead}
         assigned |= {number for epoch, number, *_ in queued if epoch == self.number}

@@ -70,19 +70,6 @@ class Recipe:
     write_warning: bool = False
 
 
-class Doing:
-    """What a fetcher does, as text once it is asked for: few batches fail."""
-
-    __slots__ = ("indices", "what")
-
-    def __init__(self, what: str, indices: Any) -> None:
-        self.what = what
-        self.indices = indices
-
-    def __str__(self) -> str:
-        return f"{self.what} {shorten(self.indices)}"
-
-
 LARGE = 16 << 10  # bytes from which an early copy saves time
 Fields = list[tuple[Any, Any]]
 
@@ -214,9 +201,10 @@ def is_large(x: Any) -> bool:
 
 
 class Fetcher:
-    """Makes one batch after another; `doing` describes the current work, for error messages."""
+    """Makes one batch after another; `str(fetcher)` is what it does, for error messages."""
 
-    doing: str | Doing = ""
+    doing = ""
+    indices: Any = None  # those that `doing` is about; their text is made if it is asked for
     is_watched = False  # whether the consumer reads the row while a batch is made
     limit = 0.0  # seconds after which a sample is slow, if not watched; 0: no limit
 
@@ -232,6 +220,9 @@ class Fetcher:
         self.dataset: Dataset[Any] = in_batches(dataset) if self.is_default else dataset
         self.rows = SampleRows()  # used if only `default_collate` sees the samples
         self.slow: list[tuple[float, str]] = []  # seconds, and which sample that was
+
+    def __str__(self) -> str:
+        return self.doing if self.indices is None else f"{self.doing} {shorten(self.indices)}"
 
     def fetch(self, number: int, indices: Any) -> Any:
         """Batch `number`, of `indices` (of a stream: of that many samples)."""
@@ -298,7 +289,7 @@ class Fetcher:
                 for index in each:
                     samples.append(draw(index))
         except BaseException:
-            self.doing = self.where(index)
+            self.doing, self.indices = self.where(index), None
             raise
         finally:
             if rows.fields:
@@ -311,8 +302,8 @@ class Fetcher:
             yield index
             self.note_slow(began, self.where(index))
 
-    def note_slow(self, began: float, sample: str | Doing) -> None:
-        """Records a sample that took longer than the limit."""
+    def note_slow(self, began: float, sample: object) -> None:
+        """Records a sample, or what this fetcher does, that took longer than the limit."""
         seconds = monotonic() - began
         if 0 < self.limit < seconds:
             self.slow.append((seconds, str(sample)))
@@ -331,12 +322,12 @@ class MapFetcher(Fetcher):
         dataset = self.dataset
         if not self.is_batched:
             self.one_by_one(dataset.__getitem__, (indices,), samples, copies_early=False)
-            self.doing = f"converting {self.where(indices)}"
+            self.doing, self.indices = f"converting {self.where(indices)}", None
             return samples[0]
         if getattr(dataset, "__getitems__", None) is None:
             self.one_by_one(dataset.__getitem__, indices, samples, self.is_default)
         else:
-            self.doing = Doing("indices", indices)
+            self.doing, self.indices = "indices", indices
             began = monotonic()
             if self.is_default:
                 samples = fetch_samples(dataset, indices)
@@ -344,8 +335,8 @@ class MapFetcher(Fetcher):
                 with BlockAllocator():  # the batch's block is for what `collate_fn` makes
                     samples = fetch_samples(dataset, indices)
                 samples = list(samples) if type(samples) is Rows else samples
-            self.note_slow(began, self.doing)
-        self.doing = Doing("collating indices", indices)
+            self.note_slow(began, self)
+        self.doing, self.indices = "collating indices", indices
         return samples
 
     def where(self, index: Any) -> str:

@@ -49,6 +49,7 @@ VERSION = 2
 TWISTER_WORDS = 624  # of NumPy's MT19937
 PHILOX_WORDS = 4
 
+EPOCH = 0, 0  # where the board has the current epoch; tasks of others are stale
 COLUMNS = 16  # of the board
 TASK = 0  # the number of its current batch, plus 1; 0: none
 POSITION = 1  # the current sample's index in the batch
@@ -300,16 +301,6 @@ def make_board(workers: int) -> Array:
 def row_of(board: Array, worker: int) -> Any:
     """A worker's row: indexing a memoryview takes a third of the time of an array's."""
     return memoryview(board[worker + 1])
-
-
-def epoch_of(board: Array) -> int:
-    """The current epoch; tasks of others are stale."""
-    return int(board[0, 0])
-
-
-def set_epoch(board: Array, epoch: int) -> None:
-    """Makes tasks of all other epochs stale."""
-    board[0, 0] = epoch
 
 
 def note_each(row: Any, indices: Iterable[Any]) -> Iterator[Any]:

@@ -28,6 +28,7 @@ import random
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,14 @@ from shmtensor.functions import randint
 from shmtensor.other_names import foreign_module
 from shmtensor.random import default_generator, manual_seed
 
-__all__ = ["GeneratorLike", "SampleSeeds", "new_seed", "numpy_generator", "seed_everything"]
+__all__ = [
+    "GeneratorLike",
+    "SampleSeeds",
+    "inherited_seeds",
+    "new_seed",
+    "numpy_generator",
+    "seed_everything",
+]
 
 # A shmtensor generator, one of NumPy's or PyTorch's, or None for shmtensor's default generator.
 GeneratorLike = Any
@@ -191,3 +199,9 @@ class SampleSeeds:
             self.global_python.gauss_next = gauss
             if of_torch is not None:
                 of_torch.set_state(torch_state)
+
+
+@cache
+def inherited_seeds() -> SampleSeeds:
+    """A worker's: made once, before the fork, for all of them."""
+    return SampleSeeds()
