@@ -231,7 +231,7 @@ def share_column(values: Any) -> Any:
     array = as_numbers(values)
     if array is not None:
         return shared(array)
-    return SharedList(None if is_missing(v) else v for v in values)
+    return SharedList(None if isinstance(v, float) and v != v else v for v in values)
 
 
 def as_numbers(values: Array | list[Any]) -> Array | None:
@@ -245,10 +245,6 @@ def as_numbers(values: Array | list[Any]) -> Array | None:
     if values.dtype.kind in "biufc":
         return np.asarray(values)
     return list_as_numbers(values.tolist()) if values.dtype.kind == "O" else None
-
-
-def is_missing(value: Any) -> bool:
-    return isinstance(value, float) and value != value
 
 
 def list_as_numbers(values: list[Any]) -> Array | None:
