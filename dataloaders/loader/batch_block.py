@@ -19,7 +19,14 @@ import numpy as np
 from shmtensor import native
 from shmtensor.memory.layout import aligned
 
-__all__ = ["BlockAllocator", "allocate_parts", "checked_rows", "gather_rows", "stack_into"]
+__all__ = [
+    "BlockAllocator",
+    "allocate_parts",
+    "arrays_in_block",
+    "checked_rows",
+    "gather_rows",
+    "stack_into",
+]
 
 Array = np.ndarray[Any, Any]
 Parts = list[tuple[tuple[int, ...], np.dtype[Any]]]
@@ -67,10 +74,6 @@ class BlockAllocator:
             return array
         return native.allocate(nbytes, False)
 
-    def allocate_arrays(self, parts: Parts) -> list[Array]:
-        """Uninitialised arrays of these shapes and dtypes, in one block."""
-        return arrays_in_block(parts, self.allocate)
-
     @classmethod
     def early_arrays(cls) -> list[Array]:
         """The arrays of this batch that were allocated before collation."""
@@ -84,6 +87,7 @@ class BlockAllocator:
 
 
 def arrays_in_block(parts: Parts, allocate: Callable[[int], Any]) -> list[Array]:
+    """Uninitialised arrays of these shapes and dtypes, in one block."""
     sizes = [aligned(math.prod(shape) * dtype.itemsize) for shape, dtype in parts]
     *starts, end = accumulate(sizes, initial=0)
     block = allocate(end or 1)
@@ -97,7 +101,7 @@ def allocate_parts(parts: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> li
     if allocator is None:
         return arrays_in_block(parts, lambda nbytes: native.allocate(nbytes, False))
     early = allocator.take_early(parts)
-    return allocator.allocate_arrays(parts) if early is None else early
+    return arrays_in_block(parts, allocator.allocate) if early is None else early
 
 
 def stack_into(out: Array, arrays: Sequence[Array]) -> None:

@@ -36,7 +36,7 @@ from ..collate import DESCRIBE, Leaf, default_collate, default_collate_fn_map, f
 from ..dataset import Dataset, fetch_samples
 from ..foreign_datasets import in_batches
 from ..tensor_dataset import Rows
-from .batch_block import Array, BlockAllocator, Parts
+from .batch_block import Array, BlockAllocator, Parts, arrays_in_block
 from .progress import BATCHES, COLLATE, FETCH, POSITION, SAMPLES, SINCE, is_stateful, note_each
 from .seeding import SampleSeeds
 
@@ -150,7 +150,7 @@ class SampleRows:
         if not keys:
             return False
         try:
-            self.arrays = allocator.allocate_arrays(parts)
+            self.arrays = arrays_in_block(parts, allocator.allocate)
         except MemoryError:  # collation raises it again, if all samples exist and it needs as much
             return False
         self.parts = parts

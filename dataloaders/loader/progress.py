@@ -265,29 +265,16 @@ class Progress:
             yield
             return
         origin = resumed["origin"]
-        before = read(None), random.getstate(), np.random.get_state()
-        of_torch = generator_of_torch()
-        torch_before = None if of_torch is None else read(of_torch)
-        if "default" in origin:
-            write(None, origin["default"])
+        before = read_shared()
+        write_shared(origin)
         write(generator, origin["generator"])
         for sampler, state in zip(samplers, origin.get("samplers", ()), strict=False):
             if state is not None:
                 write(sampler.generator, state)
-        if "python" in origin:
-            check_position(origin["numpy"])
-            random.setstate(origin["python"])
-            np.random.set_state(origin["numpy"])
-        if of_torch is not None and origin.get("torch") is not None:
-            write(of_torch, origin["torch"])
         try:
             yield
         finally:
-            write(None, before[0])
-            random.setstate(before[1])
-            np.random.set_state(before[2])
-            if of_torch is not None:
-                write(of_torch, torch_before)
+            write_shared(before)
 
 
 # ---------------------------------------------------------------------- the board
@@ -327,14 +314,33 @@ def fresh_streams(workers: Sequence[int], size: int) -> list[State]:
 
 def capture(generator: GeneratorLike, samplers: list[Any]) -> State:
     """The generators' state, from which the seed and order of a new epoch can be drawn again."""
-    state: State = {"generator": read(generator), "default": read(None)}
-    state["samplers"] = [read(s.generator) if has_generator(s) else None for s in samplers]
-    if any(not type(s).__module__.startswith(PACKAGE) for s in samplers):
-        state["python"], state["numpy"] = random.getstate(), np.random.get_state()
-        of_torch = generator_of_torch()
-        state["torch"] = None if of_torch is None else read(of_torch)
-    state["epochs"] = [getattr(s, "epoch", None) for s in samplers]
+    is_ours = all(type(s).__module__.startswith(PACKAGE) for s in samplers)
+    return {
+        "generator": read(generator),
+        "samplers": [read(s.generator) if has_generator(s) else None for s in samplers],
+        "epochs": [getattr(s, "epoch", None) for s in samplers],
+        **({"default": read(None)} if is_ours else read_shared()),
+    }
+
+
+def read_shared() -> State:
+    """The states of the generators that belong to the whole program."""
+    state = {"default": read(None), "python": random.getstate(), "numpy": np.random.get_state()}
+    if (of_torch := generator_of_torch()) is not None:
+        state["torch"] = read(of_torch)
     return state
+
+
+def write_shared(state: State) -> None:
+    """Sets those of these generators that have a state in `state`."""
+    if "default" in state:
+        write(None, state["default"])
+    if "python" in state:
+        check_position(state["numpy"])
+        random.setstate(state["python"])
+        np.random.set_state(state["numpy"])
+    if state.get("torch") is not None and (of_torch := generator_of_torch()) is not None:
+        write(of_torch, state["torch"])
 
 
 def has_generator(sampler: Any) -> bool:
