@@ -24,7 +24,7 @@ from .loader.check_arguments import (
 )
 from .loader.fetch import Recipe
 from .loader.memory_growth_warning import warn_of_growth
-from .loader.progress import VERSION, Progress, check_state, is_stateful
+from .loader.progress import VERSION, Progress, check_state, fresh_streams, is_stateful
 from .loader.seeding import GeneratorLike
 from .loader.statistics import LoaderStatistics
 from .loader.worker_warning import WRITE
@@ -328,7 +328,6 @@ class DataLoader(Generic[T_co, Batch_co]):
             self._lists(),
             self.generator,
             self._streams(),
-            self.batch_size or 1,
             self.snapshot_every_n_steps,
             resumed,
         )
@@ -421,9 +420,7 @@ class DataLoader(Generic[T_co, Batch_co]):
         if self._resumed is not None:
             return copy.deepcopy(self._resumed)
         if self._progress is None or self._progress.is_over:
-            state = Progress.between(
-                self._lists(), self.generator, self._streams(), self.batch_size or 1
-            )
+            state = Progress.between(self._lists(), self.generator, self._streams())
         else:
             state = self._progress.state()
         saves_dataset = not self.is_stream and not self.num_workers and is_stateful(self.dataset)
@@ -463,9 +460,10 @@ class DataLoader(Generic[T_co, Batch_co]):
     def _lists(self) -> Iterable[Any]:
         return cast("Iterable[Any]", self.batch_sampler if self.is_batched else self.sampler)
 
-    def _streams(self) -> list[int]:
-        """The workers that each read a stream in a new epoch."""
-        return (list(range(self.num_workers)) or [-1]) if self.is_stream else []
+    def _streams(self) -> list[dict[str, Any]]:
+        """The streams of a new epoch: one of each worker; without workers, one."""
+        workers = (range(self.num_workers) or [-1]) if self.is_stream else []
+        return fresh_streams(workers, self.batch_size or 1)
 
     def _limits(self) -> Limits:
         from .loader.epoch import Limits

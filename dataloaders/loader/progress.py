@@ -40,7 +40,7 @@ from .batch_block import Array, allocate_parts
 from .seeding import GeneratorLike, generator_of_torch, is_of_torch, new_seed
 from .statistics import LoaderStatistics, WorkerStatistics, shared_bytes
 
-__all__ = ["Progress", "State", "check_state", "is_stateful", "make_board", "note_each", "row_of"]
+__all__ = ["Progress", "check_state", "fresh_streams", "is_stateful", "make_board", "note_each"]
 
 PACKAGE = "shmtensor.dataloaders."
 
@@ -67,8 +67,7 @@ class Progress:
     Args:
         source: the index lists (or indices) of an epoch.
         generator: draws seed and order.
-        streams: the workers that read a stream, [-1] without workers; [] for map-style data.
-        size: samples per batch.
+        streams: the positions of its streams, see `fresh_streams`; [] for map-style data.
         every: after how many batches a sampler's state is taken.
         resumed: the state of a `Progress` to go on from.
     """
@@ -77,17 +76,15 @@ class Progress:
         self,
         source: Iterable[Any],
         generator: GeneratorLike,
-        streams: Sequence[int],
-        size: int,
-        every: int = 1,
-        resumed: State | None = None,
+        streams: list[State],
+        every: int,
+        resumed: State | None,
     ) -> None:
         self.every = every
-        self.size = size
         self.batches = resumed["batches"] if resumed else 0
         self.ahead: set[int] = set(resumed["ahead"]) if resumed else set()
         self.is_over = False
-        self.streams = fresh_streams(streams, size)
+        self.streams = streams
         self.turn = 0  # the stream whose batch comes next
         if resumed and streams and resumed["seed"] is not None:
             self.streams, self.turn = copy.deepcopy(resumed["streams"]), resumed["turn"]
@@ -132,9 +129,6 @@ class Progress:
         if item is None and (item := self.next_indices()) is None:
             raise StopIteration
         return item
-
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        return self
 
     # ------------------------------------------------------------------ consumed batches
     def mark_consumed(self, number: int, stream: int = 0, state: Any = None) -> None:
@@ -184,7 +178,7 @@ class Progress:
         }
 
     @staticmethod
-    def between(source: Any, generator: GeneratorLike, streams: Sequence[int], size: int) -> State:
+    def between(source: Any, generator: GeneratorLike, streams: list[State]) -> State:
         """The state of an epoch that has not begun yet."""
         samplers = chain_of(source)
         stateful = next((s for s in samplers if is_stateful(s)), None)
@@ -194,7 +188,7 @@ class Progress:
             "batches": 0,
             "ahead": [],
             "sampler": None if stateful is None else (0, copy.deepcopy(stateful.state_dict())),
-            "streams": fresh_streams(streams, size),
+            "streams": streams,
             "turn": 0,
         }
 
