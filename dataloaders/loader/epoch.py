@@ -12,7 +12,6 @@ import os
 import warnings
 from collections import deque
 from collections.abc import Iterator
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from queue import Empty
 from time import monotonic
@@ -120,10 +119,13 @@ class SingleProcessEpoch(BaseEpoch):
         n, turn = len(self.progress.streams), self.progress.turn
         while self.readers:
             stream = min(self.readers, key=lambda stream: (stream - turn) % n) if n else 0
-            fetcher, info = self.readers[stream].fetcher, self.readers[stream].info
+            reader = self.readers[stream]
+            fetcher = reader.fetcher
             fetcher.limit = self.limits.stall
             try:
-                with nullcontext() if info is None else acting_as(info):
+                if reader.info is None:
+                    return stream, fetcher, fetcher.fetch(number, indices)
+                with acting_as(reader.info):
                     return stream, fetcher, fetcher.fetch(number, indices)
             except StopIteration:
                 if not n:
