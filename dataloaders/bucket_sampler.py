@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .distributed import default_group
+from .distributed import check_rank, default_group
 from .sampler import Sampler, WeightedRandomSampler, check_count
 
 __all__ = ["BucketBatchSampler", "DistributedWeightedSampler"]
@@ -183,6 +183,5 @@ def share(where: str, num_replicas: int | None, rank: int | None) -> tuple[int, 
     n = 1 if num_replicas is None else num_replicas
     if rank is None:
         rank = default_group()[1] if n > 1 else 0
-    if not 0 <= rank < n:
-        raise ValueError(f"{where}: rank is not between 0 and {n - 1}: {rank}")
+    check_rank(where, rank, n)
     return n, rank

@@ -8,6 +8,7 @@ import os
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
 from .collate import default_collate, default_convert, is_default_of_torch
@@ -23,7 +24,7 @@ from .loader.check_arguments import (
 )
 from .loader.fetch import Recipe
 from .loader.memory_growth_warning import warn_of_growth
-from .loader.progress import VERSION, Progress, check_state, is_stateful
+from .loader.progress import VERSION, Progress, check_state, fresh_streams, is_stateful
 from .loader.seeding import GeneratorLike
 from .loader.statistics import LoaderStatistics
 from .loader.worker_warning import WRITE
@@ -327,7 +328,6 @@ class DataLoader(Generic[T_co, Batch_co]):
             self._lists(),
             self.generator,
             self._streams(),
-            self.batch_size or 1,
             self.snapshot_every_n_steps,
             resumed,
         )
@@ -341,6 +341,9 @@ class DataLoader(Generic[T_co, Batch_co]):
             self.snapshot_every_n_steps,
             self.write_warning and WRITE not in self._shown,
         )
+        if self.is_stream:
+            with suppress(TypeError, NotImplementedError):  # it need not know its length
+                progress.promised = len(self)
         limits = self._limits()
         if self.num_workers:
             batches: BaseEpoch = self._by_workers(recipe, progress, limits)
@@ -349,7 +352,7 @@ class DataLoader(Generic[T_co, Batch_co]):
                 self.dataset.load_state_dict(resumed["dataset"])  # type: ignore[attr-defined]
             batches = SingleProcessEpoch(recipe, progress, limits)
         self._progress = progress
-        return self._with_length_check(batches) if self.is_stream else batches
+        return batches
 
     def __len__(self) -> int:
         """The number of batches; for a stream, computed from its length (rounded up)."""
@@ -417,9 +420,7 @@ class DataLoader(Generic[T_co, Batch_co]):
         if self._resumed is not None:
             return copy.deepcopy(self._resumed)
         if self._progress is None or self._progress.is_over:
-            state = Progress.between(
-                self._lists(), self.generator, self._streams(), self.batch_size or 1
-            )
+            state = Progress.between(self._lists(), self.generator, self._streams())
         else:
             state = self._progress.state()
         saves_dataset = not self.is_stream and not self.num_workers and is_stateful(self.dataset)
@@ -459,9 +460,10 @@ class DataLoader(Generic[T_co, Batch_co]):
     def _lists(self) -> Iterable[Any]:
         return cast("Iterable[Any]", self.batch_sampler if self.is_batched else self.sampler)
 
-    def _streams(self) -> list[int]:
-        """The workers that each read a stream in a new epoch."""
-        return (list(range(self.num_workers)) or [-1]) if self.is_stream else []
+    def _streams(self) -> list[dict[str, Any]]:
+        """The streams of a new epoch: one of each worker; without workers, one."""
+        workers = (range(self.num_workers) or [-1]) if self.is_stream else []
+        return fresh_streams(workers, self.batch_size or 1)
 
     def _limits(self) -> Limits:
         from .loader.epoch import Limits
@@ -517,15 +519,6 @@ class DataLoader(Generic[T_co, Batch_co]):
     def __getstate__(self) -> dict[str, Any]:
         # An epoch and its workers belong to this process.
         return {**self.__dict__, **dict.fromkeys(("_workers", "_pool", "_progress"))}
-
-    def _with_length_check(self, batches: BaseEpoch) -> Iterator[Any]:
-        """Batches of a stream; warns when there are more than its length says."""
-        from .loader.resume_other_num_workers import CheckedLength
-
-        try:
-            return CheckedLength(batches, len(self), len(batches.progress.streams))
-        except (TypeError, NotImplementedError):  # a stream need not know its length
-            return batches
 
 
 StatefulDataLoader = DataLoader  # torchdata's name for a loader that can be resumed

@@ -50,10 +50,7 @@ class DistributedSampler(Sampler[int]):
             world_size, own_rank = default_group()
             num_replicas = world_size if num_replicas is None else num_replicas
             rank = own_rank if rank is None else rank
-        if not 0 <= rank < num_replicas:
-            raise ValueError(
-                f"DistributedSampler: rank is not between 0 and {num_replicas - 1}: {rank}"
-            )
+        check_rank("DistributedSampler", rank, num_replicas)
         self.dataset = dataset
         self.num_replicas = num_replicas
         self.rank = rank
@@ -92,6 +89,11 @@ class DistributedSampler(Sampler[int]):
     def set_epoch(self, epoch: int) -> None:
         """Makes the next iteration's order that of `epoch`; call it on all ranks alike."""
         self.epoch = epoch
+
+
+def check_rank(where: str, rank: int, num_replicas: int) -> None:
+    if not 0 <= rank < num_replicas:
+        raise ValueError(f"{where}: rank is not between 0 and {num_replicas - 1}: {rank}")
 
 
 def default_group() -> tuple[int, int]:

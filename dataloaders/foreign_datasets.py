@@ -15,7 +15,7 @@ from shmtensor.tensor.foreign_arrays import as_library, as_numpy
 
 from .dataset import Dataset, Subset, fetch_samples
 from .loader.batch_block import gather_rows
-from .tensor_dataset import Rows
+from .tensor_dataset import Rows, first_part
 
 __all__ = ["BatchesOfTensors", "ColumnDataset", "SubsetOfFrame", "as_dataset", "in_batches"]
 
@@ -55,11 +55,7 @@ class ColumnDataset(Dataset[Any]):
         if not isinstance(self.column, Tensor):
             return [self.column[index] for index in indices]
         (part,) = gather_rows([self.column.array], indices)
-        return Rows([wrap(part)], len(indices), _first)
-
-
-def _first(parts: list[Any]) -> Any:
-    return parts[0]
+        return Rows([wrap(part)], len(indices), first_part)
 
 
 class SubsetOfFrame(Subset[Any]):

@@ -14,7 +14,7 @@ from shmtensor.tensor.from_data import as_tensor
 from .dataset import Dataset
 from .loader.batch_block import gather_rows
 
-__all__ = ["Rows", "TensorDataset"]
+__all__ = ["Rows", "TensorDataset", "as_dict", "first_part"]
 
 
 class Rows(Sequence[Any]):
@@ -70,6 +70,16 @@ class Rows(Sequence[Any]):
         if self.pack is None:
             return zip(*self.columns, strict=True)
         return (self.pack(list(parts)) for parts in zip(*self.columns, strict=True))
+
+
+def first_part(parts: list[Any]) -> Any:
+    """For `Rows.pack`: the single part of a sample that is neither tuple nor dict."""
+    return parts[0]
+
+
+def as_dict(names: list[str], parts: list[Any]) -> dict[str, Any]:
+    """For `Rows.pack`, with the names of the parts."""
+    return dict(zip(names, parts, strict=True))
 
 
 def in_shared_memory(array: Any) -> Tensor:

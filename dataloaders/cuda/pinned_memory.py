@@ -28,7 +28,7 @@ from shmtensor.other_names import foreign_module
 
 from ..loader.batch_block import Array
 
-__all__ = ["Pinned", "PinnedPool", "find_cuda", "make_pool"]
+__all__ = ["Pinned", "PinnedPool", "make_pool"]
 
 PAGE = 64 << 10  # of the heap: a block of whole pages shares no kernel page with another block
 LEAST = 320 << 10  # smaller blocks share a span with others
@@ -50,31 +50,25 @@ class RuntimeOfTorch:
         self.check_error(self.runtime.cudaHostUnregister(address))
 
 
-def find_cuda() -> Any:
-    """The CUDA runtime of CuPy, else that of PyTorch if the program has imported it; None, with a
-    warning, where there is no device."""
-    torch = foreign_module("torch")
+def make_pool(in_flight: int) -> PinnedPool | None:
+    """The pool of a loader with so many batches in flight, registered by CuPy, else by PyTorch if
+    the program has imported it; None, with a warning, where there is no device."""
+    torch, limit = foreign_module("torch"), in_flight + HANDED_OVER
     try:
         cupy = import_module("cupy")
         if cupy.cuda.is_available():
             cupy_runtime.device_count()  # notes that children forked from now on have no GPU
-            return cupy.cuda.runtime
+            return PinnedPool(cupy.cuda.runtime, limit)
         why = "CuPy finds no device"
     except ImportError:
         why = "CuPy is not installed (shmtensor's extras 'cuda12', 'cuda13')"
     if torch is not None and torch.cuda.is_available():
-        return RuntimeOfTorch(torch.cuda)
+        return PinnedPool(RuntimeOfTorch(torch.cuda), limit)
     warnings.warn(
         f"DataLoader: pin_memory is set, but there is no GPU to pin memory for: {why}",
-        stacklevel=5,
+        stacklevel=4,
     )
     return None
-
-
-def make_pool(in_flight: int) -> PinnedPool | None:
-    """The pool of a loader with so many batches in flight; None without a GPU."""
-    cuda = find_cuda()
-    return None if cuda is None else PinnedPool(cuda, in_flight + HANDED_OVER)
 
 
 class Pinned:

@@ -18,7 +18,7 @@ import numpy as np
 from shmtensor.errors import printable
 from shmtensor.serialization.unpickler import RestrictedUnpickler
 
-from .in_memory_images import Array, PathLike, PictureDataset, no_download
+from .in_memory_images import Array, PathLike, PictureDataset, find_files, no_download
 
 __all__ = ["CIFAR10", "CIFAR100"]
 
@@ -72,14 +72,15 @@ class CIFAR10(PictureDataset):
         download: bool = False,
     ) -> None:
         no_download(type(self).__name__, download)
-        files, is_binary = self.find(Path(root), self.parts[0 if train else 1])
-        read = self.read_binary if is_binary else self.read_pickle
-        pixels, labels = zip(*(read(path) for path in files), strict=True)
+        where, (pickled, binary) = type(self).__name__, self.folders
+        names = self.parts[0 if train else 1]
+        files = find_files(where, root, (pickled, "", binary), names, ".bin")
+        pixels, labels = zip(*map(self.read, files), strict=True)
         classes = self.class_names(files[0].parent)
         targets = np.concatenate(labels).astype(np.int64)
         if targets.size and not 0 <= targets.min() <= targets.max() < len(classes):
             raise ValueError(
-                f"{type(self).__name__}: a label is not one of {len(classes)} classes: "
+                f"{where}: a label is not one of {len(classes)} classes: "
                 f"{targets.min()} to {targets.max()} in {files[0].parent}"
             )
         data = np.concatenate(pixels).reshape(-1, 3, 32, 32)
@@ -87,22 +88,9 @@ class CIFAR10(PictureDataset):
         self.root = files[0].parent
         self.train = train
 
-    def find(self, root: Path, parts: tuple[str, ...]) -> tuple[list[Path], bool]:
-        """The files of this part, and whether they are the binary ones."""
-        candidates = [
-            (folder, suffix)
-            for suffix, below in zip(("", ".bin"), self.folders, strict=True)
-            for folder in (root / below, root)
-        ]
-        for folder, suffix in candidates:
-            files = [folder / f"{part}{suffix}" for part in parts]
-            if all(path.is_file() for path in files):
-                return files, bool(suffix)
-        raise FileNotFoundError(
-            f"{type(self).__name__}: the files are not there: {', '.join(parts)} (as they are, or "
-            f"with .bin) are looked for in {root / self.folders[0]}, {root / self.folders[1]}, "
-            f"{root}; nothing is downloaded"
-        )
+    def read(self, path: Path) -> tuple[Array, Array]:
+        """The pixels and labels of a file."""
+        return (self.read_binary if path.suffix == ".bin" else self.read_pickle)(path)
 
     def read_pickle(self, path: Path) -> tuple[Array, Array]:
         contents = unpickle(path)

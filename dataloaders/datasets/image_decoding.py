@@ -39,6 +39,17 @@ class EncodedImage(Protocol):
         """Writes the pixels into `out`, uint8 `(H, W, C)`, contiguous."""
 
 
+@contextmanager
+def decoding() -> Iterator[None]:
+    """Makes an OSError of whatever a decoder raises for a damaged image."""
+    try:
+        yield
+    except (OSError, ModuleNotFoundError):
+        raise
+    except Exception as error:
+        raise OSError(f"cannot be decoded: {type(error).__name__}: {error}") from error
+
+
 class PillowImage:
     """An image for Pillow; scaled and cropped to `size` if that is given."""
 
@@ -53,11 +64,8 @@ class PillowImage:
         width, height = self.image.size
         self.shape = (*(size or (height, width)), CHANNELS[mode])
 
+    @decoding()
     def decode_into(self, out: Array) -> None:
-        with decoding():
-            self.draw(out)
-
-    def draw(self, out: Array) -> None:
         image, size = self.image, self.size
         if size is not None and image.size != size[::-1]:
             height, width = size
@@ -79,21 +87,10 @@ class TurboImage:
         self.mode = mode
         self.shape = (*size, CHANNELS[mode])
 
+    @decoding()
     def decode_into(self, out: Array) -> None:
         name = "GRAY" if self.mode == "L" else self.mode
-        with decoding():
-            turbo().decode_jpeg(self.data, name, buffer=out)
-
-
-@contextmanager
-def decoding() -> Iterator[None]:
-    """Makes an OSError of whatever a decoder raises for a damaged image."""
-    try:
-        yield
-    except (OSError, ModuleNotFoundError):
-        raise
-    except Exception as error:
-        raise OSError(f"cannot be decoded: {type(error).__name__}: {error}") from error
+        turbo().decode_jpeg(self.data, name, buffer=out)
 
 
 def check_pixels(width: int, height: int) -> None:

@@ -18,7 +18,7 @@ from ..dataset import Dataset
 from ..tensor_dataset import Rows
 from ..transforms.compose import pair
 from .image_decoding import decode_batch, open_image
-from .in_memory_images import PathLike, shared
+from .in_memory_images import PathLike, shared, transform_both
 
 __all__ = ["IMG_EXTENSIONS", "ImageFolder"]
 
@@ -125,13 +125,12 @@ class ImageFolder(Dataset[Any]):
             images.append(image)
             sources.append(source)
         labels = self._targets.array[sources]
-        shapes = {image.shape for image in images if hasattr(image, "decode_into")}
-        same_shape = len(shapes) == 1 and all(hasattr(image, "decode_into") for image in images)
-        if not same_shape:
+        shapes = {image.shape if hasattr(image, "decode_into") else None for image in images}
+        if len(shapes) != 1 or None in shapes:
             return [
                 self.transform_rows(*self.decode([image], labels[n : n + 1], [source]))[0]
                 if hasattr(image, "decode_into")
-                else self.transform_loaded(image, labels[n])
+                else transform_both(self, image, int(labels[n]))
                 for n, (image, source) in enumerate(zip(images, sources, strict=True))
             ]
         return self.transform_rows(*self.decode(images, labels, sources))
@@ -171,19 +170,7 @@ class ImageFolder(Dataset[Any]):
 
     def transform_rows(self, images: Any, labels: Any) -> Sequence[Any]:
         count = len(images)
-        if self.transform is not None:
-            images = self.transform(images)
-        if self.target_transform is not None:
-            labels = self.target_transform(labels)
-        return Rows([images, labels], count)
-
-    def transform_loaded(self, image: Any, label: Any) -> tuple[Any, Any]:
-        """The sample of an image that the user's loader has returned."""
-        label = int(label)
-        return (
-            image if self.transform is None else self.transform(image),
-            label if self.target_transform is None else self.target_transform(label),
-        )
+        return Rows(list(transform_both(self, images, labels)), count)
 
     def __repr__(self) -> str:
         return f"ImageFolder({len(self)} images, {len(self.classes)} classes, {str(self.root)!r})"

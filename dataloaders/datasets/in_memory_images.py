@@ -14,7 +14,7 @@ from shmtensor.autograd import wrap
 from ..tensor_dataset import Rows, TensorDataset
 from ..transforms.compose import empty
 
-__all__ = ["PictureDataset", "find_folder", "no_download", "shared"]
+__all__ = ["PictureDataset", "find_files", "no_download", "shared", "transform_both"]
 
 Array = np.ndarray[Any, Any]
 PathLike = str | os.PathLike[str]
@@ -75,16 +75,20 @@ class PictureDataset(TensorDataset):
         if self.transform is None and self.target_transform is None:
             return rows
         assert isinstance(rows, Rows)
-        images, labels = rows.columns
-        if self.transform is not None:
-            images = self.transform(images)
-        if self.target_transform is not None:
-            labels = self.target_transform(labels)
-        return Rows([images, labels], len(indices))
+        return Rows(list(transform_both(self, *rows.columns)), len(indices))
 
     def __repr__(self) -> str:
         shape = tuple(self.data.shape)
         return f"{type(self).__name__}({shape[0]} images {shape[1:]}, {len(self.classes)} classes)"
+
+
+def transform_both(dataset: Any, image: Any, target: Any) -> tuple[Any, Any]:
+    """An image and its class, or a batch of them, after the two transforms of a data set."""
+    if dataset.transform is not None:
+        image = dataset.transform(image)
+    if dataset.target_transform is not None:
+        target = dataset.target_transform(target)
+    return image, target
 
 
 def shared(array: Array, dtype: Any = None) -> Any:
@@ -94,20 +98,23 @@ def shared(array: Array, dtype: Any = None) -> Any:
     return wrap(out)
 
 
-def find_folder(where: str, root: PathLike, below: Sequence[str], files: Sequence[str]) -> Path:
-    """The folder among `root` and those below it that has all of `files` (or each with .gz).
+def find_files(
+    where: str, root: PathLike, folders: Sequence[str], names: Sequence[str], suffix: str
+) -> list[Path]:
+    """The files of these names, or of the names with a suffix, in the first of the folders below
+    `root` that has all of them.
 
     Raises:
-        FileNotFoundError: none has; names the folders and files.
+        FileNotFoundError: none has; says which are looked for, and where.
     """
-    base = Path(root)
-    folders = [base, *(base / name for name in below)]
-    for folder in folders:
-        if all((folder / f).is_file() or (folder / f"{f}.gz").is_file() for f in files):
-            return folder
+    places = [Path(root, folder) for folder in folders]
+    for place in places:
+        files = [path if (path := place / n).is_file() else place / f"{n}{suffix}" for n in names]
+        if all(path.is_file() for path in files):
+            return files
     raise FileNotFoundError(
-        f"{where}: the files are not there: {', '.join(files)} (each may end in .gz) are looked "
-        f"for in {', '.join(map(str, folders))}; nothing is downloaded"
+        f"{where}: the files are not there: {', '.join(names)} (each may end in {suffix}) are "
+        f"looked for in {', '.join(map(str, places))}; nothing is downloaded"
     )
 
 

@@ -6,24 +6,20 @@
 
 from __future__ import annotations
 
-import gzip
 import math
-import os
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from .in_memory_images import Array, PathLike, PictureDataset, find_folder, no_download
-from .tar import MAX_EXPANSION, expansion_limit, read_up_to
+from .in_memory_images import Array, PathLike, PictureDataset, find_files, no_download
+from .npy import MAX_DIMS, MAX_ELEMENTS
+from .tar import DAMAGED_GZIP, MAX_EXPANSION, open_maybe_gzip, read_up_to
 
 __all__ = ["KMNIST", "MNIST", "FashionMNIST", "read_idx"]
 
 TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
-MAX_DIMS = 64  # of an array, as in NumPy
-MAX_ELEMENTS = 2**58  # of an array with each size 0 replaced by 1: the bytes are an int64
 
 
 def read_idx(path: PathLike, max_expansion: int = MAX_EXPANSION) -> Array:
@@ -37,14 +33,11 @@ def read_idx(path: PathLike, max_expansion: int = MAX_EXPANSION) -> Array:
         ValueError: the file is not of this format, or shorter or longer than its header says, or
             expands to more than is allowed.
     """
-    with Path(path).open("rb") as plain:
-        is_gzip = plain.read(2) == b"\x1f\x8b"
-        nbytes = os.fstat(plain.fileno()).st_size
-    limit = expansion_limit(nbytes, max_expansion) if is_gzip else None
+    file, limit = open_maybe_gzip(Path(path), max_expansion)
     try:
-        with gzip.open(path) if is_gzip else Path(path).open("rb") as file:
+        with file:
             return read_array(file, path, limit)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+    except DAMAGED_GZIP as error:
         raise ValueError(f"read_idx: the gzip file is damaged: {path}: {error}") from error
 
 
@@ -113,9 +106,10 @@ class MNIST(PictureDataset):
     ) -> None:
         where, part = type(self).__name__, "train" if train else "t10k"
         no_download(where, download)
-        files = [f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"]
-        folder = find_folder(where, root, (f"{where}/raw", "raw", where), files)
-        images, labels = (read_idx(path_of(folder, name)) for name in files)
+        names = f"{part}-images-idx3-ubyte", f"{part}-labels-idx1-ubyte"
+        files = find_files(where, root, ("", f"{where}/raw", "raw", where), names, ".gz")
+        folder = files[0].parent
+        images, labels = map(read_idx, files)
         if images.ndim != 3 or labels.shape != images.shape[:1] or images.dtype != np.uint8:
             raise ValueError(
                 f"{where}: images and labels do not belong together: {images.shape} and "
@@ -154,9 +148,3 @@ class KMNIST(MNIST):
     """
 
     names = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")
-
-
-def path_of(folder: Path, name: str) -> Path:
-    """The file as it is, or compressed."""
-    plain = folder / name
-    return plain if plain.is_file() else folder / f"{name}.gz"

@@ -18,9 +18,8 @@ from shmtensor.errors import printable
 
 from ..dataset import Dataset
 from ..loader.batch_block import gather_rows
-from ..tensor_dataset import Rows
+from ..tensor_dataset import Rows, first_part
 from .in_memory_images import Array, PathLike
-from .transformed import first_part
 
 __all__ = ["NpyDataset", "load_npy", "map_npy"]
 

@@ -10,10 +10,9 @@ import numpy as np
 from shmtensor.autograd import wrap
 
 from ..dataset import Dataset
-from ..loader.batch_block import allocate_parts
-from ..tensor_dataset import Rows
+from ..loader.batch_block import allocate_parts, checked_rows
+from ..tensor_dataset import Rows, first_part
 from .in_memory_images import shared
-from .transformed import first_part
 
 __all__ = ["SparseDataset"]
 
@@ -69,13 +68,7 @@ class SparseDataset(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The rows `indices`, made dense in one block."""
         n, width = self.shape
-        rows = np.asarray(indices, np.int64)
-        wrong = (rows < -n) | (rows >= n)
-        if wrong.any():
-            raise IndexError(
-                f"SparseDataset: index is out of range: {rows[wrong][0]} of {n} samples"
-            )
-        rows = np.where(rows < 0, rows + n, rows)
+        rows = checked_rows("SparseDataset", indices, n)
         starts = self.indptr.array[rows]
         counts = self.indptr.array[rows + 1] - starts
         out_rows = np.repeat(np.arange(len(rows)), counts)

@@ -10,7 +10,7 @@ import numpy as np
 from shmtensor.autograd import wrap
 
 from ..dataset import Dataset
-from ..loader.batch_block import allocate_parts
+from ..loader.batch_block import allocate_parts, checked_rows
 from ..tensor_dataset import Rows
 from ..transforms.sample_rng import hash_keys, integers, make_keys, normal
 from .in_memory_images import Array
@@ -56,14 +56,7 @@ class Synthetic(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The samples of `indices`, computed at once."""
-        rows = np.asarray(indices, np.int64)
-        wrong = (rows < -self.size) | (rows >= self.size)
-        if wrong.any():
-            raise IndexError(
-                f"{type(self).__name__}: index is out of range: {rows[wrong][0]} of {self.size} "
-                "samples"
-            )
-        keys = make_keys(self.seed, np.where(rows < 0, rows + self.size, rows))
+        keys = make_keys(self.seed, checked_rows(type(self).__name__, indices, self.size))
         out = allocate_parts(((len(keys), *shape), np.dtype(t)) for shape, t in self.fields())
         self.fill(keys, *out)
         return Rows([wrap(part) for part in out], len(keys))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,9 @@ from shmtensor.shared_containers import SharedList
 from shmtensor.tensor import Tensor
 
 from ..dataset import Dataset
-from ..loader.batch_block import allocate_parts, gather_rows
-from ..tensor_dataset import Rows, TensorDataset
+from ..loader.batch_block import allocate_parts, checked_rows, gather_rows
+from ..tensor_dataset import Rows, TensorDataset, as_dict
 from .in_memory_images import Array, PathLike, shared
-from .transformed import ToDict
 
 __all__ = ["CSVDataset", "TableDataset", "as_numbers", "import_pyarrow", "is_numeric", "values_of"]
 
@@ -83,16 +83,14 @@ class TableDataset(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> Sequence[dict[str, Any]]:
         """The rows `indices`: columns of numbers gathered into one block."""
         numbers = [c.array for c in self.columns.values() if isinstance(c, Tensor)]
-        if not numbers and (wrong := [i for i in indices if not -len(self) <= i < len(self)]):
-            raise IndexError(
-                f"{type(self).__name__}: index is out of range: {wrong[0]} of {self.length} rows"
-            )
+        if not numbers:
+            checked_rows(type(self).__name__, indices, self.length, "rows")
         gathered = iter(gather_rows(numbers, indices) if numbers else ())
         columns = [
             wrap(next(gathered)) if isinstance(c, Tensor) else [c[i] for i in indices]
             for c in self.columns.values()
         ]
-        return Rows(columns, len(indices), ToDict(list(self.columns)))
+        return Rows(columns, len(indices), partial(as_dict, list(self.columns)))
 
     def tensors(
         self, features: Sequence[str], target: str | None = None, dtype: Any = np.float32
@@ -233,7 +231,7 @@ def share_column(values: Any) -> Any:
     array = as_numbers(values)
     if array is not None:
         return shared(array)
-    return SharedList(None if is_missing(v) else v for v in values)
+    return SharedList(None if isinstance(v, float) and v != v else v for v in values)
 
 
 def as_numbers(values: Array | list[Any]) -> Array | None:
@@ -247,10 +245,6 @@ def as_numbers(values: Array | list[Any]) -> Array | None:
     if values.dtype.kind in "biufc":
         return np.asarray(values)
     return list_as_numbers(values.tolist()) if values.dtype.kind == "O" else None
-
-
-def is_missing(value: Any) -> bool:
-    return isinstance(value, float) and value != value
 
 
 def list_as_numbers(values: list[Any]) -> Array | None:

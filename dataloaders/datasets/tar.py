@@ -17,7 +17,16 @@ from typing import Any
 
 from shmtensor.errors import printable
 
-__all__ = ["MAX_EXPANSION", "BrokenShard", "expansion_limit", "read_members", "read_samples"]
+__all__ = [
+    "DAMAGED_GZIP",
+    "MAX_EXPANSION",
+    "BrokenShard",
+    "expansion_limit",
+    "open_maybe_gzip",
+    "read_members",
+    "read_samples",
+    "read_up_to",
+]
 
 BLOCK = 512
 STEP = 1 << 24  # bytes read at a time
@@ -25,6 +34,7 @@ MAX_MEMBER = 1 << 48  # bytes; a size beyond it is damage
 MAX_EXPANSION = 1 << 28  # bytes that compressed data may become ...
 MAX_RATIO = 100  # ... or from each byte of its file, if that is more
 MAX_DIGITS = 20  # of a length in an extended header
+DAMAGED_GZIP = EOFError, zlib.error, gzip.BadGzipFile  # what reading one raises
 REGULAR = (tarfile.REGTYPE, tarfile.AREGTYPE, tarfile.CONTTYPE)
 
 
@@ -37,6 +47,16 @@ def expansion_limit(nbytes: int, max_expansion: int = MAX_EXPANSION) -> int:
     return max(max_expansion, MAX_RATIO * nbytes)
 
 
+def open_maybe_gzip(path: Path, max_expansion: int) -> tuple[Any, int | None]:
+    """A file to read, decompressed if it begins as gzip's do, and then how many bytes an array or
+    a member of it may have; None if it is not compressed."""
+    with path.open("rb") as plain:
+        if plain.read(2) != b"\x1f\x8b":
+            return path.open("rb"), None
+        limit = expansion_limit(os.fstat(plain.fileno()).st_size, max_expansion)
+    return gzip.open(path), limit
+
+
 def read_members(path: Path, max_expansion: int = MAX_EXPANSION) -> Iterator[tuple[str, bytes]]:
     """Name and content of each regular file in a tar file, which may be compressed by gzip.
 
@@ -44,15 +64,12 @@ def read_members(path: Path, max_expansion: int = MAX_EXPANSION) -> Iterator[tup
         BrokenShard: a damaged header, an end before the end mark, a damaged gzip stream, a member
             of a compressed file that is larger than `expansion_limit`.
     """
-    with path.open("rb") as plain:
-        is_gzip = plain.read(2) == b"\x1f\x8b"
-        nbytes = os.fstat(plain.fileno()).st_size
-    limit = expansion_limit(nbytes, max_expansion) if is_gzip else MAX_MEMBER
+    file, limit = open_maybe_gzip(path, max_expansion)
     where = printable(path)
-    with gzip.open(path) if is_gzip else path.open("rb") as file:
+    with file:
         try:
-            yield from read_tar(file, where, limit)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            yield from read_tar(file, where, MAX_MEMBER if limit is None else limit)
+        except DAMAGED_GZIP as error:
             raise BrokenShard(f"{where}: the gzip stream is damaged: {error}") from error
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from shmtensor.autograd import wrap
 
 from ..dataset import Dataset
-from ..loader.batch_block import allocate_parts
+from ..loader.batch_block import allocate_parts, checked_rows
 from ..tensor_dataset import Rows
 from .in_memory_images import Array, PathLike, shared
 from .npy import map_npy
@@ -154,13 +154,8 @@ class TokenDataset(Dataset[Any]):
 
     def __getitems__(self, indices: Sequence[int]) -> Sequence[Any]:
         """The windows `indices`, written straight into the batch's block."""
-        n, size = len(self), self.block_size
-        windows = np.asarray(indices, np.int64)
-        if (wrong := (windows < -n) | (windows >= n)).any():
-            raise IndexError(
-                f"TokenDataset: index is out of range: {windows[wrong][0]} of {n} windows"
-            )
-        windows = np.where(windows < 0, windows + n, windows)
+        size = self.block_size
+        windows = checked_rows("TokenDataset", indices, len(self), "windows")
         files = np.searchsorted(self.ends, windows, side="right")
         if self.starts is None:
             first = np.concatenate([[0], self.ends[:-1]])

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,9 @@ from shmtensor.tensor.from_data import as_tensor
 
 from ..collate import default_collate
 from ..dataset import Dataset, fetch_samples, length_of
+from ..loader.batch_block import checked_rows
 from ..loader.seeding import new_seed
-from ..tensor_dataset import Rows
+from ..tensor_dataset import Rows, as_dict, first_part
 from ..transforms import Transform, make_keys
 
 __all__ = ["TransformedDataset"]
@@ -73,10 +75,9 @@ class TransformedDataset(Dataset[Any]):
             seed = new_seed()
             keys = make_keys(seed, np.arange(len(indices)))
         else:
-            n = len(self)
-            rows = np.asarray(indices, np.int64)
             epoch = make_keys(self.seed, self.epoch.array)
-            keys = make_keys(int(epoch[0]), np.where(rows < 0, rows + n, rows))
+            rows = checked_rows("TransformedDataset", indices, len(self))
+            keys = make_keys(int(epoch[0]), rows)
         extra = {"keys": keys} if isinstance(self.transform, Transform) else {}
         if isinstance(batch, list):
             result = self.transform(*batch, **extra)
@@ -85,23 +86,5 @@ class TransformedDataset(Dataset[Any]):
         result = self.transform(batch, **extra)
         if isinstance(result, Mapping):
             names = list(result)
-            return Rows([result[name] for name in names], len(indices), ToDict(names))
+            return Rows([result[name] for name in names], len(indices), partial(as_dict, names))
         return Rows([result], len(indices), first_part)
-
-
-class ToDict:
-    """Parts to a dict."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        self.names = tuple(names)
-
-    def __call__(self, parts: list[Any]) -> dict[str, Any]:
-        return dict(zip(self.names, parts, strict=True))
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self.names)
-
-
-def first_part(parts: list[Any]) -> Any:
-    """The single part of a sample that is neither tuple nor dict."""
-    return parts[0]

@@ -20,7 +20,7 @@ from shmtensor.tensor import Tensor
 from shmtensor.tensor.from_data import as_tensor
 
 from ..dataset import IterableDataset
-from ..distributed import default_group
+from ..distributed import check_rank, default_group
 from ..loader.seeding import new_seed
 from ..loader.worker_info import get_worker_info
 from .image_decoding import decode_image
@@ -50,16 +50,12 @@ def load_npz(data: bytes, limit: int | None = None) -> dict[str, Any]:
         return {m.filename.removesuffix(".npy"): load_npy(archive.read(m)) for m in members}
 
 
-def load_text(data: bytes) -> str:
-    return data.decode()
-
-
 # By the last part of an extension. Pickles (.pyd, .pth) are left out: they can run code.
 # Whatever a decoder raises, `decode_sample` makes a BrokenShard of it.
 decoders: dict[str, Callable[[bytes], Any]] = {
     **dict.fromkeys(("jpg", "jpeg", "png", "ppm", "pgm", "bmp", "webp", "tif"), decode_image),
     **dict.fromkeys(("cls", "cls2", "index", "inx", "id"), int),
-    **dict.fromkeys(("txt", "text", "transcript"), load_text),
+    **dict.fromkeys(("txt", "text", "transcript"), bytes.decode),
     **dict.fromkeys(("json", "jsn"), json.loads),
     "npy": load_npy,
     "npz": load_npz,
@@ -138,10 +134,7 @@ class WebDataset(IterableDataset[Any]):
                 num_replicas, group_rank = 1, 0
             rank = group_rank if rank is None else rank
         self.num_replicas, self.rank = num_replicas, rank or 0
-        if not 0 <= self.rank < self.num_replicas:
-            raise ValueError(
-                f"WebDataset: rank is not between 0 and {self.num_replicas - 1}: {rank}"
-            )
+        check_rank("WebDataset", self.rank, self.num_replicas)
         if len(self.urls) < self.num_replicas:
             raise ValueError(
                 f"WebDataset: fewer shards than ranks: {len(self.urls)} shards, "

@@ -19,7 +19,14 @@ import numpy as np
 from shmtensor import native
 from shmtensor.memory.layout import aligned
 
-__all__ = ["BlockAllocator", "allocate_parts", "gather_rows", "stack_into"]
+__all__ = [
+    "BlockAllocator",
+    "allocate_parts",
+    "arrays_in_block",
+    "checked_rows",
+    "gather_rows",
+    "stack_into",
+]
 
 Array = np.ndarray[Any, Any]
 Parts = list[tuple[tuple[int, ...], np.dtype[Any]]]
@@ -67,10 +74,6 @@ class BlockAllocator:
             return array
         return native.allocate(nbytes, False)
 
-    def allocate_arrays(self, parts: Parts) -> list[Array]:
-        """Uninitialised arrays of these shapes and dtypes, in one block."""
-        return arrays_in_block(parts, self.allocate)
-
     @classmethod
     def early_arrays(cls) -> list[Array]:
         """The arrays of this batch that were allocated before collation."""
@@ -84,6 +87,7 @@ class BlockAllocator:
 
 
 def arrays_in_block(parts: Parts, allocate: Callable[[int], Any]) -> list[Array]:
+    """Uninitialised arrays of these shapes and dtypes, in one block."""
     sizes = [aligned(math.prod(shape) * dtype.itemsize) for shape, dtype in parts]
     *starts, end = accumulate(sizes, initial=0)
     block = allocate(end or 1)
@@ -97,7 +101,7 @@ def allocate_parts(parts: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> li
     if allocator is None:
         return arrays_in_block(parts, lambda nbytes: native.allocate(nbytes, False))
     early = allocator.take_early(parts)
-    return allocator.allocate_arrays(parts) if early is None else early
+    return arrays_in_block(parts, allocator.allocate) if early is None else early
 
 
 def stack_into(out: Array, arrays: Sequence[Array]) -> None:
@@ -114,6 +118,16 @@ def stack_into(out: Array, arrays: Sequence[Array]) -> None:
         np.concatenate(arrays, axis=0, out=out.reshape(n * rows, *sizes))
 
 
+def checked_rows(
+    where: str, indices: Sequence[int] | Array, n: int, what: str = "samples"
+) -> Array:
+    """Indices of `n` rows as numbers from 0 on; IndexError if one is out of range."""
+    rows = np.asarray(indices, np.intp)
+    if (wrong := (rows < -n) | (rows >= n)).any():
+        raise IndexError(f"{where}: index is out of range: {rows[wrong][0]} of {n} {what}")
+    return np.where(rows < 0, rows + n, rows)
+
+
 def gather_rows(columns: Sequence[Array], indices: Sequence[int]) -> list[Array]:
     """Rows `indices` of each column, in one shared block.
 
@@ -127,14 +141,11 @@ def gather_rows(columns: Sequence[Array], indices: Sequence[int]) -> list[Array]
     rows = np.asarray(indices)
     if rows.size and (rows.ndim != 1 or rows.dtype.kind not in "iu"):
         raise TypeError(f"dataset: indices are not integers: {rows.dtype} {rows.shape}")
-    rows = rows.astype(np.intp)  # a copy, in which negative indices are replaced
+    rows = rows.astype(np.intp, copy=False)
     n = len(columns[0])
     # Negative indices are large as unsigned numbers: one pass finds them and those out of range.
     if rows.size and np.maximum.reduce(rows.view(np.uintp)) >= n:
-        rows[rows < 0] += n
-        if (invalid := (rows < 0) | (rows >= n)).any():
-            index = np.asarray(indices)[invalid][0]
-            raise IndexError(f"dataset: index is out of range: {index} of {n} samples")
+        rows = checked_rows("dataset", rows, n)
     out = allocate_parts(
         ((len(rows), *x.shape[1:]), x.dtype if x.dtype.isnative else x.dtype.newbyteorder("="))
         for x in columns

@@ -23,13 +23,13 @@ from ..cuda.pinned_memory import Pinned, PinnedPool
 from .batch_block import BlockAllocator
 from .fetch import Fetcher, Recipe, make_fetcher
 from .output import convert
-from .progress import BLOCK, POSITION, SINCE, TASK, Progress, epoch_of, make_board, row_of
+from .progress import BLOCK, EPOCH, POSITION, SINCE, TASK, Progress, make_board, row_of
 from .resume_other_num_workers import Reader, open_streams, same_workers
 from .seeding import SampleSeeds
 from .worker import BATCH, END, WARNING
 from .worker_death import describe_loss, where_at
 from .worker_info import acting_as
-from .worker_pool import WorkerPool, get
+from .worker_pool import WorkerPool, take_all
 from .worker_warning import show_once
 
 __all__ = ["BaseEpoch", "Limits", "MultiProcessEpoch", "SingleProcessEpoch"]
@@ -81,17 +81,14 @@ class SingleProcessEpoch(BaseEpoch):
         self.limits = limits
         row = row_of(make_board(1), 0)
         self.seeds = SampleSeeds()
-        self.readers: dict[int, Reader] = {}  # of streams that workers began
         streams = progress.streams
         with self.seeds.fork_rng():
-            if streams and not same_workers(streams, 0):
+            if streams and not same_workers(streams, 0):  # workers began them
                 self.readers = open_streams(recipe, progress.seed, self.seeds, row, streams)
-                self.fetcher: Fetcher = next(iter(self.readers.values())).fetcher
             else:
                 position = streams[0] if streams else None
-                self.fetcher = make_fetcher(
-                    recipe, progress.seed, self.seeds, row, position=position
-                )
+                fetcher = make_fetcher(recipe, progress.seed, self.seeds, row, position)
+                self.readers = {0: Reader(fetcher, None)}
         progress.begin([row], 0)
         progress.pids.append(os.getpid())
         self.allocator = BlockAllocator()
@@ -104,39 +101,37 @@ class SingleProcessEpoch(BaseEpoch):
                 pinned = self.limits.pool.reserve(self.allocator.most)
                 self.allocator.array = None if pinned is None else pinned.received()
             with self.seeds.fork_rng(), self.allocator:
-                try:
-                    stream, batch = self.make(number, indices)
-                except StopIteration:
-                    if not self.progress.streams:
-                        raise RuntimeError(
-                            f"DataLoader: the data set raised StopIteration: {self.fetcher.doing}"
-                        ) from None
-                    raise
-                state = copy.deepcopy(self.fetcher.state())  # the data set may change it later
+                stream, fetcher, batch = self.make(number, indices)
+                state = copy.deepcopy(fetcher.state())  # the data set may change it later
         except StopIteration:
             self.progress.is_over = True
             raise
         self.progress.mark_consumed(number, stream, state)
         self.progress.end_wait(start)
-        slow, self.fetcher.slow = self.fetcher.slow, []
+        slow, fetcher.slow = fetcher.slow, []
         for seconds, sample in slow:
             warn_stalled("DataLoader", sample, seconds, self.limits.stall)
         return convert(batch, self.limits.output)
 
-    def make(self, number: int, indices: Any) -> tuple[int, Any]:
-        """The next batch and its stream; StopIteration when all streams have ended."""
-        self.fetcher.limit = self.limits.stall
-        if not self.readers:
-            return 0, self.fetcher.fetch(number, indices)
+    def make(self, number: int, indices: Any) -> tuple[int, Fetcher, Any]:
+        """The stream whose turn it is, its fetcher and its next batch; StopIteration when all
+        streams have ended."""
         n, turn = len(self.progress.streams), self.progress.turn
         while self.readers:
-            stream = min(self.readers, key=lambda stream: (stream - turn) % n)
-            self.fetcher = self.readers[stream].fetcher
-            self.fetcher.limit = self.limits.stall
+            stream = min(self.readers, key=lambda stream: (stream - turn) % n) if n else 0
+            reader = self.readers[stream]
+            fetcher = reader.fetcher
+            fetcher.limit = self.limits.stall
             try:
-                with acting_as(self.readers[stream].info):
-                    return stream, self.fetcher.fetch(number, indices)
+                if reader.info is None:
+                    return stream, fetcher, fetcher.fetch(number, indices)
+                with acting_as(reader.info):
+                    return stream, fetcher, fetcher.fetch(number, indices)
             except StopIteration:
+                if not n:
+                    raise RuntimeError(
+                        f"DataLoader: the data set raised StopIteration: {fetcher}"
+                    ) from None
                 del self.readers[stream]
         raise StopIteration
 
@@ -223,7 +218,7 @@ class MultiProcessEpoch(BaseEpoch):
             return
         if self.owns_workers:
             self.workers.close()
-        elif epoch_of(self.workers.board) == self.number:
+        elif self.workers.board[EPOCH] == self.number:
             self.workers.drain()
 
     # ------------------------------------------------------------------ tasks
@@ -366,13 +361,10 @@ class MultiProcessEpoch(BaseEpoch):
         """
         workers = self.workers
         if self.is_stream:
-            while get(workers.tasks[worker], 0) is not None:
-                continue
+            take_all(workers.tasks[worker])
             n = workers.n
             return sorted(k for k, (s, _) in self.in_flight.items() if (s or 0) % n == worker)
-        queued = []
-        while (task := get(workers.tasks[0], 0)) is not None:
-            queued.append(task)
+        queued = take_all(workers.tasks[0])
         dead = workers.dead()
         assigned = {int(row[TASK]) - 1 for w, row in enumerate(workers.rows) if w not in dead}
         assigned |= {number for epoch, number, *_ in queued if epoch == self.number}

@@ -36,7 +36,7 @@ from ..collate import DESCRIBE, Leaf, default_collate, default_collate_fn_map, f
 from ..dataset import Dataset, fetch_samples
 from ..foreign_datasets import in_batches
 from ..tensor_dataset import Rows
-from .batch_block import Array, BlockAllocator, Parts
+from .batch_block import Array, BlockAllocator, Parts, arrays_in_block
 from .progress import BATCHES, COLLATE, FETCH, POSITION, SAMPLES, SINCE, is_stateful, note_each
 from .seeding import SampleSeeds
 
@@ -68,19 +68,6 @@ class Recipe:
     init_fn: Callable[[int], None] | None = field(metadata={"name": "worker_init_fn"})
     snapshot_every: int = 1
     write_warning: bool = False
-
-
-class Doing:
-    """What a fetcher does, as text once it is asked for: few batches fail."""
-
-    __slots__ = ("indices", "what")
-
-    def __init__(self, what: str, indices: Any) -> None:
-        self.what = what
-        self.indices = indices
-
-    def __str__(self) -> str:
-        return f"{self.what} {shorten(self.indices)}"
 
 
 LARGE = 16 << 10  # bytes from which an early copy saves time
@@ -163,7 +150,7 @@ class SampleRows:
         if not keys:
             return False
         try:
-            self.arrays = allocator.allocate_arrays(parts)
+            self.arrays = arrays_in_block(parts, allocator.allocate)
         except MemoryError:  # collation raises it again, if all samples exist and it needs as much
             return False
         self.parts = parts
@@ -214,9 +201,10 @@ def is_large(x: Any) -> bool:
 
 
 class Fetcher:
-    """Makes one batch after another; `doing` describes the current work, for error messages."""
+    """Makes one batch after another; `str(fetcher)` is what it does, for error messages."""
 
-    doing: str | Doing = ""
+    doing = ""
+    indices: Any = None  # those that `doing` is about; their text is made if it is asked for
     is_watched = False  # whether the consumer reads the row while a batch is made
     limit = 0.0  # seconds after which a sample is slow, if not watched; 0: no limit
 
@@ -232,6 +220,9 @@ class Fetcher:
         self.dataset: Dataset[Any] = in_batches(dataset) if self.is_default else dataset
         self.rows = SampleRows()  # used if only `default_collate` sees the samples
         self.slow: list[tuple[float, str]] = []  # seconds, and which sample that was
+
+    def __str__(self) -> str:
+        return self.doing if self.indices is None else f"{self.doing} {shorten(self.indices)}"
 
     def fetch(self, number: int, indices: Any) -> Any:
         """Batch `number`, of `indices` (of a stream: of that many samples)."""
@@ -298,7 +289,7 @@ class Fetcher:
                 for index in each:
                     samples.append(draw(index))
         except BaseException:
-            self.doing = self.where(index)
+            self.doing, self.indices = self.where(index), None
             raise
         finally:
             if rows.fields:
@@ -311,8 +302,8 @@ class Fetcher:
             yield index
             self.note_slow(began, self.where(index))
 
-    def note_slow(self, began: float, sample: str | Doing) -> None:
-        """Records a sample that took longer than the limit."""
+    def note_slow(self, began: float, sample: object) -> None:
+        """Records a sample, or what this fetcher does, that took longer than the limit."""
         seconds = monotonic() - began
         if 0 < self.limit < seconds:
             self.slow.append((seconds, str(sample)))
@@ -331,12 +322,12 @@ class MapFetcher(Fetcher):
         dataset = self.dataset
         if not self.is_batched:
             self.one_by_one(dataset.__getitem__, (indices,), samples, copies_early=False)
-            self.doing = f"converting {self.where(indices)}"
+            self.doing, self.indices = f"converting {self.where(indices)}", None
             return samples[0]
         if getattr(dataset, "__getitems__", None) is None:
             self.one_by_one(dataset.__getitem__, indices, samples, self.is_default)
         else:
-            self.doing = Doing("indices", indices)
+            self.doing, self.indices = "indices", indices
             began = monotonic()
             if self.is_default:
                 samples = fetch_samples(dataset, indices)
@@ -344,8 +335,8 @@ class MapFetcher(Fetcher):
                 with BlockAllocator():  # the batch's block is for what `collate_fn` makes
                     samples = fetch_samples(dataset, indices)
                 samples = list(samples) if type(samples) is Rows else samples
-            self.note_slow(began, self.doing)
-        self.doing = Doing("collating indices", indices)
+            self.note_slow(began, self)
+        self.doing, self.indices = "collating indices", indices
         return samples
 
     def where(self, index: Any) -> str:
@@ -371,8 +362,8 @@ class StreamFetcher(Fetcher):
         row: Any,
         worker: int,
         size: int,
-        batches: int = 0,
-        state: tuple[int, Any] | None = None,
+        batches: int,
+        state: tuple[int, Any] | None,
     ) -> None:
         super().__init__(recipe, seed, seeds, row)
         self.worker = worker
@@ -432,18 +423,12 @@ class StreamFetcher(Fetcher):
 
 
 def make_fetcher(
-    recipe: Recipe,
-    seed: int,
-    seeds: SampleSeeds,
-    row: Any,
-    worker: int = -1,
-    position: dict[str, Any] | None = None,
+    recipe: Recipe, seed: int, seeds: SampleSeeds, row: Any, position: dict[str, Any] | None
 ) -> Fetcher:
-    """The fetcher of an epoch; a stream resumes at `position` (see `Progress`)."""
-    if not recipe.is_stream:
+    """The fetcher of an epoch; a stream goes on at `position` (see `Progress`)."""
+    if position is None:
         return MapFetcher(recipe, seed, seeds, row)
-    p = position or {"batches": 0, "size": 1, "state": None}
-    return StreamFetcher(recipe, seed, seeds, row, worker, p["size"], p["batches"], p["state"])
+    return StreamFetcher(recipe, seed, seeds, row, **position)
 
 
 def shorten(indices: Any) -> str:

@@ -85,7 +85,13 @@ def open_again(files: Mapping[int, OpenFile]) -> list[WorkerWarning]:
         try:
             own = os.open(path, file.flags & KEPT | os.O_CLOEXEC)
         except OSError as error:
-            warnings.append(shared_position(os.readlink(path), fd, error))
+            name = os.readlink(path)
+            text = (
+                f"DataLoader: the forked workers share the position of an open file: {name} "
+                f"(descriptor {fd}) cannot be opened again: {error.strerror}; if the data set "
+                "reads it, open it in __getitem__, or in worker_init_fn"
+            )
+            warnings.append(WorkerWarning(f"position of {name}", text))
             continue
         try:
             os.lseek(own, file.position, os.SEEK_SET)
@@ -93,12 +99,3 @@ def open_again(files: Mapping[int, OpenFile]) -> list[WorkerWarning]:
         finally:
             os.close(own)
     return warnings
-
-
-def shared_position(name: str, fd: int, error: OSError) -> WorkerWarning:
-    text = (
-        f"DataLoader: the forked workers share the position of an open file: {name} (descriptor "
-        f"{fd}) cannot be opened again: {error.strerror}; if the data set reads it, open it in "
-        "__getitem__, or in worker_init_fn"
-    )
-    return WorkerWarning(f"position of {name}", text)

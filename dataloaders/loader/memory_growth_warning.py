@@ -34,18 +34,12 @@ def python_columns(dataset: Any, name: str = "dataset", depth: int = DEPTH) -> I
                 parts = value.items() if isinstance(value, dict) else enumerate(value)
                 for key, part in parts:
                     yield from python_columns(part, f"{where}[{key!r}]", depth - 1)
-            elif len(value) >= MANY and is_plain(first) and not is_order(dataset, attribute):
+            elif (
+                len(value) >= MANY
+                and not isinstance(first, (np.ndarray, Tensor))
+                and not (isinstance(dataset, Subset) and attribute == "indices")  # `random_split`'s
+            ):
                 yield where, value
-
-
-def is_plain(element: Any) -> bool:
-    """Whether such elements are Python objects: reading them writes reference counts."""
-    return not isinstance(element, (np.ndarray, Tensor))
-
-
-def is_order(dataset: Any, attribute: str) -> bool:
-    """Whether it is the index list of a Subset, such as `random_split` makes."""
-    return isinstance(dataset, Subset) and attribute == "indices"
 
 
 def warn_of_growth(loader: Any) -> None:

@@ -24,6 +24,7 @@ from __future__ import annotations
 import copy
 import random
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import monotonic
@@ -39,7 +40,7 @@ from .batch_block import Array, allocate_parts
 from .seeding import GeneratorLike, generator_of_torch, is_of_torch, new_seed
 from .statistics import LoaderStatistics, WorkerStatistics, shared_bytes
 
-__all__ = ["Progress", "State", "check_state", "is_stateful", "make_board", "note_each", "row_of"]
+__all__ = ["Progress", "check_state", "fresh_streams", "is_stateful", "make_board", "note_each"]
 
 PACKAGE = "shmtensor.dataloaders."
 
@@ -48,6 +49,7 @@ VERSION = 2
 TWISTER_WORDS = 624  # of NumPy's MT19937
 PHILOX_WORDS = 4
 
+EPOCH = 0, 0  # where the board has the current epoch; tasks of others are stale
 COLUMNS = 16  # of the board
 TASK = 0  # the number of its current batch, plus 1; 0: none
 POSITION = 1  # the current sample's index in the batch
@@ -65,8 +67,7 @@ class Progress:
     Args:
         source: the index lists (or indices) of an epoch.
         generator: draws seed and order.
-        streams: the workers that read a stream, [-1] without workers; [] for map-style data.
-        size: samples per batch.
+        streams: the positions of its streams, see `fresh_streams`; [] for map-style data.
         every: after how many batches a sampler's state is taken.
         resumed: the state of a `Progress` to go on from.
     """
@@ -75,17 +76,15 @@ class Progress:
         self,
         source: Iterable[Any],
         generator: GeneratorLike,
-        streams: Sequence[int],
-        size: int,
-        every: int = 1,
-        resumed: State | None = None,
+        streams: list[State],
+        every: int,
+        resumed: State | None,
     ) -> None:
         self.every = every
-        self.size = size
         self.batches = resumed["batches"] if resumed else 0
         self.ahead: set[int] = set(resumed["ahead"]) if resumed else set()
         self.is_over = False
-        self.streams = fresh_streams(streams, size)
+        self.streams = streams
         self.turn = 0  # the stream whose batch comes next
         if resumed and streams and resumed["seed"] is not None:
             self.streams, self.turn = copy.deepcopy(resumed["streams"]), resumed["turn"]
@@ -97,6 +96,7 @@ class Progress:
         self.number = 0  # of the next index list
         self.wait_seconds = self.use_seconds = 0.0
         self.ready_total = self.handed_over = self.restarts = 0
+        self.promised: int | None = None  # batches that the length of a stream's data set makes
         with self.restored_generators(generator, samplers, resumed):
             self.origin = resumed["origin"] if resumed else capture(generator, samplers)
             seed = new_seed(generator)
@@ -130,9 +130,6 @@ class Progress:
             raise StopIteration
         return item
 
-    def __iter__(self) -> Iterator[tuple[int, Any]]:
-        return self
-
     # ------------------------------------------------------------------ consumed batches
     def mark_consumed(self, number: int, stream: int = 0, state: Any = None) -> None:
         """Records that the consumer has batch `number`."""
@@ -144,6 +141,14 @@ class Progress:
                 position["state"] = state
             self.turn = (stream + 1) % len(self.streams)
             self.batches += 1
+            # Each stream may end with a short batch.
+            if self.promised is not None and self.handed_over == self.promised + len(self.streams):
+                warnings.warn(
+                    "DataLoader: more batches than the data set's length promised: "
+                    f"{self.promised}, with several workers each must take its own part "
+                    "(get_worker_info)",
+                    stacklevel=3,
+                )
         elif number != self.batches:
             self.ahead.add(number)
         else:
@@ -173,7 +178,7 @@ class Progress:
         }
 
     @staticmethod
-    def between(source: Any, generator: GeneratorLike, streams: Sequence[int], size: int) -> State:
+    def between(source: Any, generator: GeneratorLike, streams: list[State]) -> State:
         """The state of an epoch that has not begun yet."""
         samplers = chain_of(source)
         stateful = next((s for s in samplers if is_stateful(s)), None)
@@ -183,7 +188,7 @@ class Progress:
             "batches": 0,
             "ahead": [],
             "sampler": None if stateful is None else (0, copy.deepcopy(stateful.state_dict())),
-            "streams": fresh_streams(streams, size),
+            "streams": streams,
             "turn": 0,
         }
 
@@ -254,29 +259,16 @@ class Progress:
             yield
             return
         origin = resumed["origin"]
-        before = read(None), random.getstate(), np.random.get_state()
-        of_torch = generator_of_torch()
-        torch_before = None if of_torch is None else read(of_torch)
-        if "default" in origin:
-            write(None, origin["default"])
+        before = read_shared()
+        write_shared(origin)
         write(generator, origin["generator"])
         for sampler, state in zip(samplers, origin.get("samplers", ()), strict=False):
             if state is not None:
                 write(sampler.generator, state)
-        if "python" in origin:
-            check_position(origin["numpy"])
-            random.setstate(origin["python"])
-            np.random.set_state(origin["numpy"])
-        if of_torch is not None and origin.get("torch") is not None:
-            write(of_torch, origin["torch"])
         try:
             yield
         finally:
-            write(None, before[0])
-            random.setstate(before[1])
-            np.random.set_state(before[2])
-            if of_torch is not None:
-                write(of_torch, torch_before)
+            write_shared(before)
 
 
 # ---------------------------------------------------------------------- the board
@@ -290,16 +282,6 @@ def make_board(workers: int) -> Array:
 def row_of(board: Array, worker: int) -> Any:
     """A worker's row: indexing a memoryview takes a third of the time of an array's."""
     return memoryview(board[worker + 1])
-
-
-def epoch_of(board: Array) -> int:
-    """The current epoch; tasks of others are stale."""
-    return int(board[0, 0])
-
-
-def set_epoch(board: Array, epoch: int) -> None:
-    """Makes tasks of all other epochs stale."""
-    board[0, 0] = epoch
 
 
 def note_each(row: Any, indices: Iterable[Any]) -> Iterator[Any]:
@@ -326,14 +308,33 @@ def fresh_streams(workers: Sequence[int], size: int) -> list[State]:
 
 def capture(generator: GeneratorLike, samplers: list[Any]) -> State:
     """The generators' state, from which the seed and order of a new epoch can be drawn again."""
-    state: State = {"generator": read(generator), "default": read(None)}
-    state["samplers"] = [read(s.generator) if has_generator(s) else None for s in samplers]
-    if any(not type(s).__module__.startswith(PACKAGE) for s in samplers):
-        state["python"], state["numpy"] = random.getstate(), np.random.get_state()
-        of_torch = generator_of_torch()
-        state["torch"] = None if of_torch is None else read(of_torch)
-    state["epochs"] = [getattr(s, "epoch", None) for s in samplers]
+    is_ours = all(type(s).__module__.startswith(PACKAGE) for s in samplers)
+    return {
+        "generator": read(generator),
+        "samplers": [read(s.generator) if has_generator(s) else None for s in samplers],
+        "epochs": [getattr(s, "epoch", None) for s in samplers],
+        **({"default": read(None)} if is_ours else read_shared()),
+    }
+
+
+def read_shared() -> State:
+    """The states of the generators that belong to the whole program."""
+    state = {"default": read(None), "python": random.getstate(), "numpy": np.random.get_state()}
+    if (of_torch := generator_of_torch()) is not None:
+        state["torch"] = read(of_torch)
     return state
+
+
+def write_shared(state: State) -> None:
+    """Sets those of these generators that have a state in `state`."""
+    if "default" in state:
+        write(None, state["default"])
+    if "python" in state:
+        check_position(state["numpy"])
+        random.setstate(state["python"])
+        np.random.set_state(state["numpy"])
+    if state.get("torch") is not None and (of_torch := generator_of_torch()) is not None:
+        write(of_torch, state["torch"])
 
 
 def has_generator(sampler: Any) -> bool:

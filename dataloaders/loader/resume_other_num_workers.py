@@ -13,8 +13,7 @@ worker again.
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -24,7 +23,7 @@ from .fetch import OPENING, Fetcher, Recipe, make_fetcher
 from .seeding import SampleSeeds, seed_everything
 from .worker_info import WorkerInfo, acting_as
 
-__all__ = ["CheckedLength", "Reader", "open_streams", "same_workers"]
+__all__ = ["Reader", "open_streams", "same_workers"]
 
 
 @dataclass(frozen=True)
@@ -68,33 +67,6 @@ def open_streams(
         with acting_as(info):
             if info is not None and recipe.init_fn is not None:
                 recipe.init_fn(worker)
-            fetcher = make_fetcher(own_recipe, seed, seeds, row, worker, positions[stream])
+            fetcher = make_fetcher(own_recipe, seed, seeds, row, positions[stream])
         readers[stream] = Reader(fetcher, info)
     return readers
-
-
-class CheckedLength(Iterator[Any]):
-    """The batches of a loader of streams; warns when there are more than promised.
-
-    Args:
-        batches: of all streams.
-        promised: how many batches the data set's length makes.
-        streams: how many streams there are; each may end with a short batch.
-    """
-
-    def __init__(self, batches: Iterator[Any], promised: int, streams: int) -> None:
-        self.batches = batches
-        self.promised = promised
-        self.remaining = promised + streams - 1  # until the warning
-
-    def __next__(self) -> Any:
-        batch = next(self.batches)
-        self.remaining -= 1
-        if self.remaining == -1:
-            warnings.warn(
-                "DataLoader: more batches than the data set's length promised: "
-                f"{self.promised}, with several workers each must take its own part "
-                "(get_worker_info)",
-                stacklevel=2,
-            )
-        return batch

@@ -28,6 +28,7 @@ import random
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,14 @@ from shmtensor.functions import randint
 from shmtensor.other_names import foreign_module
 from shmtensor.random import default_generator, manual_seed
 
-__all__ = ["GeneratorLike", "SampleSeeds", "new_seed", "numpy_generator", "seed_everything"]
+__all__ = [
+    "GeneratorLike",
+    "SampleSeeds",
+    "inherited_seeds",
+    "new_seed",
+    "numpy_generator",
+    "seed_everything",
+]
 
 # A shmtensor generator, one of NumPy's or PyTorch's, or None for shmtensor's default generator.
 GeneratorLike = Any
@@ -116,20 +124,18 @@ class SampleSeeds:
         self.numpy_words, self.numpy_position = words_at(
             self.twister.ctypes.state_address, first=False
         )
-        self.is_direct = self.is_python_layout_known() and self.is_numpy_layout_known()
-
-    def is_python_layout_known(self) -> bool:
-        """Whether the state of Python's generator has CPython's layout."""
         address = id(self.global_python) + object.__basicsize__
         self.python_words, self.python_position = words_at(address, first=True)
-        state = random.getstate()[1]
-        position, words = state[-1], np.array(state[:-1], np.uint32)
-        return position == self.python_position[0] and bool((words == self.python_words).all())
+        self.is_direct = self.is_layout_known()
 
-    def is_numpy_layout_known(self) -> bool:
-        state: Any = self.twister.state["state"]
-        return state["pos"] == self.numpy_position[0] and bool(
-            (state["key"] == self.numpy_words).all()
+    def is_layout_known(self) -> bool:
+        """Whether the states of the two twisters are where CPython and NumPy have them."""
+        *words, position = random.getstate()[1]
+        numpy: Any = self.twister.state["state"]
+        return (
+            (position, numpy["pos"]) == (self.python_position[0], self.numpy_position[0])
+            and np.array_equal(np.array(words, np.uint32), self.python_words)
+            and np.array_equal(numpy["key"], self.numpy_words)
         )
 
     def start(self, seed: int, number: int, worker: int = -1) -> None:
@@ -191,3 +197,9 @@ class SampleSeeds:
             self.global_python.gauss_next = gauss
             if of_torch is not None:
                 of_torch.set_state(torch_state)
+
+
+@cache
+def inherited_seeds() -> SampleSeeds:
+    """A worker's: made once, before the fork, for all of them."""
+    return SampleSeeds()

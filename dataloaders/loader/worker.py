@@ -19,9 +19,9 @@ from shmtensor.multiprocessing.reduction import sending_values
 from .batch_block import BlockAllocator
 from .fetch import Recipe, make_fetcher
 from .file_positions import OpenFile, open_again
-from .progress import BLOCK, IDLE, PEAK, POSITION, SEND, SINCE, TASK, epoch_of, row_of
+from .progress import BLOCK, EPOCH, IDLE, PEAK, POSITION, SEND, SINCE, TASK, row_of
 from .resume_other_num_workers import Reader, open_streams, same_workers
-from .seeding import SampleSeeds, seed_everything
+from .seeding import inherited_seeds, seed_everything
 from .torch_in_worker import prepare_torch
 from .worker_exception import Failure
 from .worker_info import WorkerInfo, set_worker_info
@@ -54,7 +54,6 @@ class WorkerConfig:
         board: see progress.py.
         parent: the row and incarnation of the loading process.
         recipe: inherited by a fork; None: it comes with the first orders.
-        seeds: inherited by a fork.
         files: the open files whose position a fork shares with its parent.
     """
 
@@ -66,7 +65,6 @@ class WorkerConfig:
     board: Any
     parent: tuple[int, int]
     recipe: Recipe | None
-    seeds: SampleSeeds | None
     files: Mapping[int, OpenFile]
 
 
@@ -96,7 +94,7 @@ class Worker:
         self.epoch = 0
         self.readers: Mapping[Any, Reader] = {}  # by stream; None: of map-style data
         self.failure: Failure | None = None
-        self.seeds = config.seeds or SampleSeeds()
+        self.seeds = inherited_seeds()
         self.allocator = BlockAllocator()
         self.memory = WorkerMemory()
         self.warnings: list[WorkerWarning] = open_again(config.files)  # not yet sent
@@ -108,7 +106,7 @@ class Worker:
             epoch, number, stream, indices, block = task
             self.allocator.lend(block)
             del task, block  # it holds the pinned block, which the consumer reuses
-            if epoch == epoch_of(self.config.board):
+            if epoch == self.config.board[EPOCH]:
                 # Reset the position first: with the new task the old one would name a wrong sample.
                 self.row[POSITION] = 0
                 self.row[TASK] = number + 1
@@ -172,7 +170,7 @@ class Worker:
             recipe.init_fn(config.id)
         self.is_prepared = True
         position = positions[config.id] if positions else None
-        fetcher = make_fetcher(recipe, seed, self.seeds, self.row, config.id, position)
+        fetcher = make_fetcher(recipe, seed, self.seeds, self.row, position)
         self.readers = {config.id if recipe.is_stream else None: Reader(fetcher, info)}
         self.watch()
 
@@ -198,15 +196,15 @@ class Worker:
             if fetcher.recipe.is_stream:
                 self.put((*head, END, None, None))
                 return
-            failure = Failure(error, f"{self.name()}, {fetcher.doing}")
+            failure = Failure(error, f"{self.name()}, {fetcher}")
         except Exception as error:
-            failure = Failure(error, f"{self.name()}, {fetcher.doing}")
+            failure = Failure(error, f"{self.name()}, {fetcher}")
         else:
             try:
                 self.send((*head, BATCH, batch, state))
                 return
             except Exception as error:
-                failure = Failure(error, f"{self.name()}, sending the result of {fetcher.doing}")
+                failure = Failure(error, f"{self.name()}, sending the result of {fetcher}")
         self.put((*head, FAILURE, failure, None))
 
     def send(self, message: Any) -> None:

@@ -8,12 +8,11 @@ Of an iterable data set each worker reads its own stream; then each worker has i
 
 from __future__ import annotations
 
-import functools
 import io
 import os
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from multiprocessing.process import current_process
 from queue import Empty
 from typing import Any
@@ -24,11 +23,11 @@ from shmtensor.multiprocessing.children import Child, Children
 
 from .fetch import Recipe
 from .file_positions import positions
-from .progress import make_board, row_of, set_epoch
-from .seeding import SampleSeeds
+from .progress import EPOCH, POSITION, SINCE, TASK, make_board, row_of
+from .seeding import inherited_seeds
 from .worker import WorkerConfig, run_worker
 
-__all__ = ["WorkerPool", "get"]
+__all__ = ["WorkerPool", "take_all"]
 
 PATIENCE = 2.0  # seconds a worker has to finish its sample before it is terminated
 MAX_RECIPE_BYTES = 4 << 20  # bytes of a recipe beyond which a fork is cheaper than sending it
@@ -58,7 +57,8 @@ class WorkerPool:
         tasks = [self.context.Queue() for _ in range(n if recipe.is_stream else 1)]
         self.tasks = tasks if recipe.is_stream else tasks * n
         self.children = Children()
-        self.seeds = inherited_seeds() if self.is_forked else None
+        if self.is_forked:
+            inherited_seeds()  # makes them
         queues = [*tasks, *self.orders, self.results]
         self._finalizer = weakref.finalize(
             self, shut_down, self.owner, self.children, self.tasks, self.results, queues,
@@ -93,7 +93,6 @@ class WorkerPool:
             board=self.board,
             parent=native.row(),
             recipe=self.recipe if self.is_forked else None,
-            seeds=self.seeds,
             files=positions() if self.is_forked else {},
         )
         process = self.context.Process(
@@ -134,18 +133,16 @@ class WorkerPool:
             raise
         self.recipe, self.is_fresh = recipe or self.recipe, False
         self.epoch += 1
-        set_epoch(self.board, self.epoch)
+        self.board[EPOCH] = self.epoch
         for orders in self.orders:
             orders._channel.put(*message, None)  # pickled once for all workers
         return True
 
     def replace(self, worker: int, seed: int, positions: Any) -> None:
         """Starts a new process for a worker that has died, with the orders of this epoch."""
-        while get(self.orders[worker], 0) is not None:
-            continue
+        take_all(self.orders[worker])
         row = self.rows[worker]
-        for column in range(3):  # task, position, since
-            row[column] = 0
+        row[TASK] = row[POSITION] = row[SINCE] = 0
         dead = self.children.all[worker]
         dead.process.close()
         self.start(worker, dead)
@@ -155,10 +152,9 @@ class WorkerPool:
 
     def drain(self) -> None:
         """Ends the epoch: drops its remaining tasks and results."""
-        set_epoch(self.board, 0)
+        self.board[EPOCH] = 0
         for queue in (*set(self.tasks), self.results):
-            while get(queue, 0) is not None:
-                continue
+            take_all(queue)
 
     def close(self) -> None:
         """Ends the workers; returns when they are gone."""
@@ -217,13 +213,6 @@ def as_message(obj: Any, limit: int | None = None) -> tuple[bytes, list[Any]]:
         return reduction.pickle_dumps(obj)
 
 
-@functools.cache
-def inherited_seeds() -> SampleSeeds:
-    """The `SampleSeeds` that forks inherit: cheaper than making one in each. Unused in this
-    process."""
-    return SampleSeeds()
-
-
 def preload() -> None:
     """Makes the fork server import this package once, instead of each worker."""
     from shmtensor.multiprocessing.forkserver import server
@@ -238,7 +227,7 @@ def shut_down(
     """Asks the workers to end; terminates, and finally kills, those that do not."""
     if os.getpid() != owner:
         return  # a forked child's copy: the workers belong to the parent
-    set_epoch(board, 0)
+    board[EPOCH] = 0
 
     def ask() -> None:
         for child in children.running:
@@ -253,9 +242,10 @@ def shut_down(
         queue.close()
 
 
-def get(queue: Any, timeout: float) -> Any:
-    """The next message, or None when none came in time."""
-    try:
-        return queue.get(timeout=timeout)
-    except Empty:
-        return None
+def take_all(queue: Any) -> list[Any]:
+    """Takes the messages that are in a queue."""
+    messages = []
+    with suppress(Empty):
+        while True:
+            messages.append(queue.get(timeout=0))
+    return messages

@@ -23,7 +23,7 @@ __all__ = [
     "Resize",
 ]
 
-MODES = {"constant": "constant", "edge": "edge", "reflect": "reflect", "symmetric": "symmetric"}
+MODES = "constant", "edge", "reflect", "symmetric"
 ATTEMPTS = 10  # boxes drawn before RandomResizedCrop takes the middle, as in torchvision
 
 
@@ -168,9 +168,8 @@ class Resize(Transform):
         interpolation: str = "bilinear",
         antialias: bool = True,
     ) -> None:
-        self.size = size if isinstance(size, int) else pair("Resize", size)
-        if isinstance(size, int):
-            pair("Resize", size)
+        sizes = pair("Resize", size)
+        self.size = size if isinstance(size, int) else sizes
         if interpolation not in ("nearest", "bilinear", "bicubic"):
             raise ValueError(
                 "Resize: interpolation is not 'nearest', 'bilinear' or 'bicubic': "

@@ -12,6 +12,8 @@ import os
 import sys
 import sysconfig
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -19,7 +21,7 @@ from typing import Any
 from ..other_names import is_ours
 from ..tensor import Tensor
 
-__all__ = ["VARIABLE", "note", "pause", "resume", "start"]
+__all__ = ["VARIABLE", "note", "paused", "start"]
 
 VARIABLE = "SHMTENSOR_AS_TORCH_MISSING"
 PYTORCH_NAMES = {"shmtensor.as_torch.torchvision": "torchvision", "shmtensor": "torch"}
@@ -86,16 +88,15 @@ def report() -> None:
         print(f"  {name}  ({where})", file=sys.stderr)
 
 
-def pause() -> None:
-    """Until `resume`, attributes that are missing are not noted: an import looks for one first."""
+@contextmanager
+def paused() -> Iterator[None]:
+    """Inside, attributes that are missing are not noted: an import looks for one first."""
     global _paused
     _paused += 1
-
-
-def resume() -> None:
-    """Ends a `pause`."""
-    global _paused
-    _paused -= 1
+    try:
+        yield
+    finally:
+        _paused -= 1
 
 
 class WatchedModule(ModuleType):
@@ -124,13 +125,9 @@ def note_attribute(module: str, name: str) -> None:
     for own, of_pytorch in PYTORCH_NAMES.items():
         if module == own or module.startswith(f"{own}."):
             full_name = f"{of_pytorch}{module[len(own) :]}.{name}"
-            pause()
-            try:
+            is_module = False
+            with paused(), suppress(ModuleNotFoundError, ValueError):
                 is_module = find_spec(full_name) is not None
-            except (ModuleNotFoundError, ValueError):
-                is_module = False
-            finally:
-                resume()
             if not is_module:
                 note(full_name)
             return

@@ -40,14 +40,11 @@ class Loader(SameModule):
 
     def load(self) -> Any:
         module = super().load()
-        for loaded in [module, *loaded_beneath(self.target)]:
+        beneath = [m for name, m in sys.modules.items() if name.startswith(f"{self.target}.")]
+        for loaded in [module, *beneath]:
             if not hasattr(loaded, "__path__"):
                 loaded.__path__ = []
         return module
-
-
-def loaded_beneath(name: str) -> list[ModuleType]:
-    return [module for other, module in sys.modules.items() if other.startswith(f"{name}.")]
 
 
 class SameObject(SameModule):
@@ -92,9 +89,9 @@ class TorchFinder(Finder):
         if spec is not None or name.partition(".")[0] not in ROOTS:
             return spec
         parent, _, child = name.rpartition(".")
-        missing_names.pause()
         try:
-            value = getattr(sys.modules[parent], child)
+            with missing_names.paused():
+                value = getattr(sys.modules[parent], child)
         except AttributeError as error:
             why = str(error).partition(f"{child!r}: ")[2]
             if target in UNUSED:
@@ -106,8 +103,6 @@ class TorchFinder(Finder):
                 f"has no {target}{': ' + why if why else ''}",
                 name=name,
             ) from None
-        finally:
-            missing_names.resume()
         if isinstance(value, (type, FunctionType)):
             return None
         return ModuleSpec(name, SameObject(target, value), is_package=True)  # type: ignore[arg-type]

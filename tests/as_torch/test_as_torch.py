@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.as_torch.run_program import python, run
+from tests.as_torch.run_program import ALIAS, python, run
 
 SAME = """
 import sys
@@ -57,12 +57,11 @@ def test_the_command_runs_scripts_modules_and_code(tmp_path: Path) -> None:
 
 
 def test_the_programs_exit_code_and_error_are_those_of_the_command(tmp_path: Path) -> None:
-    alias = ("-m", "shmtensor.as_torch")
-    assert python(*alias, "-c", "import sys; sys.exit(7)", folder=tmp_path).returncode == 7
-    failed = python(*alias, "-c", "import torch; torch.ones(2) @ torch.ones(3)", folder=tmp_path)
+    assert python(*ALIAS, "-c", "import sys; sys.exit(7)", folder=tmp_path).returncode == 7
+    failed = python(*ALIAS, "-c", "import torch; torch.ones(2) @ torch.ones(3)", folder=tmp_path)
     assert failed.returncode == 1
     assert "RuntimeError" in failed.stderr.splitlines()[-1]
-    wrong = python(*alias, "--no-such-option", folder=tmp_path)
+    wrong = python(*ALIAS, "--no-such-option", folder=tmp_path)
     assert wrong.returncode == 1
     assert wrong.stderr.startswith("usage: python -m shmtensor.as_torch")
 
@@ -151,8 +150,7 @@ from torch.optim import lr_scheduler
 
 def test_names_that_were_missing_are_said_at_the_end(tmp_path: Path) -> None:
     (tmp_path / "script.py").write_text(MISSING)
-    alias = ("-m", "shmtensor.as_torch")
-    asked = python(*alias, "--missing", "script.py", folder=tmp_path, TMPDIR=str(tmp_path))
+    asked = python(*ALIAS, "--missing", "script.py", folder=tmp_path, TMPDIR=str(tmp_path))
     assert asked.stdout == (
         "No module named 'torch.fx': torch is shmtensor here (shmtensor.as_torch), which has no "
         "shmtensor.fx: models are not traced or compiled, they run as they are\n"
@@ -166,7 +164,7 @@ def test_names_that_were_missing_are_said_at_the_end(tmp_path: Path) -> None:
         f"  torch.no_such_function  ({script}:3)\n"
     )
     assert [path.name for path in tmp_path.iterdir()] == ["script.py"]
-    assert python(*alias, "script.py", folder=tmp_path).stderr == ""
+    assert python(*ALIAS, "script.py", folder=tmp_path).stderr == ""
     by_variable = {"SHMTENSOR_AS_TORCH_MISSING": "1", "TMPDIR": str(tmp_path)}
     code = """
 import os, shmtensor.as_torch, torch

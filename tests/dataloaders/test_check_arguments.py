@@ -20,6 +20,16 @@ from shmtensor.dataloaders import DataLoader
         ({"restart_workers": 1}, "restart_workers is a number of workers: 1 with num_workers=0"),
         ({"stall_warning": 0}, "stall_warning is not a number of seconds: 0"),
         ({"snapshot_every_n_steps": 0}, "snapshot_every_n_steps is not positive: 0"),
+        ({"num_workers": -1}, "num_workers is negative: -1"),
+        ({"timeout": -1}, "timeout is negative: -1"),
+        ({"prefetch_factor": 2}, "prefetch_factor needs workers"),
+        ({"prefetch_factor": 0, "num_workers": 1}, "prefetch_factor is not positive: 0"),
+        ({"persistent_workers": True}, "persistent_workers needs workers"),
+        ({"sampler": [1], "shuffle": True}, "exclude each other"),
+        ({"batch_sampler": [[1]], "batch_size": 2}, "batch_sampler excludes"),
+        ({"batch_sampler": [[1]], "drop_last": True}, "batch_sampler excludes"),
+        ({"batch_size": None, "drop_last": True}, "drop_last needs batches"),
+        ({"batch_size": 0}, "batch_size is not a positive whole number: 0"),
     ],
 )
 def test_invalid_arguments_are_refused(options: dict[str, Any], message: str) -> None:

@@ -47,6 +47,7 @@ def array(*values: float) -> np.ndarray[Any, Any]:
         ([np.array(3), np.array(4)], np.int64, [3, 4]),
         ([array(1, 2), array(3, 4)], np.float32, [[1, 2], [3, 4]]),
         ([array(1), np.array([2.0])], np.float64, [[1], [2]]),
+        ([st.tensor([1, 2]), st.tensor([3, 4])], np.int64, [[1, 2], [3, 4]]),
     ],
 )
 def test_leaves_become_tensors(samples: list[Any], dtype: type, values: list[Any]) -> None:
@@ -56,12 +57,6 @@ def test_leaves_become_tensors(samples: list[Any], dtype: type, values: list[Any
     assert batch.tolist() == values
 
 
-def test_tensors_are_stacked() -> None:
-    batch = default_collate([st.as_tensor(array(1, 2)), st.as_tensor(array(3, 4))])
-    assert batch.tolist() == [[1, 2], [3, 4]]
-    assert not batch.requires_grad
-
-
 def test_samples_may_have_any_layout() -> None:
     data = np.arange(24).reshape(2, 3, 4)
     samples = [data.transpose(2, 1, 0)[i] for i in range(4)]
@@ -69,14 +64,13 @@ def test_samples_may_have_any_layout() -> None:
     assert default_collate([np.zeros((0, 3))] * 2).shape == (2, 0, 3)
 
 
-def test_strings_stay_a_list() -> None:
+def test_strings_stay_as_they_are_and_tuples_become_lists_as_in_pytorch() -> None:
     assert default_collate(["a", "b"]) == ["a", "b"]
     assert default_collate([b"a", b"b"]) == [b"a", b"b"]
-
-
-def test_strings_beside_other_types_are_a_tuple_as_in_pytorch() -> None:
-    assert default_collate([(1, "a"), (2, "b")])[1] == ("a", "b")
     assert default_collate([{"name": "a"}, {"name": "b"}])["name"] == ["a", "b"]
+    batch = default_collate([(1, "a"), (2, "b")])
+    assert type(batch) is list
+    assert (batch[0].tolist(), batch[1]) == ([1, 2], ("a", "b"))
 
 
 @pytest.mark.parametrize(
@@ -117,12 +111,6 @@ def test_structures_are_entered() -> None:
     assert batch["meta"][1][1].tolist() == [0, 1, 2]
     assert isinstance(batch["pair"], Pair)
     assert batch["pair"].y.tolist() == [[0], [1], [2]]
-
-
-def test_tuples_become_lists_as_in_pytorch() -> None:
-    batch = default_collate([(1, "a"), (2, "b")])
-    assert type(batch) is list
-    assert batch[0].tolist() == [1, 2]
 
 
 def test_containers_keep_their_type() -> None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from itertools import chain
 
 import pytest
 
 from shmtensor.dataloaders import DistributedSampler
-
-
-def flatten(lists: Iterable[list[Any]]) -> list[Any]:
-    return [item for part in lists for item in part]
 
 
 def shards(n: int, replicas: int, epoch: int = 0, **options: bool) -> list[list[int]]:
@@ -25,22 +20,16 @@ def shards(n: int, replicas: int, epoch: int = 0, **options: bool) -> list[list[
     return shards
 
 
-def test_unshuffled_shards_interleave_and_pad_with_the_beginning() -> None:
+def test_shards_interleave_and_are_padded_with_the_beginning_or_cut() -> None:
     assert shards(7, 3, shuffle=False) == [[0, 3, 6], [1, 4, 0], [2, 5, 1]]
-
-
-def test_drop_last_cuts_the_tail() -> None:
     assert shards(7, 3, shuffle=False, drop_last=True) == [[0, 3], [1, 4], [2, 5]]
-
-
-def test_fewer_samples_than_ranks_are_repeated() -> None:
     assert shards(2, 5, shuffle=False) == [[0], [1], [0], [1], [0]]
 
 
 def test_uneven_shards_have_every_sample_once() -> None:
     assert shards(7, 3, shuffle=False, uneven=True) == [[0, 3, 6], [1, 4], [2, 5]]
     assert shards(2, 4, shuffle=False, uneven=True) == [[0], [1], [], []]
-    assert sorted(flatten(shards(23, 4, uneven=True))) == list(range(23))
+    assert sorted(chain(*shards(23, 4, uneven=True))) == list(range(23))
     assert DistributedSampler(range(7), 3, 1, uneven=True).total_size == 7
     with pytest.raises(ValueError, match="drop_last and uneven exclude each other"):
         DistributedSampler(range(7), 3, 1, drop_last=True, uneven=True)
@@ -48,7 +37,7 @@ def test_uneven_shards_have_every_sample_once() -> None:
 
 def test_shuffled_shards_cover_all_and_change_with_the_epoch() -> None:
     first, same, second = shards(100, 4), shards(100, 4), shards(100, 4, epoch=1)
-    assert sorted(flatten(first)) == list(range(100))
+    assert sorted(chain(*first)) == list(range(100))
     assert first == same
     assert first != second
 

@@ -76,13 +76,27 @@ def check(batch: Any, expected: list[int] | None = None) -> None:
     assert expected is None or labels.tolist() == expected
 
 
-def checked(loader: Any) -> list[int]:
-    """The labels of an epoch."""
+def checked(loader: Any, cuda: FakeCuda | None = None) -> tuple[list[int], int]:
+    """The labels of an epoch, and how many of its batches are pinned."""
     labels: list[int] = []
+    pinned = 0
     for batch in loader:
         check(batch)
         labels += batch[1].tolist()
-    return labels
+        pinned += cuda is not None and all(cuda.is_pinned(x.numpy()) for x in batch)
+    return labels, pinned
+
+
+def in_fork(test: Any) -> bool:
+    """What a function returns in a forked child."""
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            code = int(not test())
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
 
 
 def options(workers: int, method: str | None = None) -> dict[str, Any]:
@@ -97,17 +111,12 @@ def collate_and_double(samples: list[Any]) -> Any:
 
 def test_a_batch_may_be_written_in_place(cuda: FakeCuda) -> None:
     """Its pinned memory is the loading process's, which is no reason for the loader's warning."""
-    pinned = 0
     with (
         warnings.catch_warnings(),
         DataLoader(Images(), BATCH, collate_fn=collate_and_double, **options(1)) as loader,
     ):
         warnings.simplefilter("error")
-        for batch in loader:
-            check(batch)
-            pinned += cuda.is_pinned(batch[0].numpy())
-        del batch
-    assert pinned > 10
+        assert checked(loader, cuda)[1] > 10
 
 
 @pytest.mark.parametrize(
@@ -117,17 +126,11 @@ def test_batches_lie_in_memory_that_is_registered_once(
     cuda: FakeCuda, workers: int, method: str | None
 ) -> None:
     loader = DataLoader(Images(), BATCH, **options(workers, method))
-    pinned = 0
-    for _ in range(3):
-        labels = []
-        for batch in loader:
-            check(batch)
-            labels += batch[1].tolist()
-            pinned += all(cuda.is_pinned(x.numpy()) for x in batch)
-        assert labels == list(range(20 * BATCH))
-    assert pinned >= 60 - 3 * 5  # the first batches show how large a block must be
+    epochs = [checked(loader, cuda) for _ in range(3)]
+    assert [labels for labels, _ in epochs] == [list(range(20 * BATCH))] * 3
+    # The first batches show how large a block must be.
+    assert sum(pinned for _, pinned in epochs) >= 60 - 3 * 5
     assert 1 <= cuda.registered() == len(cuda.pinned) <= 2 * workers + 4
-    del batch
     loader.close()
     assert not cuda.pinned
     assert {name for name, _ in cuda.calls[cuda.registered() :]} == {"unregister"}
@@ -179,12 +182,7 @@ def test_a_collate_fn_of_gathered_samples_makes_pinned_batches(
     loader = DataLoader(
         TensorDataset(images, labels), BATCH, collate_fn=reverse, **options(workers)
     )
-    pinned = 0
-    for batch in loader:
-        check(batch)
-        pinned += all(cuda.is_pinned(x.numpy()) for x in batch)
-    assert pinned >= 15
-    del batch
+    assert checked(loader, cuda)[1] >= 15
     loader.close()
 
 
@@ -250,14 +248,8 @@ def test_a_worker_that_is_replaced_takes_nothing_along(cuda: FakeCuda, tmp_path:
     mark.touch()
     loader = DataLoader(Mortal(mark), BATCH, restart_workers=1, **options(2))
     with pytest.warns(RuntimeWarning, match="SIGKILL"):
-        labels = checked(loader)
-    assert labels == list(range(20 * BATCH))
-    pinned = 0
-    for batch in loader:
-        check(batch)
-        pinned += cuda.is_pinned(batch[0].numpy())
-    assert pinned > 10
-    del batch
+        assert checked(loader)[0] == list(range(20 * BATCH))
+    assert checked(loader, cuda)[1] > 10
     loader.close()
 
 
@@ -266,17 +258,13 @@ def test_a_forked_child_leaves_the_driver_alone(cuda: FakeCuda) -> None:
     list(loader)
     calls = len(cuda.calls)
     assert cuda.pinned
-    pid = os.fork()
-    if not pid:
-        code = 1
-        try:
-            for batch in loader:
-                check(batch)
-            loader.close()
-            code = int(len(cuda.calls) != calls)
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+    def leaves_it_alone() -> bool:
+        checked(loader)
+        loader.close()
+        return len(cuda.calls) == calls
+
+    assert in_fork(leaves_it_alone)
     loader.close()
 
 
@@ -285,10 +273,7 @@ def test_a_forked_child_lends_nothing(cuda: FakeCuda) -> None:
     first = pool.reserve(1000)
     assert first is not None
     first.is_reserved = False
-    pid = os.fork()
-    if not pid:
-        os._exit(int(pool.reserve(1000) is not None or pool.reserve(1 << 20) is not None))
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert in_fork(lambda: pool.reserve(1000) is None and pool.reserve(1 << 20) is None)
     pool.close()
 
 
@@ -344,7 +329,7 @@ def test_the_warning_comes_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class FakeTorch:
-    """What `find_cuda` uses of PyTorch, over the stand-in for CuPy's runtime."""
+    """What `make_pool` uses of PyTorch, over the stand-in for CuPy's runtime."""
 
     def __init__(self, fake: FakeCuda) -> None:
         self.cuda, self.runtime = self, fake.module.cuda.runtime
@@ -373,13 +358,10 @@ class FakeTorch:
 
 
 @pytest.fixture
-def cuda_of_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCuda]:
-    with installed(monkeypatch) as fake:
-        monkeypatch.setitem(sys.modules, "cupy", None)
-        monkeypatch.setitem(sys.modules, "torch", FakeTorch(fake))  # type: ignore[arg-type]
-        yield fake
-        gc.collect()
-        assert not fake.pinned, "something is still registered"
+def cuda_of_torch(cuda: FakeCuda, monkeypatch: pytest.MonkeyPatch) -> FakeCuda:
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    monkeypatch.setitem(sys.modules, "torch", FakeTorch(cuda))  # type: ignore[arg-type]
+    return cuda
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

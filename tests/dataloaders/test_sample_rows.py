@@ -19,7 +19,7 @@ from shmtensor.dataloaders import (
     default_collate_fn_map,
 )
 from shmtensor.dataloaders.loader import fetch
-from shmtensor.dataloaders.loader.batch_block import BlockAllocator, allocate_parts
+from shmtensor.dataloaders.loader.batch_block import BlockAllocator
 from shmtensor.dataloaders.loader.fetch import SampleRows
 from shmtensor.errors import OutOfSharedMemory
 
@@ -242,25 +242,6 @@ def test_a_changed_map_of_functions_is_not_called_early(monkeypatch: pytest.Monk
     monkeypatch.setitem(default_collate_fn_map, np.ndarray, count)
     assert [x for x, _ in DataLoader(Made(KINDS["tuple"]), 5)] == [5, 5]
     assert sizes == [5, 5]
-
-
-def test_a_data_set_without_new_arrays_is_asked_three_times() -> None:
-    rows = SampleRows()
-    with BlockAllocator():  # type: ignore[attr-defined]
-        assert [rows.begin((1, 2), 4) for _ in range(3)] == [False, False, False]
-    assert rows.tries == 0
-
-
-def test_other_parts_get_another_block() -> None:
-    allocator = BlockAllocator()
-    parts = [((4, 3), np.dtype(np.float32))]
-    with allocator:
-        allocator.early = parts, allocator.allocate_arrays(parts)
-        mine = allocator.early[1]
-        assert allocate_parts([((3, 3), np.dtype(np.float32))])[0].shape == (3, 3)
-        allocator.early = parts, mine
-        assert allocate_parts(parts)[0] is mine[0]
-        assert allocate_parts(parts)[0] is not mine[0]
 
 
 def test_a_custom_collate_fn_gets_the_samples_themselves() -> None:

@@ -41,19 +41,12 @@ def test_the_type_and_the_traceback_arrive(error: Exception) -> None:
     assert "x is wrong" in message
 
 
-def test_a_type_with_two_arguments_becomes_a_runtime_error() -> None:
-    with pytest.raises(RuntimeError, match="Caught Picky in worker 3"):
-        caught(Picky(1, reason="because")).reraise()
-
-
-def test_a_type_that_refuses_a_message_becomes_a_runtime_error() -> None:
-    with pytest.raises(RuntimeError, match="Caught Choosy in worker 3"):
-        caught(Choosy(ValueError())).reraise()
-
-
-def test_the_end_of_an_iterator_becomes_a_runtime_error() -> None:
-    with pytest.raises(RuntimeError, match="Caught StopIteration in worker 3"):
-        caught(StopIteration()).reraise()
+@pytest.mark.parametrize(
+    "error", [Picky(1, reason="because"), Choosy(ValueError()), StopIteration()], ids=repr
+)
+def test_a_type_that_cannot_be_raised_becomes_a_runtime_error(error: Exception) -> None:
+    with pytest.raises(RuntimeError, match=f"Caught {type(error).__name__} in worker 3"):
+        caught(error).reraise()
 
 
 def test_our_errors_keep_their_type() -> None:

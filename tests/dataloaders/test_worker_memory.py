@@ -81,9 +81,17 @@ def stack(samples: Any) -> Any:
     return np.stack([x for x, _ in samples]), [y for _, y in samples]
 
 
-def environment() -> dict[str, str]:
-    """This process's, without settings of malloc."""
-    return {k: v for k, v in os.environ.items() if k not in worker_memory.VARIABLES}
+def run(code: str) -> str:
+    """What a program prints that has this file's names, without settings of malloc."""
+    head = f"import sys; sys.path.append({str(Path(__file__).parents[2])!r})\n"
+    head += "from tests.dataloaders.test_worker_memory import *\n"
+    environment = {k: v for k, v in os.environ.items() if k not in worker_memory.VARIABLES}
+    done = subprocess.run(
+        [sys.executable, "-c", head + code],
+        capture_output=True, text=True, check=False, timeout=120, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -110,22 +118,8 @@ def test_the_main_process_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_faults_of_the_main_process_are_those_of_a_program_without_loader() -> None:
     """With thresholds raised as in a worker it would have almost none."""
-    code = """
-import sys
-sys.path.append({path!r})
-from tests.dataloaders.test_worker_memory import DataLoader, Images, faults
-if {use}:
-    list(DataLoader(Images(8, 64), 4, num_workers=2))
-print(min(faults() for _ in range(3)))
-"""
-    path = str(Path(__file__).parents[2])
-    counts = []
-    for use in (False, True):
-        program = [sys.executable, "-c", code.format(path=path, use=use)]
-        output = subprocess.run(
-            program, capture_output=True, text=True, check=True, timeout=120, env=environment()
-        )
-        counts.append(int(output.stdout))
+    use = "list(DataLoader(Images(8, 64), 4, num_workers=2))\n"
+    counts = [int(run(head + "print(min(faults() for _ in range(3)))")) for head in ("", use)]
     # Large pages of the kernel, or another malloc, may leave few faults to compare.
     assert counts[0] < 1000 or counts[1] > counts[0] // 4
 
@@ -151,9 +145,6 @@ def test_samples_larger_than_the_thresholds() -> None:
 
 def test_a_limited_address_space_is_no_reason_to_die() -> None:
     code = """
-import resource, sys
-sys.path.append({path!r})
-from tests.dataloaders.test_worker_memory import DataLoader, Images, WorkerMemory
 def limit(_=None):
     size = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + (300 << 20), resource.RLIM_INFINITY))
@@ -164,11 +155,8 @@ if {before}:
 loader = DataLoader(Images(64), 32, num_workers=1, worker_init_fn=None if {before} else limit)
 print(sum(len(x) for x, _ in loader))
 """
-    path = str(Path(__file__).parents[2])
     for before in (False, True):
-        program = [sys.executable, "-c", code.format(path=path, before=before)]
-        done = subprocess.run(program, capture_output=True, text=True, check=False, timeout=120)
-        assert done.stdout == "64\n", done.stderr
+        assert run(code.format(before=before)) == "64\n"
 
 
 class Native:
@@ -198,24 +186,20 @@ class Native:
         return self.available, 16 << 30, "this machine"
 
 
-def test_memory_is_returned_every_ten_seconds_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("available", "seconds", "n_trims"), [(16 << 30, 21, 2), (1 << 30, 5.125, 5)]
+)
+def test_memory_is_returned_every_ten_seconds_of_work_or_every_second_while_it_is_short(
+    monkeypatch: pytest.MonkeyPatch, available: int, seconds: float, n_trims: int
+) -> None:
     calls = Native(monkeypatch)
     memory = WorkerMemory()
     assert calls.thresholds == [(KEPT, MAPPED)]
-    for _ in range(168):
+    calls.available = available
+    for _ in range(int(8 * seconds)):
         calls.now += 0.125
         memory.after_batch()
-    assert calls.n_trims == 2
-
-
-def test_memory_is_returned_every_second_while_it_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls = Native(monkeypatch)
-    memory = WorkerMemory()
-    calls.available = 1 << 30
-    for _ in range(41):
-        calls.now += 0.125
-        memory.after_batch()
-    assert calls.n_trims == 5
+    assert calls.n_trims == n_trims
 
 
 def test_an_idle_worker_returns_memory_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,9 @@ from shmtensor.dataloaders import (
     DataLoader,
     Dataset,
     IterableDataset,
-    TensorDataset,
     get_worker_info,
 )
-from shmtensor.dataloaders.loader.progress import BATCHES, POSITION, TASK
+from shmtensor.dataloaders.loader.progress import BATCHES
 from shmtensor.dataloaders.loader.worker_pool import WorkerPool
 from shmtensor.errors import PeerLostError
 
@@ -91,13 +90,6 @@ class MortalStream(IterableDataset[Any]):
             yield 100 * worker + index, np.random.rand()
 
 
-class Asleep(Numbers):
-    def __getitem__(self, index: int) -> Any:
-        if index == 2:
-            time.sleep(600)
-        return index
-
-
 class Slow(Numbers):
     def __getitem__(self, index: int) -> Any:
         time.sleep(1.0 if index == 5 else 0.0)
@@ -163,12 +155,16 @@ def test_a_closed_loader_starts_again() -> None:
         loader.close()
 
 
-def test_persistent_workers_keep_their_copy() -> None:
+@pytest.mark.parametrize("method", METHODS)
+def test_persistent_workers_stay_and_keep_their_copy(method: str) -> None:
     dataset = Numbers()
-    loader = DataLoader(dataset, 3, num_workers=2, persistent_workers=True)
+    options: Any = {"persistent_workers": True, "multiprocessing_context": method}
+    loader = DataLoader(dataset, 3, num_workers=2, **options)
     list(loader)
+    first = pids(loader)
     dataset.offset = 50
     assert numbers(loader) == list(range(12))
+    assert pids(loader) == first
 
 
 def test_unpicklable_datasets_are_forked_again() -> None:
@@ -329,41 +325,6 @@ def test_many_quick_samples_are_not_a_slow_one() -> None:
     assert len([w for w in caught if w.category is RuntimeWarning]) == 1
 
 
-@pytest.mark.parametrize("method", METHODS)
-def test_workers_busy_with_a_sample_end_with_their_parent(method: str) -> None:
-    context = st.multiprocessing.get_context("spawn")
-    queue = context.SimpleQueue()
-    consumer = context.Process(target=wait_for_ever, args=(queue, method))
-    consumer.start()
-    workers = queue.get()
-    os.kill(consumer.pid, signal.SIGKILL)
-    consumer.join()
-    deadline = time.monotonic() + 20
-    while any(map(is_running, workers)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(is_running, workers))
-    consumer.close()
-    queue.close()
-
-
-def wait_for_ever(queue: Any, method: str) -> None:
-    loader = DataLoader(Asleep(), 1, num_workers=2, multiprocessing_context=method)
-    iterator = iter(loader)
-    next(iterator)
-    while not any((row[TASK], row[POSITION]) == (3, 0) for row in iterator.rows):  # type: ignore[attr-defined]
-        time.sleep(0.01)
-    queue.put(pids(loader))
-    time.sleep(600)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    return text.rpartition(")")[2].split()[0] not in "ZX"
-
-
 # ------------------------------------------------------------------ memory
 def test_plain_columns_are_warned_about_with_the_remedy() -> None:
     names = [str(i) for i in range(100_000)]
@@ -461,11 +422,3 @@ class Ragged(Numbers):
 class Thing:
     def __init__(self, number: int) -> None:
         self.number = number
-
-
-def test_shared_columns_are_sent_as_handles_each_epoch() -> None:
-    column = st.zeros(8)
-    loader = DataLoader(TensorDataset(column), 4, num_workers=1)
-    list(loader)
-    column += 1
-    assert [x.tolist() for (x,) in loader] == [[1.0] * 4] * 2

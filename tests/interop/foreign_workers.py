@@ -1,15 +1,42 @@
-"""What the other process does in the tests of this folder; imported by spawned children."""
+"""What the other process does in the tests of this folder, and ways to it; imported by spawned
+children."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import shmtensor as st
 from shmtensor import native
+from shmtensor.multiprocessing.reduction import dumps, loads
+
+
+def through(obj: Any) -> Any:
+    """A message's way, within this process."""
+    data, blocks = dumps(obj)
+    return loads(data, [native.receive(native.export(block)) for block in blocks])
+
+
+def run_alone(code: str) -> None:
+    """Runs code in a process of its own: one that ran JAX warns at each later fork, and joblib
+    keeps its workers and folders until its end."""
+    folders = [str(Path(__file__).parent), str(Path(st.__file__).parents[1])]
+    start = f"""
+        import sys; sys.path[:0] = {folders!r}
+        import foreign_workers, operator, pytest, numpy as np, shmtensor as st
+        from foreign_workers import through
+        from shmtensor import native, multiprocessing as mp
+        from shmtensor.multiprocessing.reduction import dumps
+    """
+    code = textwrap.dedent(start) + textwrap.dedent(code)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 def echo(inbox: Any, outbox: Any) -> None:

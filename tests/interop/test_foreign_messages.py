@@ -5,17 +5,14 @@ copied once into it; they arrive as what they were, and never by a descriptor of
 from __future__ import annotations
 
 import gc
-import subprocess
-import sys
-import textwrap
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import foreign_workers
 import numpy as np
 import pytest
+from foreign_workers import run_alone, through
 
 import shmtensor as st
 from shmtensor import memory, native
@@ -27,12 +24,6 @@ pytestmark = pytest.mark.torch
 
 LONG = 60.0
 METHODS = ("fork", "spawn")
-
-
-def through(obj: Any) -> Any:
-    """A message's way, within this process."""
-    data, blocks = dumps(obj)
-    return loads(data, [native.receive(native.export(block)) for block in blocks])
 
 
 def shared(x: Any) -> bool:
@@ -339,24 +330,15 @@ def test_queues_of_the_standard_library_are_left_to_pytorch() -> None:
 
 
 def run_with_jax(code: str) -> None:
-    """Runs code in a process of its own: one that ran JAX warns at each later fork."""
     pytest.importorskip("jax")
-    folders = [str(Path(foreign_workers.__file__).parent), str(Path(st.__file__).parents[1])]
-    start = f"""
-        import sys; sys.path[:0] = {folders!r}
-        import foreign_workers, pytest, jax, jax.numpy as jnp, numpy as np, shmtensor as st
-        from shmtensor import native, multiprocessing as mp
-        from shmtensor.multiprocessing.reduction import dumps, loads
-        def through(obj):
-            data, blocks = dumps(obj)
-            return loads(data, [native.receive(native.export(block)) for block in blocks])
+    start = """
+        import jax, jax.numpy as jnp
         def same(x, y):
             assert isinstance(y, jax.Array), type(y)
             assert (x.dtype, x.shape, x.weak_type) == (y.dtype, y.shape, y.weak_type)
             assert np.array_equal(np.asarray(x), np.asarray(y))
     """
-    code = textwrap.dedent(start) + textwrap.dedent(code)
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
+    run_alone(start + code)
 
 
 def test_jax_arrays_within_a_message() -> None:

@@ -5,16 +5,13 @@ either order; conversions share memory and never drop a graph.
 from __future__ import annotations
 
 import operator
-import subprocess
-import sys
-import textwrap
 import warnings
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from foreign_workers import run_alone
 
 import shmtensor as st
 
@@ -195,12 +192,8 @@ def test_a_lazy_conjugate_is_resolved_in_a_copy() -> None:
 
 
 def run_with_jax(code: str) -> None:
-    """Runs code in a process of its own: one that ran JAX warns at each later fork."""
     pytest.importorskip("jax")
-    start = f"import sys; sys.path.insert(0, {str(Path(st.__file__).parents[1])!r})\n"
-    start += "import jax, jax.numpy as jnp, numpy as np, operator, pytest, shmtensor as st\n"
-    start += "from shmtensor import native\n"
-    subprocess.run([sys.executable, "-c", start + textwrap.dedent(code)], check=True, timeout=300)
+    run_alone("\n        import jax, jax.numpy as jnp\n" + code)
 
 
 def test_jax_is_refused_in_either_order() -> None:

@@ -10,19 +10,14 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from foreign_workers import through
 
 import shmtensor as st
 from shmtensor import multiprocessing as mp
 from shmtensor import native
-from shmtensor.multiprocessing.reduction import dumps, loads
+from shmtensor.multiprocessing.reduction import dumps
 
 LONG = 60.0
-
-
-def through(obj: Any) -> Any:
-    """A message's way, within this process."""
-    data, blocks = dumps(obj)
-    return loads(data, [native.receive(native.export(block)) for block in blocks])
 
 
 def test_a_data_frame_over_our_memory_and_back() -> None:

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import operator
-import subprocess
-import sys
-import textwrap
 from concurrent.futures import ProcessPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import cloudpickle
@@ -15,6 +11,7 @@ import foreign_workers
 import numpy as np
 import pytest
 import scipy.sparse
+from foreign_workers import run_alone, through
 from sklearn.linear_model import LinearRegression
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_array
@@ -22,16 +19,9 @@ from sklearn.utils import check_array
 import shmtensor as st
 from shmtensor import multiprocessing as mp
 from shmtensor import native
-from shmtensor.multiprocessing.reduction import dumps, loads
+from shmtensor.multiprocessing.reduction import dumps
 
 LONG = 60.0
-
-
-def through(obj: Any) -> tuple[Any, int]:
-    """A message's way, within this process; how many blocks it has."""
-    data, blocks = dumps(obj)
-    received = [native.receive(native.export(block)) for block in blocks]
-    return loads(data, received), len(blocks)
 
 
 def shared_csr() -> tuple[Any, Any]:
@@ -46,15 +36,14 @@ def test_a_sparse_matrix_on_our_memory_travels_as_handles() -> None:
     matrix, data = shared_csr()
     assert matrix.data.ctypes.data == data.data_ptr()
     assert native.is_shared(matrix.indices)
-    received, n_blocks = through(matrix)
-    assert n_blocks == 3
+    received = through(matrix)
+    assert len(dumps(matrix)[1]) == 3
     assert received.data.ctypes.data == data.data_ptr()
     data *= 2
     assert (received != matrix).nnz == 0
     private = scipy.sparse.eye(4, format="csr")
-    copy, n_blocks = through(private)
-    assert n_blocks == 0
-    assert (copy != private).nnz == 0
+    assert not dumps(private)[1]
+    assert (through(private) != private).nnz == 0
 
 
 @pytest.mark.parametrize("kind", [scipy.sparse.csr_matrix, scipy.sparse.csr_array])
@@ -83,21 +72,10 @@ def test_estimators_fit_on_tensors_without_a_copy() -> None:
     assert st.from_numpy(model.predict(x)).allclose(y, atol=1e-4)
     scaled = StandardScaler().fit_transform(x.double())
     assert scaled.mean(0) == pytest.approx(np.zeros(3), abs=1e-9)
-    received, _ = through(model)
+    received = through(model)
     assert np.array_equal(received.predict(x), model.predict(x))
     with pytest.raises(RuntimeError, match="requires grad"):
         LinearRegression().fit(x.requires_grad_(), y)
-
-
-def run(code: str) -> None:
-    """Runs code in a process of its own: joblib keeps its workers and folders until its end."""
-    folders = [str(Path(foreign_workers.__file__).parent), str(Path(st.__file__).parents[1])]
-    start = f"""
-        import sys; sys.path[:0] = {folders!r}
-        import foreign_workers, joblib, numpy as np, shmtensor as st
-    """
-    code = textwrap.dedent(start) + textwrap.dedent(code)
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=300)
 
 
 # Arguments and results are handles, except in joblib's pool of the standard library: its pickler
@@ -106,7 +84,8 @@ def run(code: str) -> None:
     ("backend", "is_shared"), [("loky", True), ("multiprocessing", False), ("threading", True)]
 )
 def test_joblib_takes_and_returns_tensors(backend: str, is_shared: bool) -> None:
-    run(f"""
+    run_alone(f"""
+        import joblib
         x = st.rand(300_000)  # more than joblib's limit for memory maps
         expected = float(x.numpy().sum())
         parallel = joblib.Parallel(2, backend={backend!r}, max_nbytes="1M", timeout=60)
@@ -123,7 +102,7 @@ def test_joblib_takes_and_returns_tensors(backend: str, is_shared: bool) -> None
 
 
 def test_cross_validation_in_workers() -> None:
-    run("""
+    run_alone("""
         from sklearn.linear_model import LinearRegression
         from sklearn.model_selection import cross_val_score
 

@@ -16,6 +16,7 @@ from shmtensor.random import Generator
 from ...dataloaders import datasets
 from ...dataloaders.dataset import Dataset
 from ...dataloaders.datasets.image_folder import IMG_EXTENSIONS as IMG_EXTENSIONS
+from ...dataloaders.datasets.in_memory_images import transform_both
 from .transforms.functional import image_of, to_pil_image
 
 __all__ = [
@@ -59,11 +60,7 @@ class VisionDataset(Dataset[Any]):
         """The sample."""
         if self.transforms is not None:
             image, target = self.transforms(image, target)
-        if self.transform is not None:
-            image = self.transform(image)
-        if self.target_transform is not None:
-            target = self.target_transform(target)
-        return image, target
+        return transform_both(self, image, target)
 
     def __repr__(self) -> str:
         return f"Dataset {type(self).__name__}\n    Number of datapoints: {len(self)}"  # type: ignore[arg-type]

@@ -1,17 +1,4 @@
 """`torch.utils.data.sampler`: the names that programs import from there."""
 
-from ...dataloaders import BatchSampler as BatchSampler
-from ...dataloaders import RandomSampler as RandomSampler
-from ...dataloaders import Sampler as Sampler
-from ...dataloaders import SequentialSampler as SequentialSampler
-from ...dataloaders import SubsetRandomSampler as SubsetRandomSampler
-from ...dataloaders import WeightedRandomSampler as WeightedRandomSampler
-
-__all__ = [
-    "BatchSampler",
-    "RandomSampler",
-    "Sampler",
-    "SequentialSampler",
-    "SubsetRandomSampler",
-    "WeightedRandomSampler",
-]
+from ...dataloaders.sampler import *  # noqa: F403
+from ...dataloaders.sampler import __all__ as __all__

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import pickle
 import struct
@@ -9,13 +10,13 @@ import tarfile
 import tracemalloc
 import warnings
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse
+from tar_files import write_tar
 
 from shmtensor.dataloaders import datasets
 from tests.attacks import survives
@@ -170,14 +171,6 @@ def test_members_of_a_shard_may_be_text_and_dates(tmp_path: Path) -> None:
 
 
 # ------------------------------------------------------------------ tar
-def write_tar(path: Path, members: list[tuple[str, bytes]]) -> None:
-    with tarfile.open(path, "w", format=tarfile.GNU_FORMAT) as file:
-        for name, data in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            file.addfile(info, io.BytesIO(data))
-
-
 def with_size(path: Path, name: bytes, size: bytes) -> None:
     """Replaces the size in a member's header, with the right checksum."""
     raw = bytearray(path.read_bytes())
@@ -211,8 +204,6 @@ def test_a_member_of_absurd_size_ends_its_shard_alone(
         if shard == 1:
             with_size(path, b"12.cls", SIZES[size])
         if is_gzip:
-            import gzip
-
             path.write_bytes(gzip.compress(path.read_bytes()))
     urls = str(tmp_path / "{0..2}.tar")
     tracemalloc.start()
@@ -268,11 +259,17 @@ def test_members_of_a_shard_that_raise_anything_are_its_error(tmp_path: Path) ->
 # ------------------------------------------------------------------ idx
 def test_idx_files_that_are_damaged(tmp_path: Path) -> None:
     path = tmp_path / "x"
-    pack = zlib.compressobj(wbits=31)
-    whole = pack.compress(struct.pack(">HBBI", 0, 8, 1, 999) + bytes(range(250)) * 4) + pack.flush()
+    raw = struct.pack(">HBBI", 0, 8, 1, 1000) + bytes(range(250)) * 4
+    whole = gzip.compress(raw)
     damaged = bytearray(whole)
     damaged[40] ^= 0xFF
     for content, text in (
+        (raw[:-1], "size does not fit its header"),
+        (raw + b"0", "size does not fit its header"),
+        (raw[:6], "size does not fit its header"),
+        (b"\x89PNG" + raw, "not an idx file"),
+        (b"", "not an idx file"),
+        (whole[:-9], "gzip file is damaged"),
         (bytes(damaged), "damaged|size does not fit"),
         (struct.pack(">HBB", 0, 8, 255) + bytes(4 * 255), "more than 64 dimensions: 255"),
         (struct.pack(">HBBIII", 0, 8, 3, 0, 2**32 - 1, 2**32 - 1), "size does not fit"),
@@ -286,8 +283,7 @@ def test_idx_files_that_are_damaged(tmp_path: Path) -> None:
 
 
 def test_a_compressed_idx_file_is_read_as_far_as_its_header_says(tmp_path: Path) -> None:
-    pack = zlib.compressobj(wbits=31)
-    data = pack.compress(struct.pack(">HBBI", 0, 8, 1, 9) + bytes(64 << 20)) + pack.flush()
+    data = gzip.compress(struct.pack(">HBBI", 0, 8, 1, 9) + bytes(64 << 20), 1)
     (tmp_path / "x.gz").write_bytes(data)
     tracemalloc.start()
     try:

@@ -12,21 +12,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tar_files import write_tar
 
 from shmtensor.dataloaders import DataLoader, datasets
 from shmtensor.dataloaders.datasets import webdataset as web
 from shmtensor.dataloaders.datasets.tar import read_members
 
 SHARDS, EACH = 6, 10
-
-
-def write(path: Path, members: list[tuple[str, bytes]], kind: int = tarfile.GNU_FORMAT) -> Path:
-    with tarfile.open(path, "w", format=kind) as file:
-        for name, data in members:
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            file.addfile(info, io.BytesIO(data))
-    return path
 
 
 @pytest.fixture
@@ -37,7 +29,7 @@ def shards(tmp_path: Path) -> list[Path]:
         members = []
         for n in range(shard * EACH, (shard + 1) * EACH):
             members += [(f"a/{n:04}.cls", b"%d" % n), (f"a/{n:04}.txt", b"text %d" % n)]
-        paths.append(write(tmp_path / f"train-{shard:03}.tar", members))
+        paths.append(write_tar(tmp_path / f"train-{shard:03}.tar", members))
     return paths
 
 
@@ -48,7 +40,7 @@ def numbers(dataset: Any, **options: Any) -> list[int]:
 def test_members_of_one_base_name_are_a_sample(tmp_path: Path) -> None:
     file = io.BytesIO()
     np.save(file, np.arange(3))
-    path = write(
+    path = write_tar(
         tmp_path / "x.tar",
         [
             ("a/1.left.npy", file.getvalue()),
@@ -80,7 +72,7 @@ def test_members_are_those_of_tarfile(tmp_path: Path, kind: int) -> None:
     if kind != tarfile.USTAR_FORMAT:
         names.append("very/" * 60 + "long.x")
     members = [(name, random.bytes(int(random.integers(0, 2000)))) for name in names]
-    path = write(tmp_path / "x.tar", members, kind)
+    path = write_tar(tmp_path / "x.tar", members, kind)
     with tarfile.open(path, "a", format=kind) as file:
         for info in (tarfile.TarInfo("folder.x"), tarfile.TarInfo("link.x")):
             info.type = tarfile.DIRTYPE if info.name == "folder.x" else tarfile.SYMTYPE
@@ -104,7 +96,7 @@ def test_images_are_decoded(tmp_path: Path) -> None:
     image = pytest.importorskip("PIL.Image")
     file = io.BytesIO()
     image.new("RGB", (5, 4), (1, 2, 3)).save(file, "PNG")
-    path = write(tmp_path / "x.tar", [("1.png", file.getvalue()), ("1.cls", b"2")])
+    path = write_tar(tmp_path / "x.tar", [("1.png", file.getvalue()), ("1.cls", b"2")])
     pixels, label = next(iter(DataLoader(datasets.WebDataset(path, ("jpg;png", "cls")), 1)))
     assert pixels.shape == (1, 3, 4, 5)
     assert pixels.numpy()[0, :, 0, 0].tolist() == [1, 2, 3]
@@ -221,7 +213,7 @@ def test_a_damaged_shard_is_named_or_skipped(shards: list[Path], damage: str) ->
 
 def test_an_undecodable_sample_is_named_or_skipped(tmp_path: Path) -> None:
     members = [("1.cls", b"1"), ("2.cls", b"two"), ("3.cls", b"3"), ("4.txt", b"no cls")]
-    path = write(tmp_path / "x.tar", members)
+    path = write_tar(tmp_path / "x.tar", members)
     with pytest.raises(datasets.BrokenShard, match=r"x\.tar: sample 2: ValueError: invalid"):
         list(datasets.WebDataset(path, ("cls",)))
     errors = []
@@ -235,18 +227,18 @@ def test_an_undecodable_sample_is_named_or_skipped(tmp_path: Path) -> None:
 
 
 def test_one_extension_twice_is_damage(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.tar", [("1.cls", b"1"), ("1.CLS", b"2")])
+    path = write_tar(tmp_path / "x.tar", [("1.cls", b"1"), ("1.CLS", b"2")])
     with pytest.raises(datasets.BrokenShard, match="twice in the shard: 1"):
         list(datasets.WebDataset(path))
 
 
 def test_pickles_are_left_as_bytes(tmp_path: Path) -> None:
-    path = write(tmp_path / "x.tar", [("1.pyd", b"cos\nsystem\n."), ("1.pth", b"x")])
+    path = write_tar(tmp_path / "x.tar", [("1.pyd", b"cos\nsystem\n."), ("1.pth", b"x")])
     (sample,) = datasets.WebDataset(path)
     assert sample["pyd"] == b"cos\nsystem\n."
     file = io.BytesIO()
     np.save(file, np.array([None]), allow_pickle=True)
-    path = write(tmp_path / "x.tar", [("1.npy", file.getvalue())])
+    path = write_tar(tmp_path / "x.tar", [("1.npy", file.getvalue())])
     with pytest.raises(datasets.BrokenShard, match=r"it holds no numbers: dtype \|O"):
         list(datasets.WebDataset(path))
 
