@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import socket
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +12,6 @@ import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
 from shmtensor.distributed import distributed_c10d
-from shmtensor.distributed.rendezvous.meeting import address
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
 
 from ..run_ranks import run, values
@@ -51,25 +50,32 @@ def test_bad_arguments_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         dist.init_process_group("ucc", rank=0, world_size=1)
     with pytest.raises(ValueError, match="rank 3 of 2"):
         dist.init_process_group(rank=3, world_size=2)
+    with pytest.raises(ValueError, match="not both"):
+        dist.init_process_group(store=dist.HashStore(), init_method="x", rank=0, world_size=1)
     with pytest.raises(ValueError, match="negative"):
         dist.init_process_group(rank=0, world_size=1, timeout=timedelta(seconds=-1))
 
 
-def by_name(rank: int, ranks: int, name: str, queue: Any) -> None:
-    for _ in range(2):  # the name can be used again
-        dist.init_process_group("gloo", init_method=name, rank=rank, world_size=ranks, timeout=20)
+def by_name_or_store(rank: int, name: str, path: str, queue: Any) -> None:
+    for _ in range(2):  # a name, or a store, can be used again
+        store = dist.FileStore(path) if path else None
+        dist.init_process_group("gloo", name or None, 20, 3, rank, store)
         x = st.ones(3) * (rank + 1)
         dist.all_reduce(x)
         dist.destroy_process_group()
     queue.put(float(x[0]))
 
 
-@pytest.mark.parametrize("start_method", ["fork", "spawn"])
-def test_ranks_find_each_other_by_name(start_method: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "start_method"),
+    [("tcp://localhost:23456", "fork"), ("tcp://localhost:23456", "spawn"), ("", "fork")],
+    ids=["name, fork", "name, spawn", "store"],
+)
+def test_ranks_find_each_other(name: str, start_method: str, tmp_path: Path) -> None:
     context: Any = mp.get_context(start_method)
-    queue = context.Queue()
+    queue, path = context.Queue(), "" if name else str(tmp_path / "store")
     processes = [
-        context.Process(target=by_name, args=(rank, 3, "tcp://localhost:23456", queue))
+        context.Process(target=by_name_or_store, args=(rank, name, path, queue))
         for rank in range(3)
     ]
     for process in processes:
@@ -183,24 +189,6 @@ def test_errors_are_caught_by_the_names_of_torch(monkeypatch: pytest.MonkeyPatch
 def test_missing_features_are_named(name: str) -> None:
     with pytest.raises(AttributeError, match=f"'shmtensor.distributed' has no attribute '{name}'"):
         getattr(dist, name)
-
-
-def test_a_silent_stranger_does_not_end_the_rendezvous() -> None:
-    name = "tcp://localhost:23457"
-    context = mp.get_context("fork")
-    queue = context.Queue()
-    ranks = [context.Process(target=by_name, args=(rank, 2, name, queue)) for rank in range(2)]
-    ranks[0].start()
-    for greeting in (b"", b"abc"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
-            while stranger.connect_ex(address(f"{name}/")):
-                assert ranks[0].is_alive()
-            stranger.sendall(greeting)
-    ranks[1].start()
-    assert [queue.get(timeout=30) for _ in ranks] == [3.0, 3.0]
-    for process in ranks:
-        process.join()
-    queue.close()
 
 
 def told_of_groups() -> list[Any]:
