@@ -59,7 +59,7 @@ def test_bad_arguments_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
 def by_name_or_store(rank: int, name: str, path: str, queue: Any) -> None:
     for _ in range(2):  # a name, or a store, can be used again
         store = dist.FileStore(path) if path else None
-        dist.init_process_group("gloo", name or None, 20, 3, rank, store)
+        dist.init_process_group("gloo", name or None, 60, 3, rank, store)
         x = st.ones(3) * (rank + 1)
         dist.all_reduce(x)
         dist.destroy_process_group()
@@ -80,7 +80,7 @@ def test_ranks_find_each_other(name: str, start_method: str, tmp_path: Path) -> 
     ]
     for process in processes:
         process.start()
-    results = [queue.get(timeout=30) for _ in processes]
+    results = [queue.get(timeout=90) for _ in processes]
     for process in processes:
         process.join()
     queue.close()

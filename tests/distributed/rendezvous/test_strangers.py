@@ -475,9 +475,11 @@ def test_ranks_of_two_users_are_told() -> None:
 def test_another_session_of_another_user_ends_nothing() -> None:
     """Only the kernel's word that one session started both makes it an error."""
     port = free_port()
-    zero = Stranger(0, 2, port, "meet")
-    other = Stranger(1, 2, port, "meet", f"uid={NOBODY}", "timeout=7", prefix=["setsid", "-w"])
-    record = other.end()
+    zero = Stranger(0, 2, port, "meet", "silence=0.1")
+    assert zero.process.stderr is not None
+    assert "1 of 2 are missing" in zero.process.stderr.readline()
+    case = ["meet", f"uid={NOBODY}", "silence=0.1", "timeout=1"]
+    record = Stranger(1, 2, port, *case, prefix=["setsid", "-w"]).end()
     assert record["error"] == "CollectiveTimeout"
     assert "a process of another user waits for ranks there" in record["stderr"]
     assert zero.process.poll() is None
