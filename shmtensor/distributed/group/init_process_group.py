@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -137,7 +138,7 @@ def init_process_group(
     if meeting.control is not None:
         set_default_group(group_of_meeting(meeting, limit, chosen.engine()))
         return
-    with meeting:
+    with meeting.store or nullcontext():
         if chosen.engine() != Backend.SHM:
             raise RuntimeError(
                 f"{where}: the backend {chosen!s} needs ranks that share memory: rank {rank} of "

@@ -31,7 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ..rendezvous.hosts import is_loopback
+from ..rendezvous.hosts import is_loopback, is_own_address
 from ..rendezvous.secret import shared_secret
 from ..rendezvous.store import PrefixStore
 from ..rendezvous.tcp_store import TCPStore
@@ -70,18 +70,6 @@ def parse_nnodes(text: str) -> tuple[int, int]:
 def parse_settings(text: str) -> dict[str, str]:
     """The settings of `--rdzv-conf`: join_timeout=600,last_call_timeout=30"""
     return dict(part.split("=", 1) for part in text.split(",") if "=" in part)
-
-
-def is_local_host(host: str) -> bool:
-    """Whether a name means this machine."""
-    if is_loopback(host):
-        return True
-    with suppress(OSError):
-        for family, _, _, _, address in socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM):
-            with suppress(OSError), socket.socket(family, socket.SOCK_STREAM) as probe:
-                probe.bind(address[:2])
-                return True
-    return False
 
 
 class Agents:
@@ -124,7 +112,7 @@ class Agents:
         elif "is_host" in self.conf:
             self.is_master = self.conf["is_host"].lower() in ("1", "true", "yes")
         else:
-            self.is_master = is_local_host(self.host)
+            self.is_master = is_own_address(self.host)
         if self.is_master:
             # /etc/hosts may map a host's own name to loopback, which other hosts cannot reach
             address = self.host

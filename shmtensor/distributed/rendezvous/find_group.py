@@ -159,8 +159,7 @@ def open_store(rank: int, timeout: float, init_method: str | None, where: str) -
         except TimeoutError as error:
             if notice.is_over():
                 raise CollectiveTimeout(f"{where}: rank {rank}: {error}") from None
-            if notice.is_due():
-                notice.print(f"rank {rank} on {socket.gethostname()} waits for rank 0: {error}")
+            notice.check(f"rank {rank} on {socket.gethostname()} waits for rank 0: {error}")
         else:
             store.set_timeout(timeout if timeout >= 0 else 1e9)
             return store

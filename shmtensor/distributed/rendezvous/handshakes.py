@@ -5,7 +5,7 @@ One thread goes on with all handshakes at once, so that a silent client delays n
 | what | bound |
 |---|---|
 | handshakes at once | `limit`; a further client takes the place of the oldest |
-| time of a handshake | `patience` |
+| time of a handshake | PATIENCE |
 | bytes read | fixed numbers, or one control message |
 | no free descriptor | a new client takes the oldest's; without one, the listener rests for PAUSE |
 
@@ -73,10 +73,8 @@ class Handshakes:
         listener: socket.socket,
         start: Callable[[socket.socket], Handshake],
         limit: int = LIMIT,
-        patience: float | None = None,
     ) -> None:
         self._listener, self._start, self._limit = listener, start, limit
-        self._patience = PATIENCE if patience is None else patience
         self._pending: dict[socket.socket, Pending] = {}  # the oldest first
         self._complete: deque[tuple[socket.socket, Any]] = deque()
         self._resume_at = 0.0  # when a listener that rests is read again
@@ -155,7 +153,7 @@ class Handshakes:
         except OSError:  # it is not served
             connection.close()
             return
-        deadline = time.monotonic() + self._patience
+        deadline = time.monotonic() + PATIENCE
         self._pending[connection] = Pending(handshake, needed, b"", deadline)
         self._advance(connection)
 

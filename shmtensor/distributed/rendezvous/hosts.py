@@ -5,8 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import struct
+from contextlib import suppress
 
-__all__ = ["address_of", "is_loopback", "is_silent", "keep_alive", "look_up", "spans_hosts"]
+__all__ = [
+    "address_of",
+    "is_loopback",
+    "is_own_address",
+    "is_silent",
+    "keep_alive",
+    "look_up",
+    "spans_hosts",
+]
 
 SILENCE = 5000  # milliseconds
 RETRIES = 4  # the fourth is sent after 3 s
@@ -18,6 +27,19 @@ def is_loopback(host: str) -> bool:
     """Whether a name can only mean this machine."""
     is_number = host.replace(".", "").isdecimal()  # not 127.0.0.1.example.org
     return host in ("localhost", "::1") or (host.startswith("127.") and is_number)
+
+
+def is_own_address(host: str, if_unknown: bool = False) -> bool:
+    """Whether a name means this host; `if_unknown` if it cannot be resolved."""
+    try:
+        addresses = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError):
+        return if_unknown
+    for family, kind, protocol, _, address in addresses:
+        with suppress(OSError), socket.socket(family, kind, protocol) as probe:
+            probe.bind(address)
+            return True
+    return False
 
 
 def look_up(host: str) -> str:

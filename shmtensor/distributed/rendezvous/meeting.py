@@ -46,13 +46,14 @@ from __future__ import annotations
 
 import errno
 import json
+import multiprocessing.connection
 import os
 import resource
-import select
 import socket
 import time
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ... import native
@@ -66,36 +67,27 @@ from .tcp_store import TCPStore
 
 __all__ = [
     "HOW_TO",
-    "PROTOCOL",
     "Meeting",
     "Network",
+    "Peer",
     "address",
     "apart_error",
-    "close_all",
     "connect",
     "create_block",
     "decode_error",
-    "describe",
     "encode_error",
     "fault_point",
     "gone_error",
     "handles_of",
-    "has_ended",
     "hello",
     "is_of_this_session",
-    "last_error",
-    "lost",
     "open_address",
     "parse_hello",
     "peer_of",
     "read_error",
     "read_place",
-    "receive",
     "receive_blocks",
-    "send",
-    "tcp_line",
-    "tell",
-    "wait_readable",
+    "wait",
 ]
 
 PROTOCOL = 3  # increases when the messages change
@@ -104,6 +96,7 @@ HOW_TO = (
     "SHMTENSOR_SECRET, or SHMTENSOR_SECRET_FILE, all communicate over TCP, made by: "
     'python -c "import secrets; print(secrets.token_hex())"'
 )
+wait: Callable[[Iterable[Any], float], list[Any]] = multiprocessing.connection.wait
 ERRORS: dict[str, type[Exception]] = {
     each.__name__: each
     for each in (
@@ -126,21 +119,14 @@ class Meeting:
         control: this rank's end of the group; None: the group runs over TCP.
         block: the group's block.
         domain_blocks: a block of each domain in which ranks have tensors; () if there is only one.
-        store: this rank's end of the store of rank 0 or the launcher, if the group runs over TCP
-            and no store was given; `with` closes it.
+        store: this rank's end of the store of rank 0 or the launcher, which the caller closes, if
+            the group runs over TCP and no store was given.
     """
 
     control: native.Group | None = None
     block: native.Block | None = None
     domain_blocks: tuple[native.Block, ...] = ()
     store: TCPStore | None = None
-
-    def __enter__(self) -> Meeting:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self.store is not None:
-            self.store.close()
 
 
 @dataclass(frozen=True)
@@ -155,8 +141,8 @@ class Network:
     def connect(self, is_master: bool, timeout: float) -> TCPStore:
         """The store."""
         return TCPStore(
-            self.host, self.port, None, is_master, timeout, wait_for_workers=False,
-            secret=self.secret,
+            self.host, self.port, None, is_master, timeout if timeout >= 0 else 1e9,
+            wait_for_workers=False, secret=self.secret,
         )  # fmt: skip
 
     def part(self, store: TCPStore) -> PrefixStore:
@@ -172,108 +158,11 @@ def create_block(world: int) -> tuple[native.Block, bytes]:
     return block, native.export(block)
 
 
-def describe(ranks: list[int]) -> str:
-    numbers = ", ".join(map(str, ranks))
-    return f"ranks {numbers} have not come" if len(ranks) > 1 else f"rank {numbers} has not come"
-
-
-def tcp_line(world: int, why: str) -> str:
-    """What rank 0 prints if the group runs over TCP."""
-    return f"the group of {world} ranks runs over TCP, not in shared memory: {why}"
-
-
-def apart_error(where: str, text: str) -> PermissionError:
-    return PermissionError(
-        f"{where}: ranks cannot share memory, and there is no secret: {text}: {HOW_TO}"
-    )
-
-
-def has_ended(connection: socket.socket) -> bool:
-    """Whether the process at the other end of a connection that it has closed is dead. Only the
-    kernel's pid counts: one that the process itself names may be of another pid namespace.
-    """
-    pid, _ = peer_of(connection)
-    end = time.monotonic() + 0.2  # its connections are closed a moment before it is dead
-    while not (is_dead := pid > 0 and has_died(pid)) and pid > 0 and time.monotonic() < end:
-        time.sleep(0.005)
-    return is_dead
-
-
-def lost(where: str, place: Place, connection: socket.socket) -> PeerLostError:
-    """The error for a rank whose connection has ended before `go`."""
-    what = "has died" if has_ended(connection) else "gave up"
-    return gone_error(where, place, f"{what} before all ranks had joined the group")
-
-
-def gone_error(where: str, place: Place, what: str) -> PeerLostError:
-    """The error that names a rank."""
-    text = f"{where}: {place} {what}"
-    return PeerLostError(text, f"rank {place.rank}", place.pid, host=place.host)
-
-
-def connect(where: str, name: str) -> socket.socket:
-    """A connection to rank 0 at its socket.
-
-    Raises:
-        PermissionError: another user's process listens there.
-        OSError: nobody listens, or accepts nothing (BlockingIOError).
-    """
-    try:
-        return control_message.connect(address(name), own_user())
-    except AnotherUser as holder:
-        raise PermissionError(
-            f"{where}: another user holds the name {name!r}: uid {holder.uid}, pid {holder.pid}: "
-            "it is not rank 0 of this group; end it, or choose another name or port"
-        ) from None
-
-
-def read_place(text: bytes) -> tuple[Place, str]:
-    """Where a rank is, as it has written into the store; of rank 0 also the meeting's id."""
-    try:
-        values = json.loads(text)
-        meeting_id = values.pop("id", "")
-        return Place.from_dict(values), str(meeting_id)
-    except (ValueError, RecursionError, AttributeError, TypeError):
-        raise CollectiveMismatch(
-            f"init_process_group: what is in the store is no rank: {text[:80]!r}"
-        ) from None
-
-
-def read_error(text: bytes) -> Exception:
-    """An error that another rank has written into the store."""
-    try:
-        return decode_error(json.loads(text))
-    except (ValueError, RecursionError, LookupError, TypeError):
-        return CollectiveMismatch(
-            f"init_process_group: what is in the store is no error of a rank: {text[:80]!r}"
-        )
-
-
-def receive_blocks(handles: list[bytes], descriptors: list[int]) -> tuple[native.Block, ...]:
-    """A block of each lent domain, in which this process is then a member or a guest."""
-    if len(descriptors) != 3 * len(handles):
-        raise DomainError(
-            f"init_process_group: {len(descriptors)} descriptors came for {len(handles)} domains"
-        )
-    triples = zip(descriptors[::3], descriptors[1::3], descriptors[2::3], strict=True)
-    return tuple(
-        native.guest_receive(triple, False, handle)
-        for triple, handle in zip(triples, handles, strict=True)
-    )
-
-
-# ---------------------------------------------------------------- messages
 def fault_point(step: str) -> None:
     """Marks a step of the protocol. Tests replace this function with one that kills the process."""
 
 
-def digest(*parts: str) -> bytes:
-    # a socket's name has at most 107 bytes, and a meeting's name may be longer, so it is hashed
-    from hashlib import blake2b
-
-    return blake2b("\0".join(parts).encode(), digest_size=20).hexdigest().encode()
-
-
+# ---------------------------------------------------------------- where they meet
 def address(name: str) -> bytes:
     """The abstract socket at which the ranks of one user meet."""
     return b"\0shmtensor-" + digest(str(os.geteuid()), name)
@@ -282,6 +171,13 @@ def address(name: str) -> bytes:
 def open_address(name: str) -> bytes:
     """The abstract socket by which ranks of different users learn of each other: no more."""
     return b"\0shmtensor-any-" + digest(name)
+
+
+def digest(*parts: str) -> bytes:
+    # a socket's name has at most 107 bytes, and a meeting's name may be longer, so it is hashed
+    from hashlib import blake2b
+
+    return blake2b("\0".join(parts).encode(), digest_size=20).hexdigest().encode()
 
 
 def peer_of(connection: socket.socket) -> tuple[int, int]:
@@ -300,115 +196,164 @@ def is_of_this_session(pid: int) -> bool:
     return False
 
 
-def send(
-    connection: socket.socket,
-    message: dict[str, Any],
-    descriptors: list[int] | None = None,
-    deadline: float = 0.0,
-) -> None:
-    """Sends a message. While too many descriptors of this user are under way (ulimit -n), it waits
-    until the deadline of the monotonic clock: other processes receive theirs soon.
+def connect(where: str, name: str, place: Place) -> Peer:
+    """A connection to rank 0 at its socket.
+
+    Args:
+        place: of this rank.
 
     Raises:
-        ConnectionError: the other side has gone.
-        RuntimeError: the message cannot be sent.
+        PermissionError: another user's process listens there.
+        OSError: nobody listens, or accepts nothing (BlockingIOError).
     """
     try:
-        timeout = deadline - time.monotonic()
-        control_message.send(connection, message, descriptors or (), timeout)
-    except ConnectionError:
-        raise
-    except OSError as error:
-        raise RuntimeError(
-            f"init_process_group: pid {os.getpid()} cannot send {len(descriptors or ())} "
-            f"descriptors to pid {peer_of(connection)[0]}: {error}"
+        connection = control_message.connect(address(name), own_user())
+    except AnotherUser as holder:
+        raise PermissionError(
+            f"{where}: another user holds the name {name!r}: uid {holder.uid}, pid {holder.pid}: "
+            "it is not rank 0 of this group; end it, or choose another name or port"
         ) from None
+    return Peer(where, connection, replace(place, rank=0))
 
 
-def tell(connection: socket.socket, message: dict[str, Any]) -> None:
-    """Sends a message; that the other side has left is noticed where its answer is awaited."""
-    with suppress(OSError):
-        control_message.send(connection, message)
+class Peer:
+    """A connection to another rank of this user; `with` closes it.
 
-
-def receive(
-    connection: socket.socket,
-    timeout: float = 0.0,
-    max_bytes: int = control_message.MAX_BYTES,
-    max_descriptors: int = control_message.MAX_DESCRIPTORS,
-) -> tuple[dict[str, Any], list[int]]:
-    """A message of a process of this user, and its descriptors, which the caller closes.
-
-    Raises:
-        ConnectionError: the other side has gone.
-        TimeoutError: no message has come.
-        CollectiveMismatch: it has sent what no rank sends.
-        DomainError: there is no free descriptor for those in the message.
+    Attributes:
+        place: of that rank.
+        pid, uid: of its process, as the kernel says; see `peer_of`.
     """
-    try:
-        return control_message.receive(connection, own_user(), timeout, max_bytes, max_descriptors)
-    except InvalidMessage as error:
-        pid, _ = peer_of(connection)
-        raise CollectiveMismatch(
-            f"init_process_group: pid {pid} has sent what no rank sends: {error}"
-        ) from None
-    except OSError as error:
-        if error.errno != errno.EMFILE:
-            raise
-        raise DomainError(
-            f"init_process_group: no free descriptors for another rank's memory: pid "
-            f"{os.getpid()} may have {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}: raise "
-            "the limit (ulimit -n)"
-        ) from None
 
+    def __init__(self, where: str, connection: socket.socket, place: Place) -> None:
+        self.where, self.connection = where, connection
+        self.pid, self.uid = peer_of(connection)
+        self.fileno, self.close = connection.fileno, connection.close
+        self.set_place(place)
 
-def encode_error(error: BaseException) -> dict[str, Any]:
-    """A message by which another rank raises the same error."""
-    name = type(error).__name__
-    message: dict[str, Any] = {"error": name if name in ERRORS else "RuntimeError"}
-    message["text"] = str(error)[:4096]
-    if isinstance(error, PeerLostError):
-        message |= {"name": error.name, "pid": error.pid, "host": error.host}
-    return message
+    def set_place(self, place: Place) -> None:
+        """Takes what the other side says, but believes the kernel."""
+        self.place = replace(place, pid=self.pid or place.pid, uid=self.uid)
 
+    def __enter__(self) -> Peer:
+        return self
 
-def decode_error(message: dict[str, Any]) -> Exception:
-    """The error of such a message."""
-    kind, text = ERRORS.get(str(message["error"]), RuntimeError), str(message.get("text"))
-    if kind is PeerLostError:
-        name, pid, host = message.get("name"), message.get("pid"), message.get("host")
-        return PeerLostError(text, str(name), pid if type(pid) is int else 0, None, str(host))
-    return kind(text)
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
+    def send(
+        self, message: dict[str, Any], descriptors: Sequence[int] = (), deadline: float = 0.0
+    ) -> None:
+        """Sends a message. While too many descriptors of this user are under way (ulimit -n), it
+        waits until the deadline of the monotonic clock: other processes receive theirs soon.
 
-def last_error(connection: socket.socket) -> Exception | None:
-    """The error that the other side sent before it closed a connection, behind other messages. The
-    kernel reports that a connection is broken before it delivers what came earlier. Does not wait.
-    """
-    n_failures = 0
-    while n_failures < 2:
+        Raises:
+            ConnectionError: the other side has gone.
+            RuntimeError: the message cannot be sent.
+        """
         try:
-            message, descriptors = receive(connection)
-        except TimeoutError:
-            return None
-        except (OSError, RuntimeError):
-            n_failures += 1
-            continue
-        close_all(descriptors)
-        if "error" in message:
-            return decode_error(message)
-    return None
+            timeout = deadline - time.monotonic()
+            control_message.send(self.connection, message, descriptors, timeout)
+        except ConnectionError:
+            raise
+        except OSError as error:
+            raise RuntimeError(
+                f"init_process_group: pid {os.getpid()} cannot send {len(descriptors)} "
+                f"descriptors to pid {self.pid}: {error}"
+            ) from None
+
+    def tell(self, message: dict[str, Any]) -> None:
+        """Sends a message; that the other side has left is noticed where its answer is awaited."""
+        with suppress(OSError):
+            control_message.send(self.connection, message)
+
+    def receive(
+        self,
+        timeout: float = 0.0,
+        max_bytes: int = control_message.MAX_BYTES,
+        max_descriptors: int = control_message.MAX_DESCRIPTORS,
+    ) -> tuple[dict[str, Any], list[int]]:
+        """A message of a process of this user, and its descriptors, which the caller closes.
+
+        Raises:
+            ConnectionError: the other side has gone.
+            TimeoutError: no message has come.
+            CollectiveMismatch: it has sent what no rank sends.
+            DomainError: there is no free descriptor for those in the message.
+        """
+        try:
+            return control_message.receive(
+                self.connection, own_user(), timeout, max_bytes, max_descriptors
+            )
+        except InvalidMessage as error:
+            raise CollectiveMismatch(
+                f"init_process_group: pid {self.pid} has sent what no rank sends: {error}"
+            ) from None
+        except OSError as error:
+            if error.errno != errno.EMFILE:
+                raise
+            raise DomainError(
+                f"init_process_group: no free descriptors for another rank's memory: pid "
+                f"{os.getpid()} may have {resource.getrlimit(resource.RLIMIT_NOFILE)[0]}: raise "
+                "the limit (ulimit -n)"
+            ) from None
+
+    def read(self, *kinds: str, timeout: float = 0.0) -> tuple[dict[str, Any], list[int]]:
+        """A message of one of these kinds, and its descriptors, which the caller closes. Raises the
+        error that has come instead, else as `receive` does.
+        """
+        message, descriptors = self.receive(timeout)
+        if not message.keys() & kinds:
+            close_all(descriptors)
+            if "error" in message:
+                raise decode_error(message)
+            raise CollectiveMismatch(
+                f"{self.where}: {self.place} sent {sorted(message)}, not "
+                f"{' or '.join(kinds) or 'nothing'}"
+            )
+        return message, descriptors
+
+    def last_error(self) -> Exception | None:
+        """The error that the other side sent before it closed the connection, behind other
+        messages. The kernel reports that a connection is broken before it delivers what came
+        earlier. Does not wait.
+        """
+        n_failures = 0
+        while n_failures < 2:
+            try:
+                message, descriptors = self.receive()
+            except TimeoutError:
+                return None
+            except (OSError, RuntimeError):
+                n_failures += 1
+                continue
+            close_all(descriptors)
+            if "error" in message:
+                return decode_error(message)
+        return None
+
+    def has_ended(self) -> bool:
+        """Whether the process that has closed the connection is dead. Only the kernel's pid counts:
+        one that the process itself names may be of another pid namespace.
+        """
+        end = time.monotonic() + 0.2  # its connections are closed a moment before it is dead
+        while self.pid > 0 and not has_died(self.pid):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.005)
+        return self.pid > 0
+
+    def lost(self) -> Exception:
+        """The error that the other side has sent before its connection ended, else one that names
+        it.
+        """
+        if error := self.last_error():
+            return error
+        what = "has died" if self.has_ended() else "gave up"
+        what += " before all ranks had joined the group"
+        return gone_error(self.where, self.place, what)
 
 
-def wait_readable(sources: list[Any], seconds: float) -> list[Any]:
-    """Those of some sockets that can be read, or have ended, after at most so many seconds."""
-    poll = select.poll()
-    by_number = {each if type(each) is int else each.fileno(): each for each in sources}
-    for number in by_number:
-        poll.register(number, select.POLLIN)
-    return [by_number[number] for number, _ in poll.poll(max(0.0, seconds) * 1000)]
-
-
+# ---------------------------------------------------------------- messages
 def handles_of(values: Any) -> list[bytes]:
     """The handles in a message of rank 0. Raises: CollectiveMismatch: it has others."""
     try:
@@ -435,3 +380,70 @@ def parse_hello(message: dict[str, Any]) -> Place:
             "init_process_group: what came is no rank of this version of shmtensor: "
             f"{str(message)[:80]}"
         ) from None
+
+
+def receive_blocks(handles: list[bytes], descriptors: list[int]) -> tuple[native.Block, ...]:
+    """A block of each lent domain, in which this process is then a member or a guest."""
+    if len(descriptors) != 3 * len(handles):
+        raise DomainError(
+            f"init_process_group: {len(descriptors)} descriptors came for {len(handles)} domains"
+        )
+    triples = zip(descriptors[::3], descriptors[1::3], descriptors[2::3], strict=True)
+    return tuple(
+        native.guest_receive(triple, False, handle)
+        for triple, handle in zip(triples, handles, strict=True)
+    )
+
+
+# ---------------------------------------------------------------- errors, and what is in a store
+def apart_error(where: str, text: str) -> PermissionError:
+    return PermissionError(
+        f"{where}: ranks cannot share memory, and there is no secret: {text}: {HOW_TO}"
+    )
+
+
+def gone_error(where: str, place: Place, what: str) -> PeerLostError:
+    """The error that names a rank."""
+    text = f"{where}: {place} {what}"
+    return PeerLostError(text, f"rank {place.rank}", place.pid, host=place.host)
+
+
+def encode_error(error: BaseException) -> dict[str, Any]:
+    """A message by which another rank raises the same error."""
+    name = type(error).__name__
+    message: dict[str, Any] = {"error": name if name in ERRORS else "RuntimeError"}
+    message["text"] = str(error)[:4096]
+    if isinstance(error, PeerLostError):
+        message |= {"name": error.name, "pid": error.pid, "host": error.host}
+    return message
+
+
+def decode_error(message: dict[str, Any]) -> Exception:
+    """The error of such a message."""
+    kind, text = ERRORS.get(str(message["error"]), RuntimeError), str(message.get("text"))
+    if kind is PeerLostError:
+        name, pid, host = message.get("name"), message.get("pid"), message.get("host")
+        return PeerLostError(text, str(name), pid if type(pid) is int else 0, None, str(host))
+    return kind(text)
+
+
+def read_place(text: bytes) -> tuple[Place, str]:
+    """Where a rank is, as it has written into the store; of rank 0 also the meeting's id."""
+    try:
+        values = json.loads(text)
+        meeting_id = values.pop("id", "")
+        return Place.from_dict(values), str(meeting_id)
+    except (ValueError, RecursionError, AttributeError, TypeError):
+        raise CollectiveMismatch(
+            f"init_process_group: what is in the store is no rank: {text[:80]!r}"
+        ) from None
+
+
+def read_error(text: bytes) -> Exception:
+    """An error that another rank has written into the store."""
+    try:
+        return decode_error(json.loads(text))
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return CollectiveMismatch(
+            f"init_process_group: what is in the store is no error of a rank: {text[:80]!r}"
+        )

@@ -7,8 +7,8 @@ import json
 import os
 import socket
 import time
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from ... import native
@@ -21,32 +21,24 @@ from .meeting import (
     HOW_TO,
     Meeting,
     Network,
+    Peer,
     address,
     apart_error,
     connect,
     create_block,
-    decode_error,
-    describe,
     encode_error,
     fault_point,
     gone_error,
     handles_of,
-    has_ended,
     hello,
     is_of_this_session,
-    last_error,
-    lost,
     open_address,
     parse_hello,
     peer_of,
     read_error,
     read_place,
-    receive,
     receive_blocks,
-    send,
-    tcp_line,
-    tell,
-    wait_readable,
+    wait,
 )
 from .notice import Notice
 from .places import Place, stopped
@@ -74,7 +66,7 @@ class Host:
         self.id = os.urandom(16).hex()
         self.name = f"store/{self.id}" if isinstance(network, Store) else name
         self.where, self.world = notice.where, place.world
-        self.arrived: dict[int, tuple[socket.socket, Place]] = {}
+        self.peers: dict[int, Peer] = {}  # ranks that came to the socket
         self.remote: dict[int, Place] = {}  # ranks that came to the store
         self.refused: set[int] = set()
         self.store: TCPStore | None = None  # opened here
@@ -120,8 +112,8 @@ class Host:
             self.end_by(error, None)
             raise
         finally:
-            for connection, _ in self.arrived.values():
-                connection.close()
+            for peer in self.peers.values():
+                peer.close()
 
     # ---------------------------------------------------------------- they come
     def bind(self, listener: socket.socket) -> None:
@@ -134,44 +126,40 @@ class Host:
                 if error.errno != errno.EADDRINUSE:
                     raise
             self.ask_holder()
-            if self.notice.is_due():
-                self.notice.print(f"{self.place} waits: the name {self.name!r} is taken")
-            if self.notice.is_over():
-                raise self.notice.timed_out(f"the name is taken: {self.name!r}")
+            self.notice.check(
+                f"{self.place} waits: the name {self.name!r} is taken",
+                f"the name is taken: {self.name!r}",
+            )
             time.sleep(RETRY_PAUSE)
 
     def ask_holder(self) -> None:
         """Raises the error of another rank 0 that listens at the name."""
-        message: dict[str, Any] = {}
         try:
-            other = connect(self.where, self.name)
+            other = connect(self.where, self.name, self.place)
         except PermissionError:
             raise
         except OSError:  # it has closed the name, or does not listen
             return
-        with other, suppress(OSError, RuntimeError):  # it has closed the name, or is no rank 0
-            send(other, hello(self.place))
-            message, descriptors = receive(other, self.notice.pause(PATIENCE) + 1e-3)
-            close_all(descriptors)
-        if "error" in message:
-            raise decode_error(message)
+        with other, suppress(ConnectionError, TimeoutError):  # the same
+            other.tell(hello(self.place))
+            other.read(timeout=self.notice.pause(PATIENCE) + 1e-3)
 
     def read_hello(self, connection: socket.socket) -> Handshake:
-        """The place of a rank that has connected."""
-        pid, uid = peer_of(connection)
-        if uid != own_user():
+        """The rank that has connected."""
+        peer = Peer(self.where, connection, self.place)
+        if peer.uid != own_user():
             raise ConnectionRefusedError("another user's process")
         message = None
         try:
             while message is None:
                 yield 0
                 with suppress(TimeoutError):  # nothing has come
-                    message, _ = receive(connection, 0.0, MAX_HELLO, 0)
-            place = parse_hello(message)
+                    message, _ = peer.receive(0.0, MAX_HELLO, 0)
+            peer.set_place(parse_hello(message))
         except CollectiveMismatch as error:
-            tell(connection, encode_error(error))
+            peer.tell(encode_error(error))
             raise ConnectionRefusedError(str(error)) from None
-        return replace(place, uid=uid, pid=pid or place.pid)
+        return peer
 
     def open_store(self) -> None:
         """Writes into the store where this rank is. A store at an address is opened first; at a
@@ -179,9 +167,8 @@ class Host:
         """
         store = self.network
         if isinstance(store, Network):
-            limit = self.notice.remaining()
             try:
-                self.store = store.connect(True, limit if limit >= 0 else 1e9)
+                self.store = store.connect(True, self.notice.remaining())
             except OSError as error:
                 self.port_error = str(error)
                 if is_loopback(store.host):
@@ -205,14 +192,13 @@ class Host:
     def gather(self, handshakes: Handshakes, open_listener: socket.socket) -> None:
         """Waits until all ranks have come."""
         while self.missing():
-            connections = [connection for connection, _ in self.arrived.values()]
             pause = self.notice.pause(POLL if self.keys else 60.0)
             pause = min(pause, handshakes.deadline - time.monotonic())
-            ready = wait_readable([handshakes, open_listener, *connections], pause)
-            for connection, place in handshakes.poll(0):
-                self.admit(connection, place)
-            for rank in self.ready_ranks(ready):
-                self.check_waiting(rank)
+            ready = wait([handshakes, open_listener, *self.peers.values()], pause)
+            for _, peer in handshakes.poll(0):
+                self.admit(peer)
+            for peer in self.peers_in(ready):
+                self.check_waiting(peer)
             if open_listener in ready:
                 self.look_at_strangers(open_listener)
             self.read_store()
@@ -223,14 +209,20 @@ class Host:
         self.notice.restart()
         fault_point("gathered")
 
+    def places(self) -> dict[int, Place]:
+        """The ranks that have come."""
+        places = {rank: peer.place for rank, peer in self.peers.items()}
+        return {0: self.place, **places, **self.remote}
+
     def missing(self) -> list[int]:
-        came = {0, *self.arrived, *self.remote}
-        return [rank for rank in range(self.world) if rank not in came]
+        return sorted(set(range(self.world)) - self.places().keys())
 
     def describe_missing(self) -> str:
         missing = self.missing()
-        count = f"{len(missing)} of {self.world} are missing"
-        text = f"waits at {self.name!r}: {count}: {describe(missing)}"
+        who = f"rank{'s' * (len(missing) > 1)} {', '.join(map(str, missing))}"
+        have = "have" if len(missing) > 1 else "has"
+        text = f"waits at {self.name!r}: {len(missing)} of {self.world} are missing: "
+        text += f"{who} {have} not come"
         for pid, uid in sorted(self.strangers):
             text += f"; a process of another user came: pid {pid}, uid {uid}"
         if self.port_error:
@@ -241,22 +233,15 @@ class Host:
         """Prints the line about a wait, here and on the ranks that have come."""
         self.notice.print(f"{self.place} {text}")
         self.has_told = True
-        for connection, place in self.arrived.values():
-            tell(connection, {"note": f"{place} {text}"})
+        for peer in self.peers.values():
+            peer.tell({"note": f"{peer.place} {text}"})
 
     def check_fit(self, place: Place) -> None:
         """Raises CollectiveMismatch if a rank does not fit the others."""
-        reason = ""
-        other = self.place
-        if place.rank in (0, *self.arrived, *self.remote):
-            if place.rank in self.arrived:
-                other = self.arrived[place.rank][1]
-            other = self.remote.get(place.rank, other)
-            reason = f"rank {place.rank} came twice"
-        elif place.world != self.world or not 0 < place.rank < self.world:
-            reason = "they disagree about the world size"
-        if reason:
-            raise self.mismatch(reason, place, other)
+        if other := self.places().get(place.rank):
+            raise self.mismatch(f"rank {place.rank} came twice", place, other)
+        if place.world != self.world or not 0 < place.rank < self.world:
+            raise self.mismatch("they disagree about the world size", place, self.place)
 
     def mismatch(self, reason: str, place: Place, other: Place) -> CollectiveMismatch:
         return CollectiveMismatch(
@@ -264,11 +249,12 @@ class Host:
             f"{other} of {other.world}: two jobs need two values of MASTER_PORT, or two names"
         )
 
-    def admit(self, connection: socket.socket, place: Place) -> None:
+    def admit(self, peer: Peer) -> None:
         """A rank has come."""
+        place = peer.place
         try:
-            if place.rank in self.arrived and wait_readable([self.arrived[place.rank][0]], 0):
-                self.check_waiting(place.rank)  # it gave up, and comes again
+            if place.rank in self.peers and wait([self.peers[place.rank]], 0):
+                self.check_waiting(self.peers[place.rank])  # it gave up, and comes again
             self.check_fit(place)
             why = self.place.why_apart(place)
             if why and self.network is None:
@@ -279,24 +265,23 @@ class Host:
                 )
         except Exception as error:
             self.refused.add(place.rank)
-            with connection:
-                tell(connection, encode_error(error))
+            with peer:
+                peer.tell(encode_error(error))
             raise
-        self.arrived[place.rank] = connection, place
-        tell(connection, {"welcome": self.place.as_dict()})
+        self.peers[place.rank] = peer
+        peer.tell({"welcome": self.place.as_dict()})
         if self.has_told and self.missing():
-            tell(connection, {"note": f"{place} {self.describe_missing()}"})
+            peer.tell({"note": f"{place} {self.describe_missing()}"})
 
-    def check_waiting(self, rank: int) -> None:
+    def check_waiting(self, peer: Peer) -> None:
         """A rank that should wait has sent something, or has ended."""
-        connection, place = self.arrived[rank]
         try:
-            self.read(rank, "")
+            peer.read()
         except ConnectionError:
-            if has_ended(connection):
-                raise lost(self.where, place, connection) from None
-            del self.arrived[rank]  # it gave up, and may come again
-            connection.close()
+            if (error := peer.last_error()) or peer.has_ended():
+                raise error or peer.lost() from None
+            del self.peers[peer.place.rank]  # it gave up, and may come again
+            peer.close()
 
     def look_at_strangers(self, open_listener: socket.socket) -> None:
         """Note [Other users]."""
@@ -346,19 +331,20 @@ class Host:
     # ---------------------------------------------------------------- all have come
     def why_apart(self) -> str:
         """Why the group runs over TCP; "": all share memory."""
-        places = [place for _, place in self.arrived.values()] + list(self.remote.values())
-        for place in sorted(places, key=lambda each: each.rank):
+        for rank, place in sorted(self.places().items()):
             if why := place.why_apart(self.place):
                 return f"{place} is {why}: {self.place}"
-            if place.rank in self.remote:
+            if rank in self.remote:
                 return f"{place} does not reach the socket of {self.place}"
         return ""
 
     def go_over_tcp(self, why: str) -> Meeting:
         """All ranks connect by TCP, with rank 0's store."""
-        self.notice.print(tcp_line(self.world, why))
-        for connection, _ in self.arrived.values():
-            tell(connection, {"plan": "tcp"})
+        self.notice.print(
+            f"the group of {self.world} ranks runs over TCP, not in shared memory: {why}"
+        )
+        for peer in self.peers.values():
+            peer.tell({"plan": "tcp"})
         if self.keys is not None:
             self.keys.set("plan", "tcp")
         return Meeting(store=self.store)
@@ -367,15 +353,14 @@ class Host:
         """The ranks join the group in rank 0's memory."""
         self.close_store()
         block, handle = create_block(self.world)
-        answers: dict[int, tuple[dict[str, Any], list[int]]] = {}
+        answers: list[tuple[dict[str, Any], list[int]]] = []
         lent: dict[bytes, tuple[bytes, list[int]]] = {}  # by domain: a handle, 3 descriptors
         try:
-            for rank in self.arrived:
-                plan = {"plan": "memory", "block": handle.hex()}
-                self.send(rank, plan, list(native.domain_fds()))
+            plan = {"plan": "memory", "block": handle.hex()}
+            self.send_all(plan, native.domain_fds())
             fault_point("planned")
             answers = self.collect("lent")
-            for message, triple in answers.values():
+            for message, triple in answers:
                 for each in handles_of(message["lent"]):
                     lent.setdefault(each[:ID], (each, triple))
             if len(lent) > MAX_DOMAINS:
@@ -386,8 +371,7 @@ class Host:
                 )
             handles = [each for each, _ in lent.values()]
             descriptors = [each for _, triple in lent.values() for each in triple]
-            for rank in self.arrived:
-                self.send(rank, {"domains": [each.hex() for each in handles]}, descriptors)
+            self.send_all({"domains": [each.hex() for each in handles]}, descriptors)
             fault_point("shared")
             blocks = receive_blocks(handles, descriptors)
             if self.role:
@@ -395,63 +379,40 @@ class Host:
             control = native.Group(block, 0, self.world, blocks)
             self.collect("joined")
             fault_point("all joined")
-            for connection, _ in self.arrived.values():
-                tell(connection, {"go": True})  # from here on the ledger notices a death
+            for peer in self.peers.values():
+                peer.tell({"go": True})  # from here on the ledger notices a death
             control.barrier(self.notice.remaining())
         finally:
             native.acknowledge(handle)
-            for _, triple in answers.values():
+            for _, triple in answers:
                 close_all(triple)
         return Meeting(control, block, (block, *blocks) if blocks else ())
 
-    def send(self, rank: int, message: dict[str, Any], descriptors: list[int]) -> None:
-        connection, place = self.arrived[rank]
-        try:
-            send(connection, message, descriptors, self.notice.deadline)
-        except ConnectionError:
-            raise last_error(connection) or lost(self.where, place, connection) from None
+    def send_all(self, message: dict[str, Any], descriptors: Sequence[int]) -> None:
+        for peer in self.peers.values():
+            try:
+                peer.send(message, descriptors, self.notice.deadline)
+            except ConnectionError:
+                raise peer.lost() from None
 
-    def read(self, rank: int, kind: str) -> tuple[dict[str, Any], list[int]]:
-        """The message of a rank whose connection is readable. Raises the error that it has sent;
-        ConnectionError: it has gone.
-        """
-        connection, place = self.arrived[rank]
-        try:
-            message, descriptors = receive(connection)
-        except ConnectionError:
-            if error := last_error(connection):
-                raise error from None
-            raise
-        if kind not in message:
-            close_all(descriptors)
-            if "error" in message:
-                raise decode_error(message)
-            raise CollectiveMismatch(
-                f"{self.where}: {place} sent {sorted(message)}, not {kind or 'nothing'}"
-            )
-        return message, descriptors
+    def peers_in(self, ready: list[Any]) -> list[Peer]:
+        return [peer for peer in self.peers.values() if peer in ready]
 
-    def ready_ranks(self, ready: list[Any]) -> list[int]:
-        return [rank for rank, (connection, _) in self.arrived.items() if connection in ready]
-
-    def collect(self, kind: str) -> dict[int, tuple[dict[str, Any], list[int]]]:
+    def collect(self, kind: str) -> list[tuple[dict[str, Any], list[int]]]:
         """A message of this kind from each rank. The end of any rank is noticed at once: who has
         answered sends nothing more.
         """
-        answers: dict[int, tuple[dict[str, Any], list[int]]] = {}
+        answers: dict[Peer, tuple[dict[str, Any], list[int]]] = {}
         try:
-            while silent := [rank for rank in self.arrived if rank not in answers]:
-                connections = [connection for connection, _ in self.arrived.values()]
-                ready = wait_readable(connections, self.notice.pause(60.0))
-                for rank in self.ready_ranks(ready):
-                    connection, place = self.arrived[rank]
+            while silent := [peer for peer in self.peers.values() if peer not in answers]:
+                ready = wait(self.peers.values(), self.notice.pause(60.0))
+                for peer in self.peers_in(ready):
                     try:
-                        answer = self.read(rank, "" if rank in answers else kind)
+                        answers[peer] = peer.read(*([] if peer in answers else [kind]))
                     except ConnectionError:
-                        raise lost(self.where, place, connection) from None
-                    answers[rank] = answer
+                        raise peer.lost() from None
                 if not ready:
-                    place = self.arrived[silent[0]][1]
+                    place = silent[0].place
                     text = f"{place}, which came and does not answer"
                     if self.notice.is_due():
                         self.tell_who_is_missing(f"waits for {text}")
@@ -461,7 +422,7 @@ class Host:
             for _, descriptors in answers.values():
                 close_all(descriptors)
             raise
-        return answers
+        return list(answers.values())
 
     # ---------------------------------------------------------------- the end
     def end_by(self, error: BaseException, handshakes: Handshakes | None) -> None:
@@ -469,9 +430,9 @@ class Host:
         if not isinstance(error, Exception):  # Ctrl-C, SystemExit: an end of this process alone
             error = gone_error(self.where, self.place, f"gave up: {type(error).__name__}")
         message = encode_error(error)
-        told = {*self.remote, *self.arrived, *self.refused} - {0}
-        for connection, _ in self.arrived.values():
-            tell(connection, message)
+        told = {*self.places(), *self.refused}
+        for peer in self.peers.values():
+            peer.tell(message)
         if self.keys is not None:
             with suppress(OSError, ValueError):
                 self.keys.set("plan", json.dumps(message))
@@ -481,19 +442,18 @@ class Host:
             handshakes is not None
             and is_for_late_ranks
             and not self.notice.is_over()
-            and len(told) < self.world - 1
+            and len(told) < self.world
             and time.monotonic() < end
         ):
-            wait_readable([handshakes], min(0.1, end - time.monotonic()))
-            for connection, place in handshakes.poll(0):
-                told.add(place.rank)
-                with connection:
-                    tell(connection, message)
+            for _, peer in handshakes.poll(min(0.1, end - time.monotonic())):
+                told.add(peer.place.rank)
+                with peer:
+                    peer.tell(message)
         if self.remote:
             time.sleep(max(0.0, end - time.monotonic()))  # until they have read it
         if handshakes is not None:
-            for connection, _ in self.arrived.values():
-                connection.close()
+            for peer in self.peers.values():
+                peer.close()
         self.close_store()
 
     def close_store(self) -> None:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import select
-import socket
 import time
 from contextlib import suppress
-from dataclasses import replace
 from typing import Any
 
 from ... import native
@@ -16,36 +14,30 @@ from ...memory import control_message
 from ...memory.control_message import close_all
 from ...memory.join_domain import adopt
 from ...memory.peer_credentials import own_user
-from .hosts import is_loopback
+from .hosts import is_loopback, is_own_address
 from .meeting import (
     HOW_TO,
     Meeting,
     Network,
+    Peer,
     apart_error,
     connect,
-    decode_error,
     encode_error,
     fault_point,
     handles_of,
     hello,
     is_of_this_session,
-    last_error,
-    lost,
     open_address,
     peer_of,
     read_error,
     read_place,
-    receive,
     receive_blocks,
-    send,
-    tell,
-    wait_readable,
+    wait,
 )
 from .notice import SILENCE, Notice
-from .places import Place, is_own_address, stopped
+from .places import Place, stopped
 from .secret import has_secret
 from .store import PrefixStore, Store
-from .tcp_store import TCPStore
 
 __all__ = ["Joiner"]
 
@@ -85,18 +77,14 @@ class Joiner:
     def meet(self) -> Meeting:
         """Waits for all ranks; see `Host.meet`."""
         while True:
-            connection = self.connect()
-            if connection is None:
-                meeting = self.look_elsewhere()
+            if peer := self.connect():
+                with peer:
+                    meeting = self.take_part(peer)
             else:
-                with connection:
-                    meeting = self.take_part(connection)
+                meeting = self.look_elsewhere()
             if meeting is not None:
                 return meeting
-            if self.notice.is_due():
-                self.notice.print(f"{self.place} {self.describe_wait()}")
-            if self.notice.is_over():
-                raise self.notice.timed_out(f"{self.place} {self.describe_wait()}")
+            self.notice.check(f"{self.place} {self.describe_wait()}")
             has_waited = time.monotonic() - self.began > SILENCE
             time.sleep(LATE_PAUSE if has_waited else RETRY_PAUSE)
 
@@ -106,13 +94,13 @@ class Joiner:
         text += self.network_error and f"; {self.network_error}"
         return text if self.network else f"{text}; {HOW_TO}"
 
-    def connect(self) -> socket.socket | None:
+    def connect(self) -> Peer | None:
         """A connection to rank 0; None if it does not listen, or accepts nothing."""
         self.absence = "no process of this user listens there"
         if isinstance(self.network, Store) and not self.find_host(self.network):
             return None
         try:
-            return connect(self.where, self.name)
+            return connect(self.where, self.name, self.place)
         except PermissionError:
             raise
         except OSError as error:
@@ -156,7 +144,7 @@ class Joiner:
                 raise apart_error(self.where, f"{self.other_user}: {self.network_error}")
             return None
         if self.host and waited > FAR_AFTER:
-            if not is_own_address(self.host):
+            if not is_own_address(self.host, if_unknown=True):  # then it is only a name
                 text = f"{self.place} is not on the host of rank 0, {self.host!r}"
                 raise apart_error(self.where, text)
             self.host = ""
@@ -190,13 +178,10 @@ class Joiner:
         limit = min(TRIAL, self.notice.pause(TRIAL) + 0.1)
         try:
             store = network.connect(False, limit)
-        except PermissionError as error:
+        except OSError as error:  # rank 0 has not come, or another program has the port
             self.network_error = str(error)
-            if not is_loopback(network.host):
+            if isinstance(error, PermissionError) and not is_loopback(network.host):
                 raise
-            return None
-        except OSError as error:  # rank 0 has not come
-            self.network_error = str(error)
             return None
         meeting = None
         try:
@@ -206,8 +191,8 @@ class Joiner:
                     f"the store at {network.host}:{network.port} is not that of this group's rank 0"
                 )
                 return None
-            if (connection := self.connect()) is not None:  # it came meanwhile, to the socket too
-                connection.close()
+            if peer := self.connect():  # it came meanwhile, to the socket too
+                peer.close()
                 return None
             part = PrefixStore(read_place(text)[1], network.part(store))
             end_key = f"{network.prefix}/{part.prefix}/{{}}/{self.place.rank}"
@@ -218,23 +203,15 @@ class Joiner:
                 with suppress(OSError):
                     store.set_when_gone(end_key.format("left"), "1")
                 raise
-            meeting = self.over_tcp(store)
+            limit = self.notice.remaining()
+            store.set_timeout(limit if limit >= 0 else 1e9)
+            meeting = Meeting(store=store)
             return meeting
         except ConnectionError as error:
             raise PeerLostError(f"{self.where}: rank 0 has died: {error}", "rank 0") from None
         finally:
             if meeting is None:
                 store.close()
-
-    def over_tcp(self, store: TCPStore | None = None) -> Meeting:
-        """The meeting of ranks that connect by TCP, with this rank's end of rank 0's store."""
-        limit = self.notice.remaining()
-        limit = limit if limit >= 0 else 1e9
-        if store is None and isinstance(self.network, Network):
-            store = self.network.connect(False, limit)
-        elif store is not None:
-            store.set_timeout(limit)
-        return Meeting(store=store)
 
     def wait_for_plan(self, part: PrefixStore) -> None:
         """Writes into the store where this rank is, and waits until rank 0 has decided."""
@@ -258,89 +235,75 @@ class Joiner:
 
     def read_plan(self, part: PrefixStore) -> None:
         while part.await_all(["plan"], self.notice.pause(60.0)):
-            if self.notice.is_due():
-                self.notice.print(f"{self.place} came to the store, and waits for other ranks")
-            if self.notice.is_over():
-                raise self.notice.timed_out(f"{self.place} came, and other ranks are missing")
+            self.notice.check(
+                f"{self.place} came to the store, and waits for other ranks",
+                f"{self.place} came, and other ranks are missing",
+            )
         plan = part.get("plan")
         if plan != b"tcp":
             raise read_error(plan)
 
     # ---------------------------------------------------------------- at the socket
-    def take_part(self, connection: socket.socket) -> Meeting | None:
+    def take_part(self, peer: Peer) -> Meeting | None:
         """The meeting by a connection to rank 0; None: it was an earlier group's."""
         try:
-            send(connection, hello(self.place))
+            peer.send(hello(self.place))
             fault_point("hello")
-            message, descriptors = self.receive(connection, "rank 0 does not answer")
+            message, _ = self.receive(peer, "welcome", "rank 0 does not answer")
         except ConnectionError:
-            if error := last_error(connection):
+            if error := peer.last_error():
                 raise error from None
             return None
-        close_all(descriptors)
-        if "error" in message:
-            raise decode_error(message)
         try:
-            host = Place.from_dict(message.get("welcome"))
+            peer.set_place(Place.from_dict(message["welcome"]))
         except ValueError as error:
             raise CollectiveMismatch(
                 f"{self.where}: what listens at {self.name!r} is not rank 0 of a group: {error}"
             ) from None
-        pid, uid = peer_of(connection)
-        host = replace(host, pid=pid or host.pid, uid=uid)
         fault_point("welcome")
         self.notice.restart(1.0)  # rank 0 sends a line first
         try:
-            return self.follow_plan(connection)
+            return self.follow_plan(peer)
         except ConnectionError:
-            raise last_error(connection) or lost(self.where, host, connection) from None
+            raise peer.lost() from None
 
-    def receive(self, connection: socket.socket, what: str) -> tuple[dict[str, Any], list[int]]:
-        """The next message that is no note."""
+    def receive(
+        self, peer: Peer, kind: str, what: str = "other ranks are missing"
+    ) -> tuple[dict[str, Any], list[int]]:
+        """Rank 0's next message of this kind; notes are printed."""
         while True:
-            while not wait_readable([connection], self.notice.pause(60.0)):
-                pid, uid = peer_of(connection)
-                text = f"{what}: rank 0 is pid {pid}, uid {uid}{stopped(pid)}"
-                if self.notice.is_due():
-                    self.notice.print(f"{self.place} waits: {text}")
-                if self.notice.is_over():
-                    raise self.notice.timed_out(f"{self.place} at {self.name!r}: {text}")
-            message, descriptors = receive(connection)
-            if "note" not in message:
+            while not wait([peer], self.notice.pause(60.0)):
+                text = f"{what}: rank 0 is pid {peer.pid}, uid {peer.uid}{stopped(peer.pid)}"
+                self.notice.check(
+                    f"{self.place} waits: {text}", f"{self.place} at {self.name!r}: {text}"
+                )
+            message, descriptors = peer.read(kind, "note")
+            if kind in message:
                 return message, descriptors
             close_all(descriptors)
             self.notice.print(str(message["note"]))
             self.notice.is_due()
 
-    def expect(self, connection: socket.socket, kind: str) -> tuple[dict[str, Any], list[int]]:
-        message, descriptors = self.receive(connection, "other ranks are missing")
-        if kind not in message:
-            close_all(descriptors)
-            if "error" in message:
-                raise decode_error(message)
-            raise CollectiveMismatch(f"{self.where}: rank 0 sent no {kind}: {sorted(message)}")
-        return message, descriptors
-
-    def follow_plan(self, connection: socket.socket) -> Meeting:
+    def follow_plan(self, peer: Peer) -> Meeting:
         descriptors: list[int] = []
         try:
-            message, descriptors = self.expect(connection, "plan")
+            message, descriptors = self.receive(peer, "plan")
             self.notice.restart(1.0)
             fault_point("plan")
-            if message["plan"] == "tcp":
-                return self.over_tcp()
-            return self.share_memory(connection, message, descriptors)
+            if message["plan"] != "tcp":
+                return self.share_memory(peer, message, descriptors)
+            if not isinstance(self.network, Network):
+                return Meeting()
+            return Meeting(store=self.network.connect(False, self.notice.remaining()))
         except (ConnectionError, CollectiveTimeout):  # rank 0 has gone, or waits for others
             raise
         except Exception as error:
-            tell(connection, encode_error(error))
+            peer.tell(encode_error(error))
             raise
         finally:
             close_all(descriptors)
 
-    def share_memory(
-        self, connection: socket.socket, plan: dict[str, Any], descriptors: list[int]
-    ) -> Meeting:
+    def share_memory(self, peer: Peer, plan: dict[str, Any], descriptors: list[int]) -> Meeting:
         (handle,) = handles_of([plan.get("block")])
         if len(descriptors) != 3:
             raise DomainError(f"{self.where}: rank 0 sent {len(descriptors)} descriptors, not 3")
@@ -356,9 +319,9 @@ class Joiner:
                 lent_handles = [native.export(lent)]
             lent_descriptors = list(native.domain_fds()) if lent_handles else []
             answer = {"lent": [each.hex() for each in lent_handles]}
-            send(connection, answer, lent_descriptors, self.notice.deadline)
+            peer.send(answer, lent_descriptors, self.notice.deadline)
             fault_point("lent")
-            message, others = self.expect(connection, "domains")
+            message, others = self.receive(peer, "domains")
             try:
                 blocks = receive_blocks(handles_of(message["domains"]), others)
             finally:
@@ -368,9 +331,9 @@ class Joiner:
                 native.set_role(self.role)
             control = native.Group(block, self.place.rank, self.place.world, blocks)
             fault_point("group")
-            send(connection, {"joined": True})
+            peer.send({"joined": True})
             fault_point("joined")
-            self.expect(connection, "go")
+            self.receive(peer, "go")
             fault_point("go")
             control.barrier(self.notice.remaining())
         finally:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
 
 from ...errors import CollectiveTimeout
-from .store import Store
 
-__all__ = ["SILENCE", "Notice", "wait_in_store"]
+__all__ = ["SILENCE", "Notice"]
 
 SILENCE = 5.0  # seconds that a rank waits before it says for whom
-SLICE = 0.25  # seconds between two looks for an error in a store
 
 
 class Notice:
@@ -49,6 +46,15 @@ class Notice:
         self._next = float("inf")
         return True
 
+    def check(self, line: str, error: str = "") -> None:
+        """Prints the line when it is time for it. At the deadline raises CollectiveTimeout, whose
+        text is the line unless an error's is given.
+        """
+        if self.is_due():
+            self.print(line)
+        if self.is_over():
+            raise self.timed_out(error or line)
+
     def restart(self, delay: float = 0.0) -> None:
         """Another wait begins, with a line of its own so much later; the deadline stays."""
         self._next = time.monotonic() + SILENCE + delay
@@ -64,23 +70,3 @@ class Notice:
         return CollectiveTimeout(
             f"{self.where}: timed out after {self.timeout:g} s: not all ranks came in time: {text}"
         )
-
-
-def wait_in_store(
-    store: Store, world: int, who: str, notice: Notice, check: Callable[[], None]
-) -> None:
-    """Returns when all ranks have written their keys, which are their numbers.
-
-    Args:
-        check: raises what ends the wait; called after each slice, and at the end.
-    """
-    keys = [str(r) for r in range(world)]
-    while missing := store.await_all(keys, notice.pause(SLICE)):
-        check()
-        ranks = ", ".join(sorted(missing, key=int))
-        text = f"{who} waits for ranks {ranks} at the store: {len(missing)} of {world} are missing"
-        if notice.is_due():
-            notice.print(text)
-        if notice.is_over():
-            raise notice.timed_out(text)
-    check()

@@ -9,7 +9,7 @@ from typing import Any
 
 from ... import native
 
-__all__ = ["Place", "boot_id", "has_died", "is_own_address", "own_place", "stopped"]
+__all__ = ["Place", "boot_id", "has_died", "own_place", "stopped"]
 
 PF_EXITING = 0x4
 TEXT = 64  # characters of a name that another process sends
@@ -53,7 +53,7 @@ class Place:
     @classmethod
     def from_dict(cls, values: Any) -> Place:
         """Raises: ValueError: it is not what `as_dict` wrote."""
-        names = {name: cls.__annotations__[name] for name in cls.__annotations__}
+        names = cls.__annotations__
         if type(values) is not dict or values.keys() != names.keys():
             raise ValueError(f"not a rank's place: {str(values)[:TEXT]}")
         for name, value in values.items():
@@ -111,19 +111,3 @@ def has_died(pid: int) -> bool:
 def stopped(pid: int) -> str:
     """What an error says of a process that is stopped."""
     return ": it is stopped (SIGSTOP, or a debugger)" if state_of(pid)[0] in "Tt" else ""
-
-
-def is_own_address(host: str) -> bool:
-    """Whether a name means this host, or cannot be resolved (then it is only a name)."""
-    try:
-        addresses = socket.getaddrinfo(host, 0, type=socket.SOCK_DGRAM)
-    except (OSError, UnicodeError):
-        return True
-    for family, kind, protocol, _, address in addresses:
-        try:
-            with socket.socket(family, kind, protocol) as probe:
-                probe.bind(address)
-            return True
-        except OSError:
-            continue
-    return False

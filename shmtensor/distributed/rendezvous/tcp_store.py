@@ -22,8 +22,6 @@ from contextlib import suppress
 from datetime import timedelta
 from multiprocessing import AuthenticationError
 
-from ...errors import StoreTimeout
-from ..group.operands import seconds
 from .handshakes import prove_to_server
 from .hosts import is_loopback, keep_alive, look_up
 from .secret import check_length, secret_of_run
@@ -214,12 +212,6 @@ class TCPStore(Store):
         self, key: str, update: Callable[[bytes | None], bytes | None]
     ) -> tuple[bytes | None, bytes | None]:
         raise NotImplementedError("TCPStore: supports set, add, append and compare_set")
-
-    def wait(self, keys: Sequence[str], timeout: timedelta | float | None = None) -> None:
-        """Returns when all keys have values; TimeoutError names those that have none in time."""
-        limit = seconds(self.timeout if timeout is None else timeout)
-        if missing := self.await_all(list(keys), limit):
-            raise StoreTimeout(f"TCPStore.wait: keys have not come: {missing} after {limit:g} s")
 
     def close(self) -> None:
         """Ends the connection, and the store if this is the master's."""

@@ -14,8 +14,6 @@ no descriptor is free for new clients, the connected ones are still served.
 
 from __future__ import annotations
 
-import heapq
-import itertools
 import math
 import os
 import selectors
@@ -23,7 +21,6 @@ import socket
 import threading
 import time
 import weakref
-from collections import defaultdict
 from contextlib import suppress
 
 from .handshakes import BACKLOG, Handshakes, prove_to_client
@@ -75,9 +72,7 @@ class Server:
         self.values = HashStore()
         self._clients: set[Client] = set()
         self._broken: list[Client] = []  # clients whose connections have ended
-        self._waits: defaultdict[str, set[Wait]] = defaultdict(set)  # by missing key
-        self._deadlines: list[tuple[float, int, Wait]] = []  # a heap; some waits are over already
-        self._order = itertools.count()
+        self._waits: set[Wait] = set()
         self._next_check = 0.0
         self._is_closed = False
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -106,8 +101,8 @@ class Server:
             deadline = handshake_deadline = self._handshakes.deadline
             if self._clients:
                 deadline = min(deadline, self._next_check)
-            if self._deadlines:
-                deadline = min(deadline, self._deadlines[0][0])
+            for wait in self._waits:
+                deadline = min(deadline, wait.deadline)
             timeout = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
             has_strangers = False
             for key, events in self._selector.select(timeout):
@@ -119,8 +114,8 @@ class Server:
             if has_strangers or now >= handshake_deadline:
                 for connection, _ in self._handshakes.poll(0):
                     self._add(connection)
-            if self._deadlines:
-                self._end_waits(now)
+            for wait in [each for each in self._waits if each.deadline <= now]:
+                self._check_wait(wait)
             if now >= self._next_check:
                 self._check_machines(now)
             while self._broken:
@@ -264,47 +259,32 @@ class Server:
     def _begin_wait(self, client: Client, number: int, parts: list[bytes]) -> None:
         limit = decode_seconds(parts[0])
         deadline = math.inf if limit < 0 else time.monotonic() + limit
-        wait = Wait(client, number, [decode_key(part) for part in parts[1:]], deadline)
-        client.wait = wait
-        if self._goes_on(wait) and deadline < math.inf:
-            heapq.heappush(self._deadlines, (deadline, next(self._order), wait))
+        client.wait = Wait(client, number, [decode_key(part) for part in parts[1:]], deadline)
+        self._check_wait(client.wait)
 
-    def _goes_on(self, wait: Wait) -> bool:
+    def _check_wait(self, wait: Wait) -> None:
         """Answers a wait if its keys have come or its time is over; else notes what is missing."""
         missing = [key for key in wait.keys if self.values.try_get(key) is None]
         if missing and time.monotonic() < wait.deadline:
             wait.missing = set(missing)
-            for key in wait.missing:
-                self._waits[key].add(wait)
-            return True
-        wait.client.wait = None
-        self._answer(wait.client, wait.number, True, [key.encode() for key in missing])
-        return False
+            self._waits.add(wait)
+        else:
+            self._forget_wait(wait.client)
+            self._answer(wait.client, wait.number, True, [key.encode() for key in missing])
 
     def _wake(self, key: str) -> None:
         """A key has come: answers the waits that miss no other one."""
-        if key not in self._waits or self.values.try_get(key) is None:
+        if self.values.try_get(key) is None:
             return
-        for wait in self._waits.pop(key):
+        for wait in [each for each in self._waits if key in each.missing]:
             wait.missing.remove(key)
             if not wait.missing:
-                self._goes_on(wait)  # keys that came earlier may have been deleted
+                self._check_wait(wait)  # keys that came earlier may have been deleted
 
     def _forget_wait(self, client: Client) -> None:
-        wait, client.wait = client.wait, None
-        if wait is None:
-            return
-        for key in wait.missing:
-            self._waits[key].remove(wait)
-            if not self._waits[key]:
-                del self._waits[key]
-
-    def _end_waits(self, now: float) -> None:
-        while self._deadlines and self._deadlines[0][0] <= now:
-            _, _, wait = heapq.heappop(self._deadlines)
-            if wait.client.wait is wait:
-                self._forget_wait(wait.client)
-                self._goes_on(wait)
+        if client.wait is not None:
+            self._waits.discard(client.wait)
+            client.wait = None
 
     # ---------------------------------------------------------------- the end
     def close(self) -> None:

@@ -9,8 +9,6 @@ import os
 import select
 import signal
 import socket
-import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -35,7 +33,6 @@ from shmtensor.distributed.backends.tcp.connections import Connections
 from shmtensor.distributed.rendezvous import handshakes
 from shmtensor.distributed.rendezvous.handshakes import prove_to_server
 from shmtensor.distributed.rendezvous.hosts import address_of, keep_alive, spans_hosts
-from shmtensor.distributed.rendezvous.secret import shared_secret
 from shmtensor.distributed.rendezvous.store import HashStore, PrefixStore
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
@@ -43,6 +40,7 @@ from tests.interrupts import interrupt_after
 
 from ..battery import sweep
 from ..kills import SOON, STOPPED, one_round
+from ..rendezvous.strangers import Stranger
 from ..run_ranks import SECRET, free_port, run
 from ..run_ranks import values as values_of
 from .test_mpi import CONTRACT, check_contract, values
@@ -52,29 +50,12 @@ SPAN = ("LOCAL_WORLD_SIZE", "SHMTENSOR_SECRET", "SHMTENSOR_SECRET_FILE", "MASTER
 
 def across(*cases: str, ranks: int = 4, node: int = 2) -> dict[int, list[dict[str, Any]]]:
     """The ranks' results of the cases."""
-    port, program = free_port(), [sys.executable, "-m", f"{__package__}.across_nodes", *cases]
-    processes = []
-    for rank in range(ranks):
-        env = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "BACKEND": "gloo",
-            "RANK": str(rank),
-            "WORLD_SIZE": str(ranks),
-            "LOCAL_WORLD_SIZE": str(node),
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            "SHMTENSOR_SECRET": SECRET,
-            "SHMTENSOR_RANKS_PER_NODE": str(node),
-            "OMP_NUM_THREADS": "1",
-        }
-        processes.append(
-            subprocess.Popen(
-                program, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-            )
-        )
+    port, env = free_port(), {"BACKEND": "gloo", "SHMTENSOR_SECRET": SECRET}
+    env |= {"LOCAL_WORLD_SIZE": str(node), "SHMTENSOR_RANKS_PER_NODE": str(node)}
+    program = f"{__package__}.across_nodes"
+    processes = [Stranger(r, ranks, port, *cases, program=program, **env) for r in range(ranks)]
     records_by_rank: dict[int, list[dict[str, Any]]] = {}
-    outputs = [each.communicate(timeout=250) for each in processes]
+    outputs = [each.process.communicate(timeout=250) for each in processes]
     for out, _ in outputs:
         for line in out.splitlines():
             if line.startswith("{"):
@@ -181,9 +162,7 @@ def test_missing_and_departed_ranks_are_named() -> None:
 @pytest.fixture
 def pair() -> Any:
     """Both ends of a connection, as two ranks have them."""
-    here, peer = socket.socketpair()
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        here.close(), peer.close()
         here = socket.create_connection(listener.getsockname())
         peer, _ = listener.accept()
     who = [(11, "here"), (22, "there")]
@@ -215,9 +194,7 @@ def test_messages_of_a_tag_come_in_order(pair: Any) -> None:
     for each in requests:
         until_done(each, b)
     assert [x.tolist() for x in early] == [[2, 3], [5, 6]]
-    end = (
-        time.monotonic() + 20
-    )  # until all have come, so that they can be received in another order
+    end = time.monotonic() + 20  # until all have come, to receive them in another order
     while len(b._links[0].unexpected[9]) < 4 and time.monotonic() < end:
         b.progress()
     for want in (1, 4, 7, 10):
@@ -357,24 +334,6 @@ def test_what_makes_a_group_span_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert address_of("tcp://[::1]:5000") == ("::1", 5000)
     with pytest.raises(ValueError, match="several hosts need an address"):
         address_of("tcp://host")
-
-
-def test_the_secret_is_the_users(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    for name in SPAN:
-        monkeypatch.delenv(name, raising=False)
-    with pytest.raises(PermissionError, match="give all the same SHMTENSOR_SECRET"):
-        shared_secret("here")
-    file = tmp_path / "secret"
-    file.write_text("a passphrase of many words\n")
-    file.chmod(0o644)
-    monkeypatch.setenv("SHMTENSOR_SECRET_FILE", str(file))
-    with pytest.raises(PermissionError, match="others may read"):
-        shared_secret("here")
-    file.chmod(0o600)
-    assert shared_secret("here") == b"a passphrase of many words"
-    monkeypatch.setenv("SHMTENSOR_SECRET", "abcd")
-    with pytest.raises(PermissionError, match="2 bytes"):
-        shared_secret("here")
 
 
 def test_without_a_secret_no_rank_listens(monkeypatch: pytest.MonkeyPatch) -> None:

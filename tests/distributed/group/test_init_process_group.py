@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -49,29 +50,37 @@ def test_bad_arguments_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
         dist.init_process_group("ucc", rank=0, world_size=1)
     with pytest.raises(ValueError, match="rank 3 of 2"):
         dist.init_process_group(rank=3, world_size=2)
+    with pytest.raises(ValueError, match="not both"):
+        dist.init_process_group(store=dist.HashStore(), init_method="x", rank=0, world_size=1)
     with pytest.raises(ValueError, match="negative"):
         dist.init_process_group(rank=0, world_size=1, timeout=timedelta(seconds=-1))
 
 
-def by_name(rank: int, ranks: int, name: str, queue: Any) -> None:
-    for _ in range(2):  # the name can be used again
-        dist.init_process_group("gloo", init_method=name, rank=rank, world_size=ranks, timeout=20)
+def by_name_or_store(rank: int, name: str, path: str, queue: Any) -> None:
+    for _ in range(2):  # a name, or a store, can be used again
+        store = dist.FileStore(path) if path else None
+        dist.init_process_group("gloo", name or None, 60, 3, rank, store)
         x = st.ones(3) * (rank + 1)
         dist.all_reduce(x)
         dist.destroy_process_group()
     queue.put(float(x[0]))
 
 
-def test_ranks_find_each_other_by_name() -> None:
-    context: Any = mp.get_context("fork")
-    queue = context.Queue()
+@pytest.mark.parametrize(
+    ("name", "start_method"),
+    [("tcp://localhost:23456", "fork"), ("tcp://localhost:23456", "spawn"), ("", "fork")],
+    ids=["name, fork", "name, spawn", "store"],
+)
+def test_ranks_find_each_other(name: str, start_method: str, tmp_path: Path) -> None:
+    context: Any = mp.get_context(start_method)
+    queue, path = context.Queue(), "" if name else str(tmp_path / "store")
     processes = [
-        context.Process(target=by_name, args=(rank, 3, "tcp://localhost:23456", queue))
+        context.Process(target=by_name_or_store, args=(rank, name, path, queue))
         for rank in range(3)
     ]
     for process in processes:
         process.start()
-    results = [queue.get(timeout=30) for _ in processes]
+    results = [queue.get(timeout=90) for _ in processes]
     for process in processes:
         process.join()
     queue.close()

@@ -22,7 +22,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-PROGRAM = [sys.executable, "-m", __name__]
 WAIT = 120.0  # seconds; a bound for a loaded machine
 UNSET = ("LOCAL_WORLD_SIZE", "SHMTENSOR_SECRET", "SHMTENSOR_SECRET_FILE", "SHMTENSOR_DOMAIN")
 
@@ -37,6 +36,7 @@ class Stranger:
         port: int,
         *case: str,
         prefix: Sequence[str] = (),
+        program: str = __name__,
         **env: str,
     ) -> None:
         environment = {
@@ -50,9 +50,9 @@ class Stranger:
             "SHMTENSOR_DOMAIN": "",
             **env,
         }
-        self.rank = rank
+        self.rank, self.port = rank, port
         self.process = subprocess.Popen(
-            [*prefix, *PROGRAM, *case],
+            [*prefix, sys.executable, "-m", program, *case],
             env=environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -333,7 +333,7 @@ def main() -> None:
             act_at(step, action)
     notice.SILENCE = float(settings.pop("silence", notice.SILENCE))
     meeting_host.MAX_DOMAINS = int(settings.pop("domains", meeting_host.MAX_DOMAINS))
-    method = settings.pop("method", None)
+    method, world = settings.pop("method", None), int(settings.pop("world", -1))
     timeout = float(settings.pop("timeout", 60.0))
     if together := settings.pop("together", ""):
         wait_together(together, int(settings.pop("n")))
@@ -341,13 +341,11 @@ def main() -> None:
     record: dict[str, Any] = {"pid": os.getpid()}
     try:
         if folder := settings.pop("store", ""):
-            rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-            store = dist.FileStore(folder)
-            dist.init_process_group(None, None, timeout, world, rank, store)
+            dist.init_process_group(None, None, timeout, store=dist.FileStore(folder))
         else:
             if settings.pop("again", ""):
                 come_and_give_up(method)
-            dist.init_process_group(None, method, timeout)
+            dist.init_process_group(None, method, timeout, world)
         record["seconds"] = time.monotonic() - began
         record["value"] = CASES[case](**settings)
         dist.destroy_process_group()

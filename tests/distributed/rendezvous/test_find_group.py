@@ -16,8 +16,10 @@ import pytest
 from shmtensor.distributed.rendezvous import find_group as find_group_module
 from shmtensor.distributed.rendezvous import handshakes
 from shmtensor.distributed.rendezvous.find_group import find_group
+from shmtensor.distributed.rendezvous.hosts import is_own_address
 from shmtensor.distributed.rendezvous.meeting import (
     PROTOCOL,
+    Peer,
     address,
     decode_error,
     encode_error,
@@ -26,10 +28,8 @@ from shmtensor.distributed.rendezvous.meeting import (
     open_address,
     parse_hello,
     peer_of,
-    receive,
-    send,
 )
-from shmtensor.distributed.rendezvous.places import Place, has_died, is_own_address, own_place
+from shmtensor.distributed.rendezvous.places import Place, has_died, own_place
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 from shmtensor.memory.control_message import LENGTH, encode
 from shmtensor.memory.peer_credentials import UNKNOWN
@@ -60,6 +60,10 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as stranger:
 def framed(data: bytes) -> bytes:
     """A control message with this in place of JSON."""
     return LENGTH.pack(len(data)) + data
+
+
+def peer(connection: socket.socket) -> Peer:
+    return Peer("test", connection, own_place(0, 2))
 
 
 def start(program: str, place: bytes, own_session: bool = False) -> subprocess.Popen[str]:
@@ -124,6 +128,7 @@ def test_a_hundred_silent_processes_delay_no_rank(monkeypatch: pytest.MonkeyPatc
             stranger.close()  # rank 0 does not listen yet
         else:
             strangers.append(stranger)
+    strangers[0].sendall(b"")
     ranks = [rank, Rank(name, 2, 3), Rank(name, 1, 3)]
     for each in ranks:
         each.join()
@@ -177,8 +182,8 @@ def test_what_no_rank_sends_is_an_error_at_once() -> None:
     name = f"wrong/{os.getpid()}"
     rank = Rank(name, 0, 3)
     with connect(name) as client:
-        send(client, hello(own_place(1, 3)))
-        assert "welcome" in receive(client, 60.0)[0]
+        peer(client).tell(hello(own_place(1, 3)))
+        assert "welcome" in peer(client).receive(60.0)[0]
         client.sendall(framed(b"nothing"))
         rank.join()
     assert isinstance(rank.error, CollectiveMismatch)
@@ -201,7 +206,7 @@ def test_a_rank_of_another_version_is_told(data: bytes) -> None:
     rank = Rank(name, 0, 2)
     with connect(name) as client:
         client.sendall(data)
-        said = receive(client, 60.0)[0]["text"]
+        said = peer(client).receive(60.0)[0]["text"]
         assert "no rank of this version of shmtensor" in said or "what no rank sends" in said
     find_group(name, 1, 2, 60.0)
     rank.join()
@@ -249,7 +254,7 @@ def test_what_is_no_rank_0_is_not_believed(message: Any) -> None:
         def answer() -> None:
             connection, _ = listener.accept()
             with connection:
-                assert parse_hello(receive(connection, 60.0)[0]).rank == 1
+                assert parse_hello(peer(connection).receive(60.0)[0]).rank == 1
                 connection.sendall(framed(json.dumps(message).encode()))
                 with suppress(OSError):
                     connection.recv(1)
@@ -305,7 +310,7 @@ def test_descriptors_of_a_bad_message_are_closed() -> None:
         fds = [one.fileno(), other.fileno()]
         socket.send_fds(one, [framed(b"[1, 2]")], fds)
         with pytest.raises(CollectiveMismatch, match="what no rank sends"):
-            receive(other)
+            peer(other).receive()
         assert len(os.listdir("/proc/self/fd")) == before
 
 
@@ -320,5 +325,7 @@ def test_a_process_has_died_once_it_is_a_zombie() -> None:
 
 def test_addresses_of_this_host_are_known() -> None:
     assert is_own_address("127.0.0.1")
-    assert is_own_address("no such name.")
-    assert not is_own_address("192.0.2.1")
+    assert is_own_address("localhost")
+    assert is_own_address("no such name.", if_unknown=True)
+    assert not is_own_address("no such name.")
+    assert not is_own_address("192.0.2.1")  # of a network reserved for documentation

@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
 from shmtensor.distributed.rendezvous.store import FIRST
@@ -150,18 +149,6 @@ CALLS: dict[str, Callable[[dist.Store], Any]] = {
 }
 
 
-def test_half_a_record_of_a_killed_process_is_cut_off(tmp_path: Path) -> None:
-    path = tmp_path / "store"
-    first = dist.FileStore(str(path))
-    first.set("a", "1")
-    content = path.read_bytes()
-    path.write_bytes(content + content[:-3])
-    assert first.get("a") == b"1"
-    second = dist.FileStore(str(path))
-    second.set("b", "2")
-    assert (first.get("b"), first.get("a"), first.num_keys()) == (b"2", b"1", 2)
-
-
 def test_a_writer_may_be_killed_after_any_byte(tmp_path: Path) -> None:
     path = tmp_path / "store"
     store = dist.FileStore(str(path))
@@ -292,9 +279,7 @@ def test_a_lock_that_another_process_holds_ends_in_a_timeout(uid: int) -> None:
         assert (store.get("c"), store.add("n", 1)) == (b"3", 1)
 
 
-def test_threads_of_one_store_add_up(tmp_path: Path) -> None:
-    store = dist.FileStore(str(tmp_path / "store"))
-
+def test_threads_of_one_store_add_up(store: dist.Store) -> None:
     def add() -> None:
         for _ in range(50):
             store.add("n", 1)
@@ -339,27 +324,3 @@ def test_the_master_binds_to_the_address_only_and_missing_ranks_are_named() -> N
         dist.TCPStore("127.0.0.1", port, timeout=0.1)
     with pytest.raises(TimeoutError, match="1 of 2"):
         dist.TCPStore("127.0.0.1", 0, 2, True, timeout=0.1)
-
-
-def by_store(rank: int, path: str, queue: Any) -> None:
-    for _ in range(2):
-        dist.init_process_group(store=dist.FileStore(path), rank=rank, world_size=2, timeout=20)
-        x = st.ones(3) * (rank + 1)
-        dist.all_reduce(x)
-        dist.destroy_process_group()
-    queue.put(float(x[0]))
-
-
-def test_ranks_find_each_other_by_a_store(tmp_path: Path) -> None:
-    context = mp.get_context("fork")
-    queue = context.Queue()
-    args = [(rank, str(tmp_path / "store"), queue) for rank in range(2)]
-    processes = [context.Process(target=by_store, args=each) for each in args]
-    for process in processes:
-        process.start()
-    assert [queue.get(timeout=30) for _ in processes] == [3.0, 3.0]
-    for process in processes:
-        process.join()
-    queue.close()
-    with pytest.raises(ValueError, match="not both"):
-        dist.init_process_group(store=dist.HashStore(), init_method="x", rank=0, world_size=1)

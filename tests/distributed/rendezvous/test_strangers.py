@@ -18,7 +18,6 @@ import pytest
 
 from shmtensor import distributed as dist
 from shmtensor.distributed.rendezvous.find_group import find_group
-from shmtensor.distributed.rendezvous.meeting import address
 from shmtensor.distributed.rendezvous.secret import shared_secret
 from shmtensor.errors import CollectiveMismatch, CollectiveTimeout
 
@@ -47,21 +46,41 @@ def together(path: Path, n: int) -> list[str]:
     return [f"together={path}", f"n={n}"]
 
 
-def strangers(n: int, *case: str, before: str = "", port: int = 0, **env: str) -> list[Stranger]:
-    """n ranks; those in `before` make a tensor before they meet."""
+def strangers(
+    n: int,
+    *case: str,
+    before: str = "",
+    port: int = 0,
+    world: int = 0,
+    each: dict[int, list[str]] | None = None,
+    **env: str,
+) -> list[Stranger]:
+    """The first n ranks of `world` (0: all); those in `before` make a tensor before they meet.
+
+    Args:
+        each: further settings, by rank.
+    """
     port = port or free_port()
+    settings = {r: ["before=1"] if str(r) in before else [] for r in range(n)}
     return [
-        Stranger(r, n, port, *case, *(["before=1"] if str(r) in before else []), **env)
+        Stranger(r, world or n, port, *case, *settings[r], *(each or {}).get(r, []), **env)
         for r in range(n)
     ]
 
 
 # ---------------------------------------------------------------- they share memory
+BY_PID = {"SHMTENSOR_LIVENESS": "process"}
+
+
 @pytest.mark.parametrize(
-    ("before", "domains"), [("", 1), ("0", 1), ("1", 2), ("012", 3)], ids=["none", "0", "1", "all"]
+    ("before", "domains", "env"),
+    [("", 1, {}), ("0", 1, {}), ("1", 2, {}), ("012", 3, {}), ("", 1, BY_PID), ("012", 3, BY_PID)],
+    ids=["none", "0", "1", "all", "none, deaths by pid", "all, deaths by pid"],
 )
-def test_ranks_meet_by_address_and_port_and_share_memory(before: str, domains: int) -> None:
-    records = end_all(strangers(3, "meet", "silence=1000", before=before))
+def test_ranks_meet_by_address_and_port_and_share_memory(
+    before: str, domains: int, env: dict[str, str]
+) -> None:
+    records = end_all(strangers(3, "meet", "silence=1000", before=before, **env))
     expected = {"sums": [True, True], "domains": domains, "staged": 0, "name": "Group"}
     assert values(records) == [expected] * 3
     assert not any(record["stderr"] for record in records)
@@ -104,11 +123,9 @@ def test_children_that_the_standard_library_spawns_meet(tmp_path: Path) -> None:
     assert result.stdout == "[0, 0, 0]\n", result.stderr
 
 
-@pytest.mark.parametrize("method", ["file:///nowhere/group", "any name", "tcp://localhost:"])
-def test_any_name_is_a_place_to_meet(method: str) -> None:
-    port = free_port()
-    name = f"{method}{port}"
-    records = end_all(strangers(2, "meet", f"method={name}", before="1", port=port))
+@pytest.mark.parametrize("kind", ["method=file:///nowhere/", "method=any name ", "store="])
+def test_any_name_or_store_is_a_place_to_meet(kind: str, tmp_path: Path) -> None:
+    records = end_all(strangers(2, "meet", f"{kind}{tmp_path / 'place'}", before="1"))
     assert [each["name"] for each in values(records)] == ["Group"] * 2
 
 
@@ -123,11 +140,6 @@ def test_a_rank_tries_again_at_a_store_after_a_timeout() -> None:
             each.start()
         for each in threads:
             each.join()
-
-
-def test_ranks_meet_by_a_store(tmp_path: Path) -> None:
-    records = end_all(strangers(2, "meet", f"store={tmp_path / 'store'}", before="1"))
-    assert [each["name"] for each in values(records)] == ["Group"] * 2
 
 
 def test_two_strangers_meet_within_a_second(tmp_path: Path) -> None:
@@ -161,33 +173,20 @@ def test_groups_objects_and_a_second_group_work_among_strangers(before: str) -> 
         assert all(record), record
 
 
-LAUNCHED = """
-import os, sys
-from shmtensor import distributed as dist
-import shmtensor as st
-x = st.ones(10)
-rank = int(os.environ["RANK"])
-dist.init_process_group("gloo", sys.argv[1], timeout=60, world_size=3, rank=rank)
-for size in (3, 100_000):
-    x = st.full((size,), 1.0 + rank)
-    dist.all_reduce(x)
-    assert x[-1].item() == 6.0
-dist.destroy_process_group()
-print("met", flush=True)
-"""
-
-
-def test_launched_ranks_and_a_stranger_are_one_group(tmp_path: Path) -> None:
-    program, name = tmp_path / "launched.py", f"mixed {free_port()}"
-    program.write_text(LAUNCHED)
-    command = [sys.executable, "-m", "shmtensor.run", "--nproc-per-node", "2", str(program), name]
-    stranger = Stranger(2, 3, 1, "meet", f"method={name}")
+def test_launched_ranks_and_a_stranger_are_one_group() -> None:
+    case = ["meet", f"method=mixed {free_port()}"]
+    launch = [sys.executable, "-m", "shmtensor.run", "--nproc-per-node", "2", "-m"]
+    command = [*launch, Stranger.__module__, *case, "before=1", "world=3"]
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    stranger = Stranger(2, 3, 1, *case)
     try:
-        result = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        result = subprocess.run(
+            command, env=env, capture_output=True, text=True, timeout=120, check=False
+        )
     finally:
         record = stranger.end()
+    assert result.stdout.count('"sums": [true, true]') == 2, result
     values([record])
-    assert result.stdout.count("met") == 2, result.stderr
 
 
 def meet_forked(name: str) -> bool:
@@ -213,12 +212,6 @@ def test_forked_ranks_and_a_stranger_are_one_group(before: str) -> None:
     finally:
         record = stranger.end()
     assert values([record])[0]["domains"] == (2 if before else 1)
-
-
-@pytest.mark.parametrize("before", ["", "012"], ids=["without", "with"])
-def test_ranks_meet_where_deaths_are_detected_by_pid(before: str) -> None:
-    records = end_all(strangers(3, "meet", before=before, SHMTENSOR_LIVENESS="process"))
-    assert [each["staged"] for each in values(records)] == [0, 0, 0]
 
 
 PUBLISHER = """
@@ -267,33 +260,35 @@ STEPS = ["hello", "welcome", "plan", "guest", "lent", "domains", "group", "joine
 
 @pytest.mark.parametrize("step", [*STEPS, "member"])
 def test_a_rank_that_dies_while_it_joins_is_named_by_all(step: str) -> None:
-    port = free_port()
-    before = [] if step == "member" else ["before=1"]
-    ranks = [
-        Stranger(0, 3, port, "stay"),
-        Stranger(1, 3, port, "stay", "die=" + step, *before),
-        Stranger(2, 3, port, "stay", "before=1"),
-    ]
-    zero, victim, two = end_all(ranks)
-    assert victim["exitcode"] == -9
-    for record in (zero, two):
-        assert record["error"] == "PeerLostError", record
-        assert f"rank 1 (pid {ranks[1].process.pid}" in record["text"]
+    before = "2" if step == "member" else "12"
+    ranks = strangers(3, "stay", before=before, each={1: [f"die={step}"]})
+    check_lost(end_all(ranks), ranks[1], -9)
 
 
 @pytest.mark.parametrize("step", ["gathered", "planned", "shared", "all joined"])
 def test_a_rank_0_that_dies_while_others_join_is_named_by_all(step: str) -> None:
-    port = free_port()
-    ranks = [
-        Stranger(0, 3, port, "stay", "die=" + step),
-        Stranger(1, 3, port, "stay"),
-        Stranger(2, 3, port, "stay", "before=1"),
-    ]
-    victim, one, two = end_all(ranks)
-    assert victim["exitcode"] == -9
-    for record in (one, two):
-        assert record["error"] == "PeerLostError", record
-        assert f"rank 0 (pid {ranks[0].process.pid}" in record["text"]
+    ranks = strangers(3, "stay", before="2", each={0: [f"die={step}"]})
+    check_lost(end_all(ranks), ranks[0], -9)
+
+
+def test_an_interrupted_rank_0_is_named_by_all() -> None:
+    ranks = strangers(3, "stay", each={0: ["interrupt=planned"]})
+    records = end_all(ranks)
+    assert records[0]["error"] == "KeyboardInterrupt"
+    check_lost(records, ranks[0], 0, "gave up: KeyboardInterrupt")
+
+
+def check_lost(
+    records: list[dict[str, Any]], victim: Stranger, exitcode: int, text: str = ""
+) -> None:
+    """All others name the victim."""
+    for rank, record in enumerate(records):
+        if rank == victim.rank:
+            assert record["exitcode"] == exitcode
+        else:
+            assert record["error"] == "PeerLostError", record
+            assert f"rank {victim.rank} (pid {victim.process.pid}" in record["text"]
+            assert text in record["text"]
 
 
 @pytest.mark.parametrize("before", ["", "012"], ids=["without", "with"])
@@ -313,44 +308,19 @@ def await_line(stranger: Stranger, line: str) -> None:
     assert stranger.process.stdout.readline() == line, stranger.end()
 
 
-def test_rank_0_waits_on_for_a_rank_that_gave_up_and_lives() -> None:
-    port = free_port()
-    ranks = [Stranger(0, 3, port, "meet"), Stranger(1, 3, port, "meet", "again=1")]
+@pytest.mark.parametrize("at", ["socket", pytest.param("store", marks=AS_ROOT)])
+def test_rank_0_waits_on_for_a_rank_that_gave_up_and_lives(at: str) -> None:
+    port, env = free_port(), HAS_SECRET if at == "store" else {}
+    again = ["again=1", *([f"uid={NOBODY}"] if at == "store" else [])]
+    ranks = strangers(2, "meet", port=port, world=3, each={1: again}, **env)
     await_line(ranks[1], "gave up\n")
-    values(end_all([*ranks, Stranger(2, 3, port, "meet")]))
-
-
-@AS_ROOT
-def test_rank_0_waits_on_for_a_rank_that_gave_up_at_its_store() -> None:
-    port, user = free_port(), f"uid={NOBODY}"
-    ranks = [
-        Stranger(0, 3, port, "meet", **HAS_SECRET),
-        Stranger(1, 3, port, "meet", user, "again=1", **HAS_SECRET),
-    ]
-    await_line(ranks[1], "gave up\n")
-    values(end_all([*ranks, Stranger(2, 3, port, "meet", **HAS_SECRET)]))
+    values(end_all([*ranks, Stranger(2, 3, port, "meet", **env)]))
 
 
 # ---------------------------------------------------------------- a rank fails
-def test_an_interrupted_rank_0_is_named_by_all() -> None:
-    port = free_port()
-    zero = Stranger(0, 3, port, "stay", "interrupt=planned")
-    ranks = [zero, *(Stranger(r, 3, port, "stay") for r in (1, 2))]
-    first, *others = end_all(ranks)
-    assert first["error"] == "KeyboardInterrupt"
-    for record in others:
-        assert record["error"] == "PeerLostError", record
-        assert f"rank 0 (pid {zero.process.pid}" in record["text"]
-        assert "gave up: KeyboardInterrupt" in record["text"]
-
-
 @pytest.mark.parametrize(("rank", "step"), [(1, "welcome"), (0, "planned")])
 def test_a_rank_without_free_descriptors_says_so_to_all(rank: int, step: str) -> None:
-    port = free_port()
-    ranks = [
-        Stranger(r, 3, port, "stay", "before=1", *([f"descriptors={step}"] if r == rank else []))
-        for r in range(3)
-    ]
+    ranks = strangers(3, "stay", before="012", each={rank: [f"descriptors={step}"]})
     for record in end_all(ranks):
         assert record["error"] == "DomainError", record
         assert (
@@ -369,59 +339,43 @@ def test_too_many_domains_are_refused_on_all_ranks() -> None:
 @pytest.mark.parametrize("step", ["welcome", "plan"])
 def test_a_domain_may_be_born_while_a_rank_waits(step: str) -> None:
     """By another thread's first tensor, or by a fork."""
-    port = free_port()
-    ranks = [Stranger(0, 2, port, "meet"), Stranger(1, 2, port, "meet", f"tensor={step}")]
+    ranks = strangers(2, "meet", each={1: [f"tensor={step}"]})
     expected = {"sums": [True, True], "domains": 2, "staged": 0, "name": "Group"}
     assert values(end_all(ranks)) == [expected] * 2
 
 
 # ---------------------------------------------------------------- they do not fit
-def test_ranks_that_disagree_about_the_world_size_all_raise_at_once() -> None:
-    port = free_port()
-    records = end_all([Stranger(0, 2, port, "stay"), Stranger(1, 3, port, "stay")])
-    for record in records:
-        assert record["error"] == "CollectiveMismatch", record
-        assert "rank 1 (pid" in record["text"]
-        assert "of 3, rank 0 (pid" in record["text"]
-        assert record["seconds"] < 30  # long before the timeout
-
-
-@pytest.mark.parametrize("rank", [0, 1])
-def test_two_ranks_of_one_number_all_raise_at_once(rank: int) -> None:
-    port = free_port()
-    ranks = [Stranger(r, 3, port, "stay") for r in (0, 1, rank)]
-    records = end_all(ranks)
-    for record in records:
-        assert record["error"] == "CollectiveMismatch", record
-        assert f"rank {rank} came twice" in record["text"]
-    pids = [ranks[rank].process.pid, ranks[2].process.pid]
-    assert all(f"pid {pid}" in records[0]["text"] for pid in pids)
-
-
-@pytest.mark.parametrize(("rank", "world"), [(1, 3), (2, 2)], ids=["number", "size"])
-def test_ranks_that_do_not_fit_in_a_store_all_raise_at_once(
-    tmp_path: Path, rank: int, world: int
+@pytest.mark.parametrize("by", ["port", "store"])
+@pytest.mark.parametrize(
+    ("rank", "world", "reason"),
+    [
+        (0, 3, "rank 0 came twice"),
+        (1, 3, "rank 1 came twice"),
+        (2, 4, "they disagree about the world size"),
+    ],
+)
+def test_ranks_that_do_not_fit_all_raise_at_once(
+    rank: int, world: int, reason: str, by: str, tmp_path: Path
 ) -> None:
-    """Two of one number, or of different world sizes."""
-    path = tmp_path / "store"
-    ranks = [Stranger(r, 3, 1, "stay", "silence=0.1", f"store={path}") for r in (0, 1)]
+    port, case = free_port(), ["stay", "silence=0.1"]
+    case += [f"store={tmp_path / 'store'}"] if by == "store" else []
+    ranks = strangers(2, *case, port=port, world=3)
     assert ranks[1].process.stderr is not None
     while "1 of 3 are missing" not in (line := ranks[1].process.stderr.readline()):
         assert line  # rank 0 tells a rank that has come who is missing
-    ranks.append(Stranger(min(rank, world - 1), world, 1, "stay", f"store={path}"))
+    ranks.append(Stranger(rank, world, port, *case))
     for record in end_all(ranks):
         assert record["error"] == "CollectiveMismatch", record
-        assert f"rank 1 (pid {ranks[1].process.pid}" in record["text"]
-        assert f"rank 1 (pid {ranks[2].process.pid}" in record["text"]
+        assert reason in record["text"]
+        for each in (ranks[rank % 2], ranks[2]):
+            assert f"rank {each.rank} (pid {each.process.pid}" in record["text"]
         assert record["seconds"] < 30  # long before the timeout
 
 
 def test_who_is_missing_is_said_after_five_seconds(tmp_path: Path) -> None:
-    port, settings = free_port(), together(tmp_path / "ranks", 2)
-    ranks = [
-        Stranger(0, 3, port, "stay", "timeout=8", *settings),
-        Stranger(1, 3, port, "stay", "timeout=9", *settings),
-    ]
+    port, each = free_port(), {0: ["timeout=8"], 1: ["timeout=9"]}
+    case = ["stay", *together(tmp_path / "ranks", 2)]
+    ranks = strangers(2, *case, port=port, world=3, each=each)
     lost = Stranger(1, 2, free_port(), "stay", "timeout=6")
     zero, one = end_all(ranks)
     line = f"waits at 'localhost:{port}/0/': 1 of 3 are missing: rank 2 has not come"
@@ -455,12 +409,8 @@ def end_with_stopped(ranks: list[Stranger], victim: int) -> list[dict[str, Any]]
 
 
 def test_a_rank_that_is_stopped_while_it_joins_is_named(tmp_path: Path) -> None:
-    port, settings = free_port(), together(tmp_path / "ranks", 3)
-    ranks = [
-        Stranger(0, 3, port, "stay", "timeout=6", "silence=1", *settings),
-        Stranger(1, 3, port, "stay", "stop=plan", *settings),
-        Stranger(2, 3, port, "stay", *settings),
-    ]
+    each = {0: ["timeout=6", "silence=1"], 1: ["stop=plan"]}
+    ranks = strangers(3, "stay", *together(tmp_path / "ranks", 3), each=each)
     for record in end_with_stopped(ranks, 1):
         assert record["error"] == "CollectiveTimeout", record
         assert record["stderr"].count("which came and does not answer") == 1, record
@@ -469,11 +419,8 @@ def test_a_rank_that_is_stopped_while_it_joins_is_named(tmp_path: Path) -> None:
 
 
 def test_a_rank_0_that_is_stopped_is_named(tmp_path: Path) -> None:
-    port, settings = free_port(), together(tmp_path / "ranks", 2)
-    ranks = [
-        Stranger(0, 2, port, "stay", "stop=gathered", *settings),
-        Stranger(1, 2, port, "stay", "silence=1", "timeout=6", *settings),
-    ]
+    each = {0: ["stop=gathered"], 1: ["silence=1", "timeout=6"]}
+    ranks = strangers(2, "stay", *together(tmp_path / "ranks", 2), each=each)
     (record,) = end_with_stopped(ranks, 0)
     assert record["error"] == "CollectiveTimeout", record
     named = f"rank 0 is pid {ranks[0].process.pid}, uid {os.geteuid()}: it is stopped"
@@ -482,12 +429,7 @@ def test_a_rank_0_that_is_stopped_is_named(tmp_path: Path) -> None:
 
 
 def test_a_death_is_noticed_while_another_rank_is_stopped() -> None:
-    port = free_port()
-    ranks = [
-        Stranger(0, 3, port, "stay"),
-        Stranger(1, 3, port, "stay", "stop=plan", "before=1"),
-        Stranger(2, 3, port, "stay", "die=lent"),
-    ]
+    ranks = strangers(3, "stay", before="1", each={1: ["stop=plan"], 2: ["die=lent"]})
     zero, _ = end_with_stopped(ranks, 1)
     assert zero["error"] == "PeerLostError", zero
     assert f"rank 2 (pid {ranks[2].process.pid}" in zero["text"]
@@ -496,29 +438,10 @@ def test_a_death_is_noticed_while_another_rank_is_stopped() -> None:
 
 def test_who_is_missing_is_said_over_tcp_too() -> None:
     env = {**HAS_SECRET, "LOCAL_WORLD_SIZE": "1"}
-    port = free_port()
     alone = Stranger(1, 2, free_port(), "stay", "timeout=6", **env)
-    ranks = [Stranger(r, 3, port, "stay", "timeout=6", **env) for r in (0, 1)]
-    zero, _ = end_all(ranks)
+    zero, _ = end_all(strangers(2, "stay", "timeout=6", world=3, **env))
     assert "waits for ranks 2" in zero["stderr"]
     assert "waits for rank 0" in alone.end()["stderr"]
-
-
-def test_a_silent_process_delays_no_rank() -> None:
-    port = free_port()
-    zero = Stranger(0, 2, port, "meet")
-    place = address(f"localhost:{port}/0/")
-    silent = []
-    while len(silent) < 20:
-        each = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        if each.connect_ex(place):
-            each.close()
-            assert zero.process.poll() is None
-        else:
-            silent.append(each)
-    values(end_all([zero, Stranger(1, 2, port, "meet")]))
-    for each in silent:
-        each.close()
 
 
 # ---------------------------------------------------------------- they share no memory
@@ -549,23 +472,14 @@ def test_ranks_of_two_users_are_told() -> None:
 
 
 @AS_ROOT
-def test_ranks_of_two_users_with_a_secret_communicate_over_tcp() -> None:
-    port = free_port()
-    ranks = [
-        Stranger(0, 3, port, "meet", **HAS_SECRET),
-        Stranger(1, 3, port, "meet", "before=1", **HAS_SECRET),
-        Stranger(2, 3, port, "meet", f"uid={NOBODY}", **HAS_SECRET),
-    ]
-    check_over_tcp(end_all(ranks), f"of another user: uid {NOBODY}, not 0")
-
-
-@AS_ROOT
 def test_another_session_of_another_user_ends_nothing() -> None:
     """Only the kernel's word that one session started both makes it an error."""
     port = free_port()
-    zero = Stranger(0, 2, port, "meet")
-    other = Stranger(1, 2, port, "meet", f"uid={NOBODY}", "timeout=7", prefix=["setsid", "-w"])
-    record = other.end()
+    zero = Stranger(0, 2, port, "meet", "silence=0.1")
+    assert zero.process.stderr is not None
+    assert "1 of 2 are missing" in zero.process.stderr.readline()
+    case = ["meet", f"uid={NOBODY}", "silence=0.1", "timeout=1"]
+    record = Stranger(1, 2, port, *case, prefix=["setsid", "-w"]).end()
     assert record["error"] == "CollectiveTimeout"
     assert "a process of another user waits for ranks there" in record["stderr"]
     assert zero.process.poll() is None
@@ -573,37 +487,43 @@ def test_another_session_of_another_user_ends_nothing() -> None:
     values(records)
 
 
-PID = ["--pid", "--fork", "--mount-proc"]
+UNSHARE = {"pid": ["--pid", "--fork", "--mount-proc"], "net": ["--net"]}
 
 
 @AS_ROOT
-@pytest.mark.skipif(not can_unshare(*PID), reason="may not make a pid namespace")
-@pytest.mark.parametrize("has_secret", [False, True])
-def test_a_rank_in_another_pid_namespace_shares_no_memory(has_secret: bool) -> None:
-    port, env = free_port(), HAS_SECRET if has_secret else {}
-    ranks = [
-        Stranger(0, 2, port, "meet", **env),
-        Stranger(1, 2, port, "meet", prefix=["unshare", *PID], **env),
-    ]
-    if has_secret:
-        check_over_tcp(end_all(ranks), "in another pid namespace")
+@pytest.mark.parametrize(
+    ("what", "by", "has_secret"),
+    [
+        ("user", "port", True),
+        ("pid", "port", True),
+        ("pid", "port", False),
+        ("pid", "store", True),
+        ("net", "store", False),
+    ],
+)
+def test_ranks_that_share_no_memory_communicate_over_tcp_or_are_told(
+    what: str, by: str, has_secret: bool, tmp_path: Path
+) -> None:
+    """Only the last rank shares none with rank 0."""
+    store = [f"store={tmp_path / 'store'}"] if by == "store" else []
+    n, env, prefix = (3, HAS_SECRET, []) if has_secret else (2, {}, [])
+    reason, uid = f"in another {what} namespace", []
+    if what == "user":
+        reason, uid = f"of another user: uid {NOBODY}, not 0", [f"uid={NOBODY}"]
+    elif can_unshare(*UNSHARE[what]):
+        prefix = ["unshare", *UNSHARE[what]]
     else:
-        check_apart(end_all(ranks), "in another pid namespace", "rank 0", "rank 1")
-
-
-@AS_ROOT
-@pytest.mark.skipif(not can_unshare(*PID), reason="may not make a pid namespace")
-def test_ranks_that_share_a_store_and_no_memory_communicate_over_tcp(tmp_path: Path) -> None:
-    """Rank 1 shares memory with rank 0, rank 2 comes to the store; each reads where rank 0 is."""
-    store = f"store={tmp_path / 'store'}"
-    ranks = [
-        Stranger(0, 3, 1, "meet", store, **HAS_SECRET),
-        Stranger(1, 3, 1, "meet", store, "before=1", **HAS_SECRET),
-        Stranger(2, 3, 1, "meet", store, prefix=["unshare", *PID], **HAS_SECRET),
-    ]
-    check_over_tcp(end_all(ranks), "in another pid namespace")
-    keys = dist.FileStore(str(tmp_path / "store")).list_keys()
-    assert not [key for key in keys if key.endswith("/host")]
+        pytest.skip(f"may not make a {what} namespace")
+    ranks = strangers(n - 1, "meet", *store, before="1", world=n, **env)
+    last = Stranger(n - 1, n, ranks[0].port, "meet", *store, *uid, prefix=prefix, **env)
+    records = end_all([*ranks, last])
+    if has_secret:
+        check_over_tcp(records, reason)
+    else:
+        check_apart(records, reason, "rank 0", "rank 1")
+    if store:
+        keys = dist.FileStore(str(tmp_path / "store")).list_keys()
+        assert not [key for key in keys if key.endswith("/host")]
 
 
 @pytest.mark.parametrize("left", [b"", b"{}", b"[]", b'{"id": 3, "rank": "0"}', b"\xff"])
@@ -629,17 +549,6 @@ def test_ranks_in_two_network_namespaces_say_for_whom_they_wait() -> None:
         assert record["error"] == "CollectiveTimeout"
         assert missing in record["stderr"]
         assert "network namespace" in record["stderr"]
-
-
-@AS_ROOT
-@pytest.mark.skipif(not can_unshare("--net"), reason="may not make a network namespace")
-def test_ranks_in_two_network_namespaces_with_a_store_are_told(tmp_path: Path) -> None:
-    store = f"store={tmp_path / 'store'}"
-    ranks = [
-        Stranger(0, 2, 1, "meet", store),
-        Stranger(1, 2, 1, "meet", store, prefix=["unshare", "--net"]),
-    ]
-    check_apart(end_all(ranks), "in another net namespace", "rank 0", "rank 1")
 
 
 def test_a_rank_on_another_host_is_told() -> None:

@@ -39,7 +39,7 @@ from ...rendezvous.handshakes import (
     prove_to_server,
 )
 from ...rendezvous.hosts import is_loopback
-from ...rendezvous.notice import Notice, wait_in_store
+from ...rendezvous.notice import Notice
 from ...rendezvous.secret import shared_secret
 from ...rendezvous.store import PrefixStore, Store
 from ...rendezvous.tcp_store import TCPStore
@@ -75,7 +75,8 @@ def world_engine(rank: int, world: int, timeout: float, store: Store, number: in
         host = store.local_address()
         address = "" if is_loopback(host) and not is_loopback(store.host) else host
     rank_store = PrefixStore(f"world/{restart_round}/{number}", store)
-    with listen(address) as listener:
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.create_server((address, 0), family=family, backlog=BACKLOG) as listener:
         info = {
             "port": listener.getsockname()[1],
             "addresses": [address] if address else list(addresses()) or ["127.0.0.1"],
@@ -97,18 +98,6 @@ def world_engine(rank: int, world: int, timeout: float, store: Store, number: in
     return join_group(rank, links, infos, max(0.0, deadline - time.monotonic()), timeout)
 
 
-def listen(address: str) -> socket.socket:
-    family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
-    try:
-        listener.bind((address, 0))
-        listener.listen(BACKLOG)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
-
-
 def exchange_infos(
     store: Store, rank: int, world: int, info: dict[str, Any], timeout: float
 ) -> list[dict[str, Any]]:
@@ -120,9 +109,12 @@ def exchange_infos(
             f"{WHERE}: ranks do not fit together: rank {rank} came twice: pid {info['pid']} on "
             f"{info['host']}, pid {other['pid']} on {other['host']}"
         )
-    who = f"rank {rank} of {world} on {info['host']}"
-    wait_in_store(store, world, who, Notice(WHERE, timeout), lambda: None)
-    infos = [json.loads(store.get(str(r))) for r in range(world)]
+    keys, notice = [str(r) for r in range(world)], Notice(WHERE, timeout)
+    while missing := store.await_all(keys, notice.pause(60.0)):
+        ranks = ", ".join(sorted(missing, key=int))
+        who = f"rank {rank} of {world} on {info['host']} waits for ranks {ranks} at the store"
+        notice.check(f"{who}: {len(missing)} of {world} are missing")
+    infos = [json.loads(each) for each in store.multi_get(keys)]
     if mismatched := [r for r in range(world) if infos[r]["world"] != world]:
         other = infos[mismatched[0]]
         raise CollectiveMismatch(
