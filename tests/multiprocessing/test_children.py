@@ -166,6 +166,10 @@ def test_what_counts_as_a_consequence(error: Exception) -> None:
         except Exception:
             sys.exit(3)
     assert report_of(exit_of_a_rank.value).is_consequence
+    if group_of := child_report.GROUPS:
+        group = group_of("x", [error, group_of("y", [error])])
+        assert report(group).is_consequence
+        assert not report(group.derive([error, ValueError("z")])).is_consequence
 
 
 def test_a_report_survives_any_text_and_nothing_else_is_believed() -> None:

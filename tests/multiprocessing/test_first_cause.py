@@ -204,6 +204,7 @@ UNGUARDED = {
     "launch": "st.launch(f, 2, (1,), start_method=method)",
     "loader": "list(DataLoader(TensorDataset(st.ones(8)), num_workers=2,"
     " multiprocessing_context=method))",
+    "manager": "context.Manager()",
     "trainer": "m = st.nn.Linear(2, 1); Trainer(m, st.optim.SGD(m.parameters(), lr=0.1),"
     " st.nn.MSELoss(), nprocs=2, start_method=method).fit([(st.ones(2, 2), st.ones(2, 1))], 1)",
 }
