@@ -27,7 +27,7 @@ from .picklable import is_main_importable
 from .reduction import dumps, explain
 
 util: Any = _util  # untyped: private functions are used
-__all__ = ["ForkPopen", "ForkserverPopen", "SpawnPopen"]
+__all__ = ["METHODS", "ForkserverPopen"]
 
 # Runs in the new interpreter. sys.path is set first, so that shmtensor is imported from the same
 # directory as in the parent.
@@ -233,3 +233,6 @@ class ForkserverPopen(SpawnPopen):
             self._record_exit(code)
             self.returncode = code
         return self.returncode
+
+
+METHODS = {"fork": ForkPopen, "spawn": SpawnPopen, "forkserver": ForkserverPopen}
