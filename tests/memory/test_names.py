@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from shmtensor import memory
 from shmtensor.memory import name_protocol
 
 from .actor import Actor, actors
+from .fresh import until
 
 NAME = f"test/{os.getpid()}"
 PUBLISH = f"t = st.arange(12, dtype=st.float32).reshape(3, 4); memory.publish({NAME!r}, t)"
@@ -41,13 +40,6 @@ while True:
 memory.check()
 out = (s.processes, s.zombies, s.slots_orphaned)
 """
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def mine() -> list[memory.Name]:
