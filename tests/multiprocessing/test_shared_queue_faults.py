@@ -10,8 +10,8 @@ import time
 from collections import Counter
 
 import pytest
-from test_channel import end_of, in_child
-from test_channel_faults import READER, RETIRE, SEGMENT, WRITER, killed_at, unread_blocks
+from test_channel import end_of, in_child, killed_at
+from test_channel_faults import READER, RETIRE, SEGMENT, WRITER, unread_blocks
 
 import shmtensor as st
 from shmtensor import native
