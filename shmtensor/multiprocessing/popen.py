@@ -22,7 +22,7 @@ from shmtensor import native
 from shmtensor.memory import join_domain
 
 from . import reduce_cuda
-from .child_pipe import read_number, sys_path, write
+from .child_pipe import read_number, start_interpreter, sys_path, write
 from .picklable import is_main_importable
 from .reduction import dumps, explain
 
@@ -156,15 +156,8 @@ class SpawnPopen(_Popen):
             child_r, parent_w = os.pipe()
             parent_r, child_w = os.pipe()
             try:
-                command = [
-                    spawn.get_executable(),
-                    *util._args_from_interpreter_flags(),
-                    "-c",
-                    _START.format(fd=child_r),
-                    "--multiprocessing-fork",
-                ]
                 fds = [*self._fds, child_r, child_w, *domain["descriptors"]]
-                self.pid = util.spawnv_passfds(spawn.get_executable(), command, sorted(set(fds)))
+                self.pid = start_interpreter(_START.format(fd=child_r), fds)
             finally:
                 os.close(child_r)
                 os.close(child_w)
