@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from shmtensor.errors import PeerLostError
 from shmtensor.memory.control_message import InvalidMessage, encode, take
@@ -78,8 +78,7 @@ class Report:
         return f"{self.type}: {self.message}".partition("\n")[0].removesuffix(": ")
 
 
-FIELDS = {"type": str, "message": str, "traceback": str, "is_consequence": bool, "time": float}
-FIELDS["is_unguarded"] = bool
+FIELDS = get_type_hints(Report)
 
 
 def decode(buffer: bytearray) -> Report | None:
