@@ -30,7 +30,7 @@ def environment(*folders: Path, **settings: object) -> dict[str, str]:
 
 
 def run_program(
-    program: str | Path, *arguments: str, timeout: float = 200, **settings: object
+    program: str | Path, *arguments: str | Path, timeout: float = 200, **settings: object
 ) -> subprocess.CompletedProcess[str]:
     """Runs a program in an interpreter that imports the same shmtensor, in a session of its own.
 
