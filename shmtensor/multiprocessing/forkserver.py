@@ -63,10 +63,6 @@ class ForkServer:
             raise TypeError("set_forkserver_preload: module_names must be a list of strings")
         self._preload = list(modules)
 
-    def pid(self) -> int | None:
-        """The server's process id, or None."""
-        return self._pid if self._owner == os.getpid() else None
-
     def start_child(self, data_r: int, status_w: int, fds: list[int]) -> None:
         """Requests a child.
 

@@ -70,9 +70,6 @@ class RLock(Lock):
 
     _reentrant = True
 
-    def _depth(self) -> int:
-        return native.lock_state(self._block)[1]
-
 
 class Semaphore(Shared):
     """A counter that `acquire` decrements; it waits while the counter is 0.

@@ -410,4 +410,4 @@ def test_an_interrupted_start_of_the_fork_server_leaves_no_process(
         patch.setattr(forkserver, "write", interrupted)
         with pytest.raises(Alarm):
             server._connect()
-    assert server.pid() is None  # and no child is left
+    assert server._pid is None  # and no child is left
