@@ -271,23 +271,18 @@ def dies(actor: Actor, step: str, line: str) -> None:
     assert actor.process.wait(30) == -9
 
 
-@pytest.mark.parametrize("step", ["publish.bound", "publish.exported"])
-def test_kill_in_publish(step: str) -> None:
-    with actors(2) as (victim, other):
-        dies(victim, step, PUBLISH)
-        assert other.do(GONE) == "[]"
-        other.do(PUBLISH)  # the name is free again
-
-
 @pytest.mark.parametrize(
-    "step", ["publish.bound", "publish.created", "publish.moved", "publish.exported"]
+    ("publish", "steps"),
+    [(PUBLISH, ("bound", "exported")), (PUBLISH_FILE, ("bound", "created", "moved", "exported"))],
+    ids=["domain", "file"],
 )
-def test_kill_in_publishing_a_file(step: str) -> None:
-    with actors(2) as (victim, other):
-        dies(victim, step, PUBLISH_FILE)
-        assert other.do(GONE) == "[]"
-        other.do(PUBLISH_FILE)
-        assert memory.open(NAME).sum() == 66
+def test_kill_in_publish(publish: str, steps: tuple[str, ...]) -> None:
+    for step in steps:
+        with actors(2) as (victim, other):
+            dies(victim, f"publish.{step}", publish)
+            assert other.do(GONE) == "[]"
+            other.do(publish)  # the name is free again
+            assert memory.open(NAME).sum() == 66
 
 
 @both_kinds
