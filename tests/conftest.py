@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import secrets
+import socket
 import sys
 import tempfile
 import time
@@ -137,11 +138,12 @@ def is_of_the_driver(target: str) -> bool:
 
 
 def descriptors() -> dict[int, str]:
-    servant_fds = {
+    opened = [
         getattr(servant, name, None)
         for servant in servants()
-        for name in ("_forkserver_alive_fd", "_fd")
-    }
+        for name in ("_forkserver_alive_fd", "_fd", "_socket")
+    ]
+    servant_fds = {fd.fileno() if isinstance(fd, socket.socket) else fd for fd in opened}
     targets = {}
     for name in os.listdir("/proc/self/fd"):
         try:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from .. import native
 from ..errors import DomainError
+from ..memory.control_message import close_all
 
 __all__ = ["Domain", "Member", "NoDomain", "discover", "select"]
 
@@ -63,14 +64,9 @@ class Domain:
                     yield tuple((descriptors + [-1, -1])[:3])  # type: ignore[misc]
                     return
                 finally:
-                    close(descriptors)
-            close(descriptors)
+                    close_all(descriptors)
+            close_all(descriptors)
         raise NoDomain(f"domain {self.id[:8]} is gone: its {len(self.members)} members have ended")
-
-
-def close(descriptors: list[int]) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor)
 
 
 def identity(control: int) -> str | None:

@@ -8,8 +8,9 @@ import shutil
 from typing import Any
 
 from ..memory import Name, names
+from ..memory.statistics import size
 from .find_domains import Domain, Member, NoDomain, discover
-from .top.format import cut, plural, size
+from .top.format import cut, plural
 from .top.snapshot import Snapshot, survey_domain
 
 __all__ = ["run"]

@@ -10,9 +10,8 @@ from __future__ import annotations
 from typing import TypedDict
 
 from .. import native
-from ..native import domain_environment, domain_id
 
-__all__ = ["Preparation", "adopt", "domain_environment", "domain_id", "preparation"]
+__all__ = ["Preparation", "adopt", "preparation"]
 
 
 class Preparation(TypedDict):

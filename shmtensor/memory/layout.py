@@ -28,12 +28,10 @@ def aligned(size: int, itemsize: int = 1) -> int:
 
 def offsets(sizes: Iterable[int], itemsize: int = 1) -> tuple[list[int], int]:
     """Where arrays of these sizes begin, and where the last one ends; all in items."""
-    step = ALIGNMENT // itemsize or 1
     starts, end = [], 0
     for size in sizes:
-        start = -(-end // step) * step
-        starts.append(start)
-        end = start + size
+        starts.append(aligned(end, itemsize))
+        end = starts[-1] + size
     return starts, end
 
 

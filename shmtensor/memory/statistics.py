@@ -98,12 +98,12 @@ def check() -> None:
 
 
 def size(nbytes: float) -> str:
-    """A readable size: `1.5 GB`."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if abs(nbytes) < 1000:
-            return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+    """A readable size of at most 8 characters: `999 B`, `1.5 GB`."""
+    for unit in ("B", "kB", "MB", "GB", "TB"):
+        if abs(nbytes) < 999.5 or unit == "TB":
+            break
         nbytes /= 1000
-    return f"{nbytes:.1f} TB"
+    return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
 
 
 def summary() -> str:

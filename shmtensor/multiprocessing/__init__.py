@@ -22,7 +22,12 @@ from typing import TYPE_CHECKING, Any
 
 from ..absent_names import missing as _missing
 from . import connection, queue, reduction
+from .barrier import Barrier
+from .connection import Pipe
 from .context import Process, default_context
+from .lock import BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore
+from .queue import JoinableQueue, Queue, SimpleQueue
+from .sharedctypes import RawArray, RawValue
 from .spawn import (
     ProcessContext,
     ProcessException,
@@ -33,28 +38,9 @@ from .spawn import (
     start_processes,
 )
 
-if TYPE_CHECKING:  # the classes, so that they can be annotations
-    from .barrier import Barrier
-    from .lock import BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore
-    from .queue import JoinableQueue, Queue, SimpleQueue
-else:
-    Barrier = default_context.Barrier
-    BoundedSemaphore = default_context.BoundedSemaphore
-    Condition = default_context.Condition
-    Event = default_context.Event
-    JoinableQueue = default_context.JoinableQueue
-    Lock = default_context.Lock
-    Queue = default_context.Queue
-    RLock = default_context.RLock
-    Semaphore = default_context.Semaphore
-    SimpleQueue = default_context.SimpleQueue
-
 Array = default_context.Array
 Manager = default_context.Manager
-Pipe = default_context.Pipe
 Pool = default_context.Pool
-RawArray = default_context.RawArray
-RawValue = default_context.RawValue
 Value = default_context.Value
 allow_connection_pickling = default_context.allow_connection_pickling
 cpu_count = default_context.cpu_count

@@ -46,18 +46,16 @@ class Barrier(Shared):
         if parties < 1:
             raise ValueError(f"Barrier: parties must be 1 or more: {parties}")
         self._block = native.allocate(4 * (_FIRST_SLOT + 4 * parties), zero=True, shared=True)
-        self._parties, self._action, self._timeout = parties, action, timeout
-        self._condition = Condition(Lock())
+        self._restore(parties, action, timeout, Condition(Lock()))
 
     def _details(self) -> tuple[Any, ...]:
         return self._parties, self._action, self._timeout, self._condition
 
-    @classmethod
-    def _attach(cls, block: Any, *details: Any) -> Any:
-        self = cls.__new__(cls)
-        self._block = block
-        self._parties, self._action, self._timeout, self._condition = details
-        return self
+    def _restore(
+        self, parties: int, action: Any, timeout: float | None, condition: Condition
+    ) -> None:
+        self._parties, self._action, self._timeout = parties, action, timeout
+        self._condition = condition
 
     @property
     def _words(self) -> memoryview:

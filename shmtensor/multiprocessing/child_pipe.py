@@ -1,4 +1,4 @@
-"""Reads and writes of the pipes between a parent, its children and the fork server.
+"""New interpreters, and the pipes between a parent, its children and the fork server.
 
 Note [Bytes under interruption]: a signal handler that raises (Ctrl-C) runs after a call has
 returned, before its result is stored: `data = os.read(...)` may lose what it has read, and the next
@@ -11,17 +11,28 @@ from __future__ import annotations
 
 import os
 import sys
-from multiprocessing import process
+from collections.abc import Iterable
+from multiprocessing import process, spawn
+from multiprocessing import util as _util
+from typing import Any
 
 from shmtensor.memory.control_message import LENGTH, take
 
-__all__ = ["read_number", "sys_path", "write"]
+util: Any = _util  # untyped: private functions are used
+__all__ = ["read_number", "start_interpreter", "sys_path", "write"]
 
 
 def sys_path() -> list[str]:
     """sys.path with the current directory in place of ''."""
     directory = vars(process)["ORIGINAL_DIR"] or os.getcwd()
     return [directory if entry == "" else entry for entry in sys.path]
+
+
+def start_interpreter(code: str, fds: Iterable[int]) -> int:
+    """The pid of a new interpreter that runs `code` and inherits these descriptors."""
+    executable, flags = spawn.get_executable(), util._args_from_interpreter_flags()
+    command = [executable, *flags, "-c", code, "--multiprocessing-fork"]
+    return int(util.spawnv_passfds(executable, command, sorted(set(fds))))
 
 
 def write(fd: int, data: bytes) -> None:

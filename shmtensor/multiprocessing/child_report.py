@@ -8,6 +8,7 @@ consequences. The pipe takes a whole record, so writing never waits for the pare
 
 from __future__ import annotations
 
+import builtins
 import multiprocessing
 import os
 import runpy
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any, get_type_hints
 
 from shmtensor.errors import PeerLostError
 from shmtensor.memory.control_message import InvalidMessage, encode, take
@@ -39,6 +41,7 @@ __all__ = [
 MESSAGE, TRACEBACK = 1_000, 50_000  # characters of a report, the last ones of the traceback
 SHORT = 9_000  # of a traceback with many characters that JSON escapes
 CONSEQUENCES = (PeerLostError, ConnectionError, EOFError, threading.BrokenBarrierError)
+GROUPS: Any = getattr(builtins, "BaseExceptionGroup", ())  # Python 3.11
 # Frames at the head of a traceback that only say how the child was started.
 STARTERS = (
     str(Path(__file__).parent),
@@ -75,8 +78,7 @@ class Report:
         return f"{self.type}: {self.message}".partition("\n")[0].removesuffix(": ")
 
 
-FIELDS = {"type": str, "message": str, "traceback": str, "is_consequence": bool, "time": float}
-FIELDS["is_unguarded"] = bool
+FIELDS = get_type_hints(Report)
 
 
 def decode(buffer: bytearray) -> Report | None:
@@ -98,18 +100,26 @@ def chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
 
 
+def is_consequence(error: BaseException) -> bool:
+    """Whether an error came from the end of another process; a group of errors, if each one did."""
+    return any(
+        isinstance(each, CONSEQUENCES)
+        or (isinstance(each, GROUPS) and all(map(is_consequence, each.exceptions)))
+        for each in chain(error)
+    )
+
+
 def report_of(error: BaseException) -> Report:
     """The report of an exception. Its traceback is without the frames that started the child."""
     frames = error.__traceback__
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(STARTERS):
         frames = frames.tb_next
     summary = traceback.TracebackException(type(error), error, frames or error.__traceback__)
-    is_consequence = any(isinstance(each, CONSEQUENCES) for each in chain(error))
     return Report(
         type(error).__name__,
         str(summary)[:MESSAGE],
         "".join(summary.format())[-TRACEBACK:],
-        is_consequence,
+        is_consequence(error),
         time.monotonic(),
     )
 

@@ -10,16 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from shmtensor import native
 
-from . import current_context, sharedctypes
-from .barrier import Barrier
-from .connection import Connection, Pipe
-from .lock import BoundedSemaphore, Condition, Event, Lock, RLock, Semaphore
-from .queue import JoinableQueue, Queue, SimpleQueue, watch_parent
+from . import barrier, connection, current_context, lock, queue, sharedctypes
 
 if TYPE_CHECKING:
-    from . import barrier as _barrier
-    from . import lock as _lock
-    from . import queue as _queue
     from .pool import Pool as _Pool
 
 __all__ = [
@@ -48,7 +41,7 @@ class _Process(process.BaseProcess):
 
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         native.set_role(self.name)
-        watch_parent(self._parent_row)
+        queue.watch_parent(self._parent_row)
         run = self.run
         if self._report is not None:
             from . import child_report
@@ -78,35 +71,24 @@ class _Process(process.BaseProcess):
     def _after_fork() -> None:
         """Does nothing: forked children are members before they run."""
 
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        from . import popen  # loads what only a parent needs
+
+        method = process_obj._start_method or default_context.get_start_method()
+        return popen.METHODS[method](process_obj)
+
 
 class ForkProcess(_Process):
     _start_method = "fork"
-
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:
-        from .popen import ForkPopen
-
-        return ForkPopen(process_obj)
 
 
 class SpawnProcess(_Process):
     _start_method = "spawn"
 
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:
-        from .popen import SpawnPopen
-
-        return SpawnPopen(process_obj)
-
 
 class ForkServerProcess(_Process):
     _start_method = "forkserver"
-
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:
-        from .popen import ForkserverPopen
-
-        return ForkserverPopen(process_obj)
 
 
 class Process(_Process):
@@ -117,10 +99,6 @@ class Process(_Process):
 
     _start_method = None
 
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:
-        return default_context.get_context().Process._Popen(process_obj)  # type: ignore[attr-defined]
-
 
 class Context(_context.BaseContext):
     """The functions of `shmtensor.multiprocessing` for one start method."""
@@ -128,59 +106,19 @@ class Context(_context.BaseContext):
     Process: type[_Process]
     _name: str
 
-    def Queue(self, maxsize: int = 0) -> _queue.Queue:  # type: ignore[override]
-        """A queue of many writers and readers."""
-        return Queue(maxsize, ctx=self)
-
-    def JoinableQueue(self, maxsize: int = 0) -> _queue.JoinableQueue:  # type: ignore[override]
-        """A queue whose readers call `task_done`."""
-        return JoinableQueue(maxsize, ctx=self)
-
-    def SimpleQueue(self) -> _queue.SimpleQueue:  # type: ignore[override]
-        """A queue with put and get."""
-        return SimpleQueue(ctx=self)
-
-    def Pipe(self, duplex: bool = True) -> tuple[Connection, Connection]:
-        """Two connected ends."""
-        return Pipe(duplex)
-
-    def Lock(self) -> _lock.Lock:  # type: ignore[override]
-        """A lock."""
-        return Lock(ctx=self)
-
-    def RLock(self) -> _lock.RLock:  # type: ignore[override]
-        """A lock that its thread may take again."""
-        return RLock(ctx=self)
-
-    def Condition(self, lock: Any = None) -> _lock.Condition:  # type: ignore[override]
-        """A condition over a lock."""
-        return Condition(lock, ctx=self)
-
-    def Semaphore(self, value: int = 1) -> _lock.Semaphore:  # type: ignore[override]
-        """A counter that `acquire` decrements."""
-        return Semaphore(value, ctx=self)
-
-    def BoundedSemaphore(self, value: int = 1) -> _lock.BoundedSemaphore:  # type: ignore[override]
-        """A Semaphore that refuses too many releases."""
-        return BoundedSemaphore(value, ctx=self)
-
-    def Event(self) -> _lock.Event:  # type: ignore[override]
-        """A flag to wait for."""
-        return Event(ctx=self)
-
-    def Barrier(  # type: ignore[override]
-        self, parties: int, action: Any = None, timeout: float | None = None
-    ) -> _barrier.Barrier:
-        """A barrier of processes."""
-        return Barrier(parties, action, timeout, ctx=self)
-
-    def RawValue(self, typecode_or_type: Any, *args: Any) -> Any:
-        """A ctypes object that processes share."""
-        return sharedctypes.RawValue(typecode_or_type, *args)
-
-    def RawArray(self, typecode_or_type: Any, size_or_initializer: Any) -> Any:
-        """A ctypes array that processes share."""
-        return sharedctypes.RawArray(typecode_or_type, size_or_initializer)
+    Queue = queue.Queue  # type: ignore[assignment]
+    JoinableQueue = queue.JoinableQueue  # type: ignore[assignment]
+    SimpleQueue = queue.SimpleQueue  # type: ignore[assignment]
+    Lock = lock.Lock  # type: ignore[assignment]
+    RLock = lock.RLock  # type: ignore[assignment]
+    Condition = lock.Condition  # type: ignore[assignment]
+    Semaphore = lock.Semaphore  # type: ignore[assignment]
+    BoundedSemaphore = lock.BoundedSemaphore  # type: ignore[assignment]
+    Event = lock.Event  # type: ignore[assignment]
+    Barrier = barrier.Barrier  # type: ignore[assignment]
+    Pipe = staticmethod(connection.Pipe)
+    RawValue = staticmethod(sharedctypes.RawValue)
+    RawArray = staticmethod(sharedctypes.RawArray)
 
     def Value(self, typecode_or_type: Any, *args: Any, lock: Any = True) -> Any:
         """A ctypes object with a lock."""

@@ -28,7 +28,7 @@ from typing import Any
 from shmtensor import native
 from shmtensor.memory import control_message, join_domain
 
-from .child_pipe import sys_path, write
+from .child_pipe import start_interpreter, sys_path, write
 
 util: Any = _util  # untyped: private functions are used
 __all__ = ["ForkServer", "server"]
@@ -53,7 +53,6 @@ class ForkServer:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._fd: int | None = None
         self._pid: int | None = None
         self._owner = 0
         self._preload: list[str] = ["__main__"]
@@ -63,10 +62,6 @@ class ForkServer:
         if not all(isinstance(name, str) for name in modules):
             raise TypeError("set_forkserver_preload: module_names must be a list of strings")
         self._preload = list(modules)
-
-    def pid(self) -> int | None:
-        """The server's process id, or None."""
-        return self._pid if self._owner == os.getpid() else None
 
     def start_child(self, data_r: int, status_w: int, fds: list[int]) -> None:
         """Requests a child.
@@ -100,22 +95,15 @@ class ForkServer:
                 os.waitpid(self._pid, 0)
                 self._pid = None
             raise
-        self._socket, self._fd = ours, ours.fileno()
+        self._socket = ours
         util.Finalize(self, self.stop, exitpriority=-100)
 
     def _spawn(self, theirs: socket.socket) -> None:
         domain = join_domain.preparation()
         read_fd, write_fd = os.pipe()
         try:
-            command = [
-                spawn.get_executable(),
-                *util._args_from_interpreter_flags(),
-                "-c",
-                _START.format(fd=read_fd),
-                "--multiprocessing-fork",
-            ]
-            fds = sorted({read_fd, theirs.fileno(), *domain["descriptors"]})
-            self._pid = util.spawnv_passfds(spawn.get_executable(), command, fds)
+            fds = [read_fd, theirs.fileno(), *domain["descriptors"]]
+            self._pid = start_interpreter(_START.format(fd=read_fd), fds)
             self._owner = os.getpid()
             preparation = spawn.get_preparation_data("ForkServer")
             # An AuthenticationString refuses to be pickled here.
@@ -133,7 +121,7 @@ class ForkServer:
     def _clear(self) -> None:
         if self._socket is not None:
             self._socket.close()
-        self._socket, self._fd, self._pid = None, None, None
+        self._socket = self._pid = None
 
     def _after_fork(self) -> None:
         """In a forked child: the server belongs to the parent, and another thread may have held the
@@ -146,12 +134,10 @@ class ForkServer:
         if self._owner != os.getpid():
             return
         with self._lock:
-            if self._socket is not None:
-                self._socket.close()
-                self._socket, self._fd = None, None
-            if self._pid is not None:
-                os.waitpid(self._pid, 0)
-                self._pid = None
+            pid = self._pid
+            self._clear()
+            if pid is not None:
+                os.waitpid(pid, 0)
 
 
 server = ForkServer()

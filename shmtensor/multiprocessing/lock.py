@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from types import TracebackType
+from types import SimpleNamespace
 from typing import Any
 
 from shmtensor import native
@@ -56,12 +56,7 @@ class Lock(Shared):
     def __enter__(self) -> bool:
         return self.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def __repr__(self) -> str:
@@ -74,17 +69,6 @@ class RLock(Lock):
     """A lock that its thread may take again; it must release it as often."""
 
     _reentrant = True
-
-    def _depth(self) -> int:
-        return native.lock_state(self._block)[1]
-
-
-class _SemLock:
-    """The methods of a semaphore's private attribute that `concurrent.futures` calls."""
-
-    def __init__(self, semaphore: Semaphore) -> None:
-        self._get_value = semaphore.get_value
-        self._is_zero = semaphore.locked
 
 
 class Semaphore(Shared):
@@ -125,18 +109,13 @@ class Semaphore(Shared):
         return self.get_value() == 0
 
     @property
-    def _semlock(self) -> _SemLock:
-        return _SemLock(self)
+    def _semlock(self) -> SimpleNamespace:  # for `concurrent.futures`
+        return SimpleNamespace(_get_value=self.get_value, _is_zero=self.locked)
 
     def __enter__(self) -> bool:
         return self.acquire()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.release()
 
     def __repr__(self) -> str:
@@ -154,24 +133,15 @@ class Condition(Shared):
     notification."""
 
     def __init__(self, lock: Lock | None = None, *, ctx: Any = None) -> None:
-        self._lock = RLock() if lock is None else lock
         self._block = _block(native.CONDITION_NBYTES)
-        self._bind_lock_methods()
+        self._restore(RLock() if lock is None else lock)
 
-    def _bind_lock_methods(self) -> None:
-        self.acquire = self._lock.acquire
-        self.release = self._lock.release
+    def _restore(self, lock: Lock) -> None:
+        self._lock = lock
+        self.acquire, self.release = lock.acquire, lock.release
 
     def _details(self) -> tuple[Any, ...]:
         return (self._lock,)
-
-    @classmethod
-    def _attach(cls, block: Any, *details: Any) -> Any:
-        self = cls.__new__(cls)
-        self._block = block
-        (self._lock,) = details
-        self._bind_lock_methods()
-        return self
 
     def _check(self, where: str) -> int:
         depth: int = native.lock_state(self._lock._block)[1]
@@ -216,13 +186,8 @@ class Condition(Shared):
     def __enter__(self) -> bool:
         return self._lock.__enter__()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._lock.__exit__(kind, error, trace)
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
     def __repr__(self) -> str:
         return f"<Condition({self._lock!r})>"

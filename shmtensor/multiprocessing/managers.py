@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from multiprocessing import managers as _managers
 from multiprocessing.managers import BaseProxy, DictProxy, ListProxy, Namespace, Token
+from types import SimpleNamespace
 from typing import Any
 
+from .children import Children
 from .current_context import current_context
 
 __all__ = [
@@ -29,6 +31,30 @@ class _DefaultContextMixin:
     def __init__(self, *args: Any, ctx: Any = None, **kwargs: Any) -> None:
         init: Any = super().__init__
         init(*args, ctx=current_context() if ctx is None else ctx, **kwargs)
+
+    def start(self: Any, *args: Any, **kwargs: Any) -> None:
+        """Starts the server. Raises: ProcessException: why it has ended before it could serve."""
+        children, context = Children(), self._ctx
+
+        def make_process(**arguments: Any) -> Any:
+            process = context.Process(**arguments)
+
+            def start() -> None:
+                del process.start  # the method, from now on
+                children.start(process)
+
+            process.start = start
+            return process
+
+        self._ctx = SimpleNamespace(Process=make_process)
+        try:
+            super().start(*args, **kwargs)  # type: ignore[misc]
+        except EOFError:
+            if (first := children.join()) is None:
+                raise
+            raise children.error("Manager", first) from None
+        finally:
+            self._ctx = context
 
 
 class BaseManager(_DefaultContextMixin, _managers.BaseManager):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import pickletools
 import queue
 import sys
 import threading
@@ -28,9 +29,8 @@ from shmtensor.errors import PeerLostError, ShmTensorError
 
 from .children import Child, Children
 from .current_context import current_context
-from .pool_results import Results
-from .queue import SimpleQueue, describe_exit
-from .reduction import sending_values
+from .queue import _EMPTY, SimpleQueue, describe_exit, parent_rows
+from .reduction import pickle_loads, sending_values
 
 __all__ = ["Pool", "ThreadPool"]
 
@@ -41,6 +41,7 @@ _PREFETCH = 2  # tasks in a worker's inbox: the current and the next one
 _SLICE = 0.05  # seconds between two checks of the workers
 _EXITING = "exiting"  # a worker's last message, after maxtasksperchild tasks
 _UNREAD = "unread"  # the next task in the inbox cannot be unpickled
+_INTEGERS = {"BININT", "BININT1", "BININT2", "LONG1"}  # pickle's opcodes of integers
 
 
 class _Worker:
@@ -54,14 +55,25 @@ class _Worker:
         self.is_exiting = False
 
 
-class _Notifier:
-    """ApplyResult's cache calls `put` when it becomes empty."""
+class _Results(SimpleQueue):
+    """Messages (worker, job, i, (success, value)). The three integers come first, so that a value
+    that cannot be unpickled is an error of its task and does not end the reading thread.
+    """
 
-    def __init__(self) -> None:
-        self.event = threading.Event()
+    def get(self, timeout: float | None = None, **_: Any) -> Any:
+        """The next message. Raises: queue.Empty: no message in time."""
+        message = self._channel.receive(timeout, parent_rows(), _read, _EMPTY)
+        if message is _EMPTY:
+            raise queue.Empty
+        return message
 
-    def put(self, _: Any) -> None:
-        self.event.set()
+
+def _read(data: Any, blocks: Any) -> Any:
+    try:
+        return pickle_loads(data, blocks)
+    except Exception as error:
+        integers = (n for code, n, _ in pickletools.genops(data) if code.name in _INTEGERS)
+        return (*itertools.islice(integers, 3), (False, error))
 
 
 class Pool(_pool.Pool):
@@ -97,8 +109,7 @@ class Pool(_pool.Pool):
         self._initializer, self._initargs = initializer, tuple(initargs)
         self._maxtasksperchild = maxtasksperchild
         self._taskqueue: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._change_notifier = _Notifier()
-        self._cache = stdlib._PoolCache(notifier=self._change_notifier)
+        self._cache: dict[int, Any] = {}  # the results that are not complete
         self._worker_pool = _WorkerPool(self)
         try:
             self._worker_pool.fill()
@@ -116,7 +127,7 @@ class Pool(_pool.Pool):
         self._terminate = util.Finalize(
             self,
             _terminate,
-            args=(self._taskqueue, self._worker_pool, self._task_handler, self._result_handler),
+            args=(self._taskqueue, self._worker_pool, self._result_handler),
             exitpriority=15,
         )
         self._state = stdlib.RUN
@@ -149,12 +160,16 @@ class _WorkerPool:
     def __init__(self, pool: Pool) -> None:
         self.processes = pool._processes
         self.context = pool._ctx
-        self.initializer, self.initargs = pool._initializer, pool._initargs
-        self.maxtasks = pool._maxtasksperchild
-        self.wraps = stdlib.Pool._wrap_exception
+        self.arguments = (  # of `_worker_main`, the last ones
+            pool._initializer,
+            pool._initargs,
+            pool._maxtasksperchild,
+            stdlib.Pool._wrap_exception,
+            pool._processes,
+        )
         self.cache = pool._cache
         self.process_list = pool._pool  # the Process objects, for repr and for users
-        self.results = Results()
+        self.results = _Results()
         self.backlog: deque[Any] = deque()
         self.children = Children()
         self.vacant: list[Child] = []  # that have ended and are not yet replaced
@@ -171,20 +186,8 @@ class _WorkerPool:
         while len(self.workers) < self.processes and self.error is None:
             number = next(self.numbers)
             inbox = SimpleQueue()
-            process = self.context.Process(
-                target=_worker_main,
-                args=(
-                    number,
-                    inbox,
-                    self.results,
-                    self.initializer,
-                    self.initargs,
-                    self.maxtasks,
-                    self.wraps,
-                    self.processes,
-                ),
-                daemon=True,
-            )
+            arguments = (number, inbox, self.results, *self.arguments)
+            process = self.context.Process(target=_worker_main, args=arguments, daemon=True)
             process.name = process.name.replace("Process", "PoolWorker")
             child = self.children.start(process, self.vacant.pop() if self.vacant else None)
             self.workers[number] = _Worker(child, inbox, number)
@@ -342,7 +345,6 @@ def _receive_results(pool: _WorkerPool) -> None:
 def _terminate(
     taskqueue: queue.SimpleQueue[Any],
     pool: _WorkerPool,
-    task_handler: threading.Thread,
     result_handler: threading.Thread,
 ) -> None:
     is_finished = pool.is_over and not result_handler.is_alive()

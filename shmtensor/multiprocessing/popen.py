@@ -22,12 +22,12 @@ from shmtensor import native
 from shmtensor.memory import join_domain
 
 from . import reduce_cuda
-from .child_pipe import read_number, sys_path, write
+from .child_pipe import read_number, start_interpreter, sys_path, write
 from .picklable import is_main_importable
 from .reduction import dumps, explain
 
 util: Any = _util  # untyped: private functions are used
-__all__ = ["ForkPopen", "ForkserverPopen", "SpawnPopen"]
+__all__ = ["METHODS", "ForkserverPopen"]
 
 # Runs in the new interpreter. sys.path is set first, so that shmtensor is imported from the same
 # directory as in the parent.
@@ -156,15 +156,8 @@ class SpawnPopen(_Popen):
             child_r, parent_w = os.pipe()
             parent_r, child_w = os.pipe()
             try:
-                command = [
-                    spawn.get_executable(),
-                    *util._args_from_interpreter_flags(),
-                    "-c",
-                    _START.format(fd=child_r),
-                    "--multiprocessing-fork",
-                ]
                 fds = [*self._fds, child_r, child_w, *domain["descriptors"]]
-                self.pid = util.spawnv_passfds(spawn.get_executable(), command, sorted(set(fds)))
+                self.pid = start_interpreter(_START.format(fd=child_r), fds)
             finally:
                 os.close(child_r)
                 os.close(child_w)
@@ -233,3 +226,6 @@ class ForkserverPopen(SpawnPopen):
             self._record_exit(code)
             self.returncode = code
         return self.returncode
+
+
+METHODS = {"fork": ForkPopen, "spawn": SpawnPopen, "forkserver": ForkserverPopen}

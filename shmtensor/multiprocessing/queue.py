@@ -139,11 +139,8 @@ class SimpleQueue(Shared):
         self._closed = False
         self._fd: QueueFd | None = None
 
-    @classmethod
-    def _attach(cls, block: Any, *details: Any) -> Any:
-        self = cls.__new__(cls)
-        self._open(native.Channel(block=block))
-        return self
+    def _restore(self) -> None:
+        self._open(native.Channel(block=self._block))
 
     def _check(self) -> None:
         if self._closed:
@@ -227,10 +224,7 @@ class Queue(SimpleQueue):
         self, block: bool = True, timeout: float | None = None, *, watch: Iterable[Any] = ()
     ) -> Any:
         """The next message; raises Empty if none comes in time. `watch`: see `SimpleQueue.get`."""
-        message = self._receive(timeout if block else 0.0, watch)
-        if message is _EMPTY:
-            raise Empty
-        return message
+        return super().get(timeout if block else 0.0, watch=watch)
 
     def put_nowait(self, obj: Any) -> None:
         """`put(obj, False)`."""

@@ -23,7 +23,7 @@ from shmtensor.cuda_arrays import device_of
 from shmtensor.device import META
 from shmtensor.tensor import Tensor, make_tensor
 
-__all__ = ["Handles", "is_on_gpu", "rebuild_cuda", "rebuild_cupy"]
+__all__ = ["Handles", "is_on_gpu", "rebuild_cuda", "rebuild_cupy", "restore_tensor"]
 
 
 def is_on_gpu(obj: Any) -> bool:
@@ -98,7 +98,14 @@ def rebuild_cuda(
     cls: type[Tensor], message: Any, requires_grad: bool, grad: Any, state: Any
 ) -> Any:
     """A tensor over received GPU memory. Copies: none."""
-    tensor = make_tensor(cls, rebuild_cupy(message), requires_grad, grad)
+    return restore_tensor(cls, rebuild_cupy(message), requires_grad, grad, state)
+
+
+def restore_tensor(
+    cls: type[Tensor], array: Any, requires_grad: bool, grad: Tensor | None, state: Any
+) -> Tensor:
+    """A leaf tensor of the class, with its gradient and attributes."""
+    tensor = make_tensor(cls, array, requires_grad, grad)
     if state is not None:
         tensor.__dict__.update(state)
     return tensor

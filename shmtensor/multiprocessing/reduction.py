@@ -29,10 +29,11 @@ import numpy as np
 
 from shmtensor import native
 from shmtensor.cuda_arrays import array_modules
-from shmtensor.tensor import Tensor, deepcopy_pickle, make_tensor
+from shmtensor.tensor import Tensor, deepcopy_pickle
 
 from . import reduce_cuda, reduce_foreign, sharedctypes
 from .picklable import extra_reductions, is_main_importable
+from .reduce_cuda import restore_tensor
 from .shared_object import Shared
 
 __all__ = [
@@ -50,22 +51,15 @@ _dispatch_table: Any = ChainMap(extra_reductions, copyreg.dispatch_table)
 _CTYPES = (ctypes._SimpleCData, ctypes.Array, ctypes.Structure, ctypes.Union)
 
 
-class _ReceivedBlocks(threading.local):
-    """The blocks of the message that this thread unpickles."""
+class _Thread(threading.local):
+    """What this thread does: the blocks of the message that it unpickles, and whether it sends
+    values: nobody expects that the receiver's tensor aliases them."""
 
     blocks: Any = ()
+    sends_values = False
 
 
-_received = _ReceivedBlocks()
-
-
-class _Sending(threading.local):
-    """Whether this thread sends values: nobody expects that the receiver's tensor aliases them."""
-
-    values = False
-
-
-_sending = _Sending()
+_thread = _Thread()
 
 
 class sending_values:
@@ -74,10 +68,10 @@ class sending_values:
     """
 
     def __enter__(self) -> None:
-        self.previous, _sending.values = _sending.values, True
+        self.previous, _thread.sends_values = _thread.sends_values, True
 
     def __exit__(self, *_: object) -> None:
-        _sending.values = self.previous
+        _thread.sends_values = self.previous
 
 
 class _ByValue(Exception):
@@ -113,7 +107,7 @@ class _Blocks:
         # An array without elements may point to the start of another block: it gets its own.
         layout = native.array_layout(array) if array.size else None
         if layout is None:
-            if is_tensor and array.flags.writeable and array.size and not _sending.values:
+            if is_tensor and array.flags.writeable and array.size and not _thread.sends_values:
                 warn_of_copy(array)
             array = share(array)
             layout = native.array_layout(array)
@@ -180,7 +174,7 @@ class _Blocks:
 
     def tensor(self, tensor: Tensor) -> tuple[Any, ...]:
         """Arguments of `rebuild_tensor` after the class."""
-        leaf = self.leaf(tensor)
+        leaf = self.leaf(tensor)  # or it is refused, before its memory is copied
         return self.array(tensor.array, True), *leaf
 
     def leaf(self, tensor: Tensor) -> tuple[bool, Any, Any]:
@@ -281,22 +275,22 @@ def loads(data: Any, blocks: Any) -> Any:
 
 def pickle_loads(data: Any, blocks: Any) -> Any:
     """The object of a message that `pickle_dumps` returned."""
-    previous = _received.blocks
-    _received.blocks = blocks
+    previous = _thread.blocks
+    _thread.blocks = blocks
     try:
         return pickle.loads(data)
     finally:
-        _received.blocks = previous
+        _thread.blocks = previous
 
 
 def rebuild_array(block: int, *layout: Any) -> Any:
     """A view of a received block. Copies: none."""
-    return native.array_at(_received.blocks[block], *layout)
+    return native.array_at(_thread.blocks[block], *layout)
 
 
 def rebuild_plain(block: int, *layout: Any) -> Any:
     """A tensor without history or gradient over a received block. Copies: none."""
-    return native.wrap(native.array_at(_received.blocks[block], *layout))
+    return native.wrap(native.array_at(_thread.blocks[block], *layout))
 
 
 def rebuild_tensor(
@@ -318,22 +312,12 @@ def rebuild_jax(block: int, *layout: Any) -> Any:
 
 def rebuild_shared(cls: type[Shared], block: int, details: tuple[Any, ...]) -> Any:
     """A lock, a queue, ... over a received block."""
-    return cls._attach(_received.blocks[block], *details)
+    return cls._attach(_thread.blocks[block], *details)
 
 
 def rebuild_ctypes(cls: Any, length: int | None, block: int, offset: int) -> Any:
     """A ctypes object over a received block."""
-    return sharedctypes.rebuild(cls, length, _received.blocks[block], offset)
-
-
-def restore_tensor(
-    cls: type[Tensor], array: Any, requires_grad: bool, grad: Tensor | None, state: Any
-) -> Tensor:
-    """A leaf tensor of the class, with its gradient and attributes."""
-    tensor = make_tensor(cls, array, requires_grad, grad)
-    if state is not None:
-        tensor.__dict__.update(state)
-    return tensor
+    return sharedctypes.rebuild(cls, length, _thread.blocks[block], offset)
 
 
 def warn_of_copy(array: np.ndarray[Any, Any]) -> None:
@@ -387,10 +371,5 @@ def _rebuild_for_stdlib(
     grad: Any,
     state: Any,
 ) -> Tensor:
-    previous = _received.blocks
-    _received.blocks = [native.receive(handle, True)]
-    try:
-        array = rebuild_array(0, *layout)
-    finally:
-        _received.blocks = previous
+    array = native.array_at(native.receive(handle, True), *layout)
     return restore_tensor(cls, array, requires_grad, grad, state)

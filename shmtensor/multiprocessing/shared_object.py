@@ -17,14 +17,18 @@ class Shared:
     _block: Any
 
     def _details(self) -> tuple[Any, ...]:
-        """Further arguments of `_attach`, after the block."""
+        """What is sent beside the block: the arguments of `_restore`."""
         return ()
+
+    def _restore(self, *details: Any) -> None:
+        """Makes the object from its block and the details."""
 
     @classmethod
     def _attach(cls, block: Any, *details: Any) -> Any:
         """The object over a block of another process."""
         self = cls.__new__(cls)
         self._block = block
+        self._restore(*details)
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -121,7 +121,11 @@ def make_set(limits: Limits, items: Any = ()) -> set[Any]:
 
 
 def make_frozenset(limits: Limits, items: Any = ()) -> frozenset[Any]:
-    items = list(items_of(limits, items))
+    return frozen(limits, list(items_of(limits, items)))
+
+
+def frozen(limits: Limits, items: list[Any]) -> frozenset[Any]:
+    """A frozenset whose hash table and depth are counted."""
     work = limits.hash(items, frozenset(), is_new=True)
     result = frozenset(items)
     limits.nest(result, items, work)

@@ -89,10 +89,7 @@ class Limits:
             item_depth, item_weight = size_of(item) if known is None else known[1:]
             depth = item_depth if item_depth > depth else depth
             weight += item_weight
-        if depth >= MAX_DEPTH:
-            raise pickle.UnpicklingError(
-                f"load: objects are nested too deep: {depth + 1} of at most {MAX_DEPTH} levels"
-            )
+        check_depth(depth)
         # `size_of` computes that of a flat tuple of small elements
         if depth or weight != 1 + len(items) or type(outer) is not tuple:
             self.sizes[id(outer)] = outer, depth + 1, weight
@@ -199,13 +196,17 @@ class Limits:
                 "with another one"
             )
         depth = max([self.size(value)[0] for value in inner], default=-1) + 1
-        if depth >= MAX_DEPTH:
-            raise pickle.UnpicklingError(
-                f"load: objects are nested too deep: {depth + 1} of at most {MAX_DEPTH} levels"
-            )
+        check_depth(depth)
         if inner:
             self.sizes[id(outer)] = outer, max(depth, self.size(outer)[0]), 1
             self.inner.update((id(value), value) for value in inner)
+
+
+def check_depth(depth: int) -> None:
+    if depth >= MAX_DEPTH:
+        raise pickle.UnpicklingError(
+            f"load: objects are nested too deep: {depth + 1} of at most {MAX_DEPTH} levels"
+        )
 
 
 def contents_of(outer: Any) -> Collection[Any]:

@@ -140,10 +140,10 @@ class UnsafeUnpickler(pickle.Unpickler):
         obj = TORCH_NAMES.get((module, name))
         if obj is None:
             return super().find_class(module, name)
-        return UNLIMITED.get(id(obj), obj)
+        return partial(obj, UNLIMITED) if id(obj) in FUNCTIONS else obj
 
     def persistent_load(self, pid: Any) -> Storage:
-        return self.storages.find(None, pid)
+        return self.storages.find(UNLIMITED, pid)
 
 
 class Storages:
@@ -155,7 +155,7 @@ class Storages:
         self.mapped = mapped
         self.loaded: dict[str, tuple[Any, list[bool]]] = {}
 
-    def find(self, limits: Limits | None, pid: Any) -> Storage:
+    def find(self, limits: Limits, pid: Any) -> Storage:
         if not (type(pid) is tuple and len(pid) == 5 and pid[0] == "storage"):
             raise refused("not a reference to a storage", pid)
         _, kind, key, location, _ = pid
@@ -166,8 +166,7 @@ class Storages:
         if key not in self.loaded:
             data = self.archive.read_array(f"data/{key}", self.mapped)
             self.loaded[key] = map_storage(data, location, self.map_location), []
-            if limits is not None:
-                limits.copies += STORAGE_COPIES * len(data)
+            limits.copies += STORAGE_COPIES * len(data)
         data, checks = self.loaded[key]
         return Storage(data, kind, checks)
 
@@ -225,7 +224,7 @@ def existing_device(location: Any) -> Device:
 
 
 def rebuild_tensor(
-    limits: Limits | None,
+    limits: Limits,
     storage: Any,
     offset: Any,
     size: Any,
@@ -239,8 +238,7 @@ def rebuild_tensor(
     if type(storage) is not Storage:
         raise refused("not a storage", storage)
     data, kind, _ = storage
-    if limits is not None:
-        limits.copy(TENSOR_NBYTES)
+    limits.copy(TENSOR_NBYTES)
     dtype = dtype.dtype if type(dtype) is native.dtype else kind.dtype
     for sizes in (size, stride, (offset,)):
         if not isinstance(sizes, tuple) or not are_sizes(sizes):
@@ -277,7 +275,7 @@ def largest_byte(data: Any) -> int:
 
 
 def check_bools(
-    limits: Limits | None,
+    limits: Limits,
     storage: Storage,
     span: slice,
     size: tuple[int, ...],
@@ -289,8 +287,7 @@ def check_bools(
     if storage.checks[0]:
         return
     data = storage.bytes[span]
-    if limits is not None:
-        limits.copy(len(data))
+    limits.copy(len(data))
     if math.prod(size) <= len(data):  # a tensor with gaps: other bytes may be of other tensors
         data = array_over(data, 0, size, np.dtype(np.uint8), stride)
     if (largest := largest_byte(data)) > 1:
@@ -302,13 +299,12 @@ def are_sizes(sizes: tuple[Any, ...]) -> bool:
 
 
 def rebuild_meta_tensor(
-    limits: Limits | None, dtype: Any, size: Any, stride: Any, requires_grad: Any = False
+    limits: Limits, dtype: Any, size: Any, stride: Any, requires_grad: Any = False
 ) -> Tensor:
     """A tensor without data, after all numbers are checked."""
     if type(dtype) is not native.dtype:
         raise refused("not the dtype of a tensor", dtype)
-    if limits is not None:
-        limits.copy(TENSOR_NBYTES)
+    limits.copy(TENSOR_NBYTES)
     dtype = dtype.dtype
     for sizes in (size, stride):
         if type(sizes) is not tuple or not are_sizes(sizes):
@@ -322,18 +318,17 @@ def rebuild_meta_tensor(
 
 
 def rebuild_parameter(
-    limits: Limits | None, data: Any, requires_grad: Any = True, hooks: Any = None
+    limits: Limits, data: Any, requires_grad: Any = True, hooks: Any = None
 ) -> Parameter:
     if not isinstance(data, Tensor):
         raise refused("not the tensor of a parameter", data)
-    if limits is not None:
-        limits.copy(TENSOR_NBYTES)
+    limits.copy(TENSOR_NBYTES)
     return Parameter(data, requires_grad is True)
 
 
 def rebuild_uninitialized(
     cls: Any,
-    limits: Limits | None,
+    limits: Limits,
     requires_grad: Any = True,
     device: Any = None,
     dtype: Any = None,
@@ -342,32 +337,31 @@ def rebuild_uninitialized(
     """A parameter or buffer of a lazy layer, which has no shape yet."""
     if not isinstance(device, (Device, type(None))):
         raise refused("not the device of a parameter", device)
-    if limits is not None:
-        limits.copy(TENSOR_NBYTES)
+    limits.copy(TENSOR_NBYTES)
     arguments = (requires_grad is True, device, None if dtype is None else as_dtype(dtype))
     return cls(*arguments) if cls is UninitializedParameter else cls(*arguments, persistent is True)
 
 
-def rebuild_device(limits: Limits | None, kind: Any, index: Any = None) -> Device:
+def rebuild_device(limits: Limits, kind: Any, index: Any = None) -> Device:
     if type(kind) is not str or type(index) not in (int, type(None)):
         raise refused("not a device", (kind, index))
     return Device(kind, index)
 
 
-def rebuild_size(limits: Limits | None, sizes: Any = ()) -> Size:
+def rebuild_size(limits: Limits, sizes: Any = ()) -> Size:
     is_short = type(sizes) is tuple and len(sizes) <= MAX_DIMS
     if not is_short or not all(type(n) is int and -MAX_SIZE < n < MAX_SIZE for n in sizes):
         raise refused("not the sizes of a tensor", sizes)
     return Size(sizes)
 
 
-def rebuild_layout(limits: Limits | None, name: Any) -> layout:
+def rebuild_layout(limits: Limits, name: Any) -> layout:
     if name != "torch.sparse_coo":
         raise refused("not the layout of a tensor, of which there is torch.sparse_coo", name)
     return sparse_coo
 
 
-def rebuild_sparse(limits: Limits | None, kind: Any, parts: Any) -> SparseTensor:
+def rebuild_sparse(limits: Limits, kind: Any, parts: Any) -> SparseTensor:
     """A sparse tensor of (indices, values, size, is coalesced), after all indices are checked."""
     if kind is not sparse_coo or type(parts) is not tuple or len(parts) not in (3, 4):
         raise refused("not the parts of a sparse tensor", parts)
@@ -378,8 +372,8 @@ def rebuild_sparse(limits: Limits | None, kind: Any, parts: Any) -> SparseTensor
         raise refused("not the dtype of indices", indices.dtype)
     if not isinstance(size, tuple) or len(size) > MAX_DIMS or not are_sizes(size):
         raise refused("not the sizes of a tensor", size)
-    if limits is not None:  # the check reads all indices; of expanded ones, some many times
-        limits.copy(SPARSE_NBYTES + indices.nbytes + values.nbytes)
+    # the check reads all indices; of expanded ones, some many times
+    limits.copy(SPARSE_NBYTES + indices.nbytes + values.nbytes)
     try:
         return sparse_coo_tensor(
             indices, values, size, check_invariants=True, is_coalesced=flag == [True]
@@ -414,22 +408,17 @@ TORCH_NAMES: dict[tuple[str, str], Any] = {
         if isinstance(constant, memory_format)
     },
 }
+FUNCTIONS: dict[int, Any] = {
+    id(function): function
+    for function in (
+        rebuild_tensor, rebuild_parameter, rebuild_sparse, rebuild_meta_tensor, rebuild_layout,
+    )
+}  # fmt: skip
 CONSTRUCTORS: dict[int, Any] = {
-    id(rebuild_tensor): rebuild_tensor,
-    id(rebuild_parameter): rebuild_parameter,
-    id(rebuild_sparse): rebuild_sparse,
-    id(rebuild_meta_tensor): rebuild_meta_tensor,
-    id(rebuild_layout): rebuild_layout,
+    **FUNCTIONS,
     id(Size): rebuild_size,
     id(Device): rebuild_device,
     id(UninitializedParameter): partial(rebuild_uninitialized, UninitializedParameter),
     id(UninitializedBuffer): partial(rebuild_uninitialized, UninitializedBuffer),
 }
-# For files that may run any code.
-UNLIMITED = {
-    id(rebuild_tensor): partial(rebuild_tensor, None),
-    id(rebuild_parameter): partial(rebuild_parameter, None),
-    id(rebuild_sparse): partial(rebuild_sparse, None),
-    id(rebuild_meta_tensor): partial(rebuild_meta_tensor, None),
-    id(rebuild_layout): partial(rebuild_layout, None),
-}
+UNLIMITED = Limits(1 << 62)  # of files that may run any code

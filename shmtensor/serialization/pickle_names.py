@@ -37,24 +37,11 @@ STORAGE_NAMES: dict[str, StorageType] = {
     )
 }
 
-# torch.<name> -> dtype, for tensors whose storage is untyped
+# torch.<name> -> dtype, for tensors whose storage is untyped; three have no storage class
 DTYPE_NAMES: dict[str, np.dtype[Any]] = {
-    name: as_dtype(name)
-    for name in [
-        "float64",
-        "float32",
-        "float16",
-        "bfloat16",
-        "int64",
-        "int32",
-        "int16",
-        "int8",
-        "uint64",
-        "uint32",
-        "uint16",
-        "uint8",
-        "complex64",
-        "complex128",
-        "bool",
-    ]
+    dtype.name: dtype
+    for dtype in (
+        *(kind.dtype for kind in STORAGE_NAMES.values()),
+        *map(as_dtype, ("uint16", "uint32", "uint64")),
+    )
 }

@@ -227,6 +227,15 @@ class StorageKey:
         self.pid = pid
 
 
+class Plain:
+    """A parameter to be saved as a plain tensor."""
+
+    __slots__ = ("tensor",)
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+
 GLOBALS = {
     name: Global("torch._utils", name)
     for name in (
@@ -317,14 +326,4 @@ class Writer(pickle._Pickler):
     def save_plain(self, obj: Plain) -> None:
         self.save_reduce(*self.describe(obj.tensor, False), obj=obj)  # type: ignore[attr-defined]
 
-
-class Plain:
-    """A parameter to be saved as a plain tensor."""
-
-    __slots__ = ("tensor",)
-
-    def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
-
-
-Writer.dispatch[Plain] = Writer.save_plain
+    dispatch[Plain] = save_plain

@@ -34,6 +34,7 @@ from .constructors import (
     NAMES,
     check_dtype_state,
     fill_array,
+    frozen,
     rebuild_array,
 )
 from .limits import ATTRIBUTE, Limits, brief
@@ -179,8 +180,8 @@ class RestrictedUnpickler:
             raise ValueError("the text of a STRING is not in quotes")
         self.push(self.decode(codecs.escape_decode(text[1:-1])[0]))
 
-    def decode(self, text: bytes) -> str | bytes:
-        return text if self.encoding == "bytes" else text.decode(self.encoding)
+    def decode(self, text: bytes) -> str:
+        return text.decode(self.encoding)
 
     def load_utf8(self, n: int) -> None:
         self.push(str(self.read(n), "utf-8", "surrogatepass"))
@@ -199,11 +200,7 @@ class RestrictedUnpickler:
         self.push_tuple(items)
 
     def load_frozenset(self) -> None:
-        items = self.pop_mark()
-        work = self.limits.hash(items, frozenset(), is_new=True)
-        value = frozenset(items)
-        self.limits.nest(value, items, work)
-        self.push(value)
+        self.push(frozen(self.limits, self.pop_mark()))
 
     def load_list(self) -> None:
         self.push_made(self.pop_mark())

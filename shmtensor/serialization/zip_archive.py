@@ -47,8 +47,7 @@ DAMAGE = (
 class ArchiveWriter:
     """Writes records into a new archive; leaving the context writes the central directory."""
 
-    def __init__(self, file: IO[bytes], folder: str = "archive") -> None:
-        self.folder = folder
+    def __init__(self, file: IO[bytes]) -> None:
         self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_STORED)
 
     def __enter__(self) -> ArchiveWriter:
@@ -62,7 +61,7 @@ class ArchiveWriter:
 
     def write(self, name: str, data: bytes | memoryview) -> None:
         """Adds one record. Copies: one (to the file)."""
-        info = zipfile.ZipInfo(f"{self.folder}/{name}", (1980, 1, 1, 0, 0, 0))
+        info = zipfile.ZipInfo(f"archive/{name}", (1980, 1, 1, 0, 0, 0))
         with memoryview(data) as view:
             nbytes = view.nbytes
             # Beyond 2 GiB the extra field of the local header has 20 bytes of sizes.

@@ -5,21 +5,16 @@ from __future__ import annotations
 import json
 import os
 import socket
-import subprocess
-import sys
 from contextlib import ExitStack
 
 from shmtensor import native
+from tests.environment import run_program
 
-from .running import LONG, Program
-
-LS = [sys.executable, "-m", "shmtensor", "ls"]
+from .running import Program
 
 
 def listed(*options: str) -> str:
-    completed = subprocess.run(
-        [*LS, *options], capture_output=True, text=True, timeout=LONG, check=False
-    )
+    completed = run_program("-m", "shmtensor", "ls", *options)
     assert completed.returncode == 0, completed.stderr
     return completed.stdout
 
@@ -53,10 +48,9 @@ def test_sockets_whose_names_are_not_valid_are_skipped(shared_program: Program) 
             listener.listen()
         names = {domain["domain"]: domain["names"] for domain in json.loads(listed("--json"))}
         assert len(names[shared_program.id]) == 1
-        doctor = [*LS[:-1], "doctor"]
-        completed = subprocess.run(doctor, capture_output=True, timeout=LONG, check=False)
-        assert b"domains running" in completed.stdout or b"domain running" in completed.stdout
-        assert b"Traceback" not in completed.stderr
+        completed = run_program("-m", "shmtensor", "doctor")
+        assert "domains running" in completed.stdout or "domain running" in completed.stdout
+        assert "Traceback" not in completed.stderr
 
 
 def test_children_stand_under_their_parents(shared_program: Program) -> None:

@@ -20,8 +20,10 @@ import pytest
 from shmtensor.cli import main
 from shmtensor.cli.find_domains import NoDomain
 from shmtensor.cli.find_domains import select as choose
-from shmtensor.cli.top.format import count, lines, size
+from shmtensor.cli.top.format import count, lines
 from shmtensor.cli.top.snapshot import Held, Process, Queue, Snapshot, Unclaimed, survey_domain
+from shmtensor.memory.statistics import size
+from tests.environment import run_program
 
 from .running import LONG, Program
 
@@ -29,8 +31,7 @@ TOP = [sys.executable, "-m", "shmtensor", "top"]
 
 
 def run_once(program: Program, *options: str) -> str:
-    command = [*TOP, str(program.pid), "--once", *options]
-    completed = subprocess.run(command, capture_output=True, text=True, timeout=LONG, check=False)
+    completed = run_program("-m", "shmtensor", "top", str(program.pid), "--once", *options)
     assert completed.returncode == 0, completed.stderr
     return completed.stdout
 

@@ -22,6 +22,7 @@ import traceback
 from collections.abc import Callable, Iterator
 
 import numpy as np
+from memory.fresh import state_of, until
 
 from shmtensor import memory, native
 
@@ -56,11 +57,6 @@ def fork(function: Callable[[], int | None]) -> tuple[int, int, int]:
     return (pid, *(native.last_child() or (-1, 0)))
 
 
-def has_ended(pid: int) -> bool:
-    """Whether a child has ended; not reaped."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
 def stopped(pid: int) -> bool:
     """Whether a child has been stopped, or is no more."""
     what = os.waitid(os.P_PID, pid, os.WSTOPPED | os.WEXITED | os.WNOHANG | os.WNOWAIT)
@@ -72,13 +68,6 @@ def reap(child: tuple[int, int, int]) -> int:
     code = os.waitstatus_to_exitcode(os.waitpid(child[0], 0)[1])
     native.record_exit(child[1], child[2], code)
     return code
-
-
-def until(true: Callable[[], bool], what: str) -> None:
-    end = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < end, f"{what}: {native.members()} {memory.statistics()}"
-        time.sleep(0.002)
 
 
 class Witness:
@@ -196,9 +185,7 @@ class Harness:
             remaining = [int(other) for other in children.read().split()]
         for other in remaining:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # it has ended
-                with open(f"/proc/{other}/stat") as stat:
-                    is_stopped = stat.read().rpartition(") ")[2][0] == "T"
-                if is_stopped:
+                if state_of(other) == "T":
                     os.kill(other, signal.SIGCONT)
                     result = True
         return result

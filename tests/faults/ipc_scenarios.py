@@ -13,13 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+from memory.fresh import has_ended, state_of, until
 
 from shmtensor import memory, native
 from shmtensor.errors import CollectiveTimeout, PeerLostError, ShutDown
 from shmtensor.trainer.progress_board import ProgressBoard
 
-from .harness import PATIENCE, Harness, fork, has_ended, reap, until
-from .memory_scenarios import state_of
+from .harness import PATIENCE, Harness, fork, reap
 
 SOURCES = str(Path(native.__file__).resolve().parents[2])
 

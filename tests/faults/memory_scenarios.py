@@ -13,11 +13,12 @@ from collections.abc import Callable
 
 import numpy as np
 from memory.actor import Actor
+from memory.fresh import state_of, until
 
 from shmtensor import memory, native
 from shmtensor.errors import StaleHandle
 
-from .harness import MIB, Harness, Mail, fork, has_tag, reap, stopped, tensor, until
+from .harness import MIB, Harness, Mail, fork, has_tag, reap, stopped, tensor
 
 SIZES = (100, 5000, 300_000, 17 * MIB)
 
@@ -333,15 +334,6 @@ def rescuing(harness: Harness) -> None:
     for fd in go:
         os.close(fd)
     mail.close()
-
-
-def state_of(pid: int) -> str:
-    """The kernel's letter for a process."""
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(") ")[2][0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
 
 
 def spoil(harness: Harness, point: str, mail: Mail, act: Callable[[], object]) -> None:

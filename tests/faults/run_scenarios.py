@@ -9,10 +9,12 @@ import time
 import traceback
 from collections.abc import Callable
 
+from memory.fresh import until
+
 from shmtensor import memory, native
 
 from . import ipc_scenarios, memory_scenarios
-from .harness import Harness, NotReachedError, Witness, perform, until
+from .harness import Harness, NotReachedError, Witness, perform
 
 SCENARIOS: dict[str, Callable[[Harness], None]] = {
     **memory_scenarios.SCENARIOS,

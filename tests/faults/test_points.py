@@ -47,15 +47,21 @@ WITHOUT_A_ROW = ("fork.frozen", "fork.rowless")
 
 # A death in each of these, in an interpreter of its own, where the kernel's locks are not used.
 WITHOUT_LOCKS = [
+    ("heap", "export.pinned:1"),
+    ("heap", "reclaim.marked:1"),
+    ("receiver", "receive.bit:1"),
     ("receiver", "receive.validated:1"),
-    ("forking", "fork.copied:1"),
+    ("taking_over", "sweep.bits:1"),
+    ("rescuing", "receive.bit:1"),
+    *(("forking", f"{point}:1") for point in
+      ("row.claimed", "fork.born", "fork.copied", "fork.ready", "fork.parent")),
     ("channel", "channel.put.writing:1"),
     ("channel", "channel.get.claimed:1"),
     ("ending", "channel.shutdown.said:1"),
     ("locks", "lock.taken:1"),
     ("slots", "slot.claimed:1"),
     ("guest_by_name", "guest.joined:1"),
-]
+]  # fmt: skip
 
 
 class Outcomes:

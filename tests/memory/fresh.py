@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import importlib
+import inspect
 import os
 import signal
 import subprocess
@@ -14,6 +16,9 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from shmtensor import memory, native
 
@@ -40,8 +45,8 @@ def fresh(
     """
     module = function.__module__
     code = (
-        f"import sys; sys.path[:0] = [{str(TESTS)!r}, {SOURCES!r}]\n"
-        f"import {module} as module; module.{function.__name__}(*{args!r})"
+        f"import inspect, sys; sys.path[:0] = [{str(TESTS)!r}, {SOURCES!r}]\n"
+        f"import {module} as module; inspect.unwrap(module.{function.__name__})(*{args!r})"
     )
     with tempfile.TemporaryFile("w+") as out:
         family = subprocess.Popen(
@@ -63,17 +68,25 @@ def fresh(
     return text
 
 
+def isolated(function: Any = None, **options: Any) -> Any:
+    """A test whose body runs in a new interpreter with a new domain; `options`: of `fresh`."""
+    if function is None:
+        return functools.partial(isolated, **options)
+
+    @functools.wraps(function)
+    def test(**arguments: object) -> None:
+        fresh(function, *arguments.values(), **options)
+
+    return test
+
+
 def each(module: str, scenario: str, *argument_lists: tuple[object, ...]) -> None:
-    """Runs a scenario once for each list of arguments, one after the other in one domain."""
-    function = getattr(importlib.import_module(module), scenario)
+    """Runs a scenario once for each list of arguments, one after the other in one domain; the last
+    line before a failure says which case it was."""
+    function = inspect.unwrap(getattr(importlib.import_module(module), scenario))
     for arguments in argument_lists:
         print(f"{scenario}{arguments}", flush=True)
         function(*arguments)
-
-
-def fresh_each(scenario: Callable[..., None], *argument_lists: tuple[object, ...]) -> None:
-    """`each` in a new interpreter; the last line before a failure says which case it was."""
-    fresh(each, scenario.__module__, scenario.__name__, *argument_lists)
 
 
 def libc(name: str, *arguments: object) -> None:
@@ -127,6 +140,34 @@ class Child:
     def kill(self) -> None:
         os.kill(self.pid, 9)
         assert self.wait() == -9
+
+
+def shared(n: int, value: int = 0) -> np.ndarray:
+    """An array of bytes in shared memory."""
+    with memory.shared_numpy():
+        return np.full(n, value, np.uint8)
+
+
+def state_of(pid: int) -> str:
+    """The kernel's letter for a process."""
+    try:
+        with open(f"/proc/{pid}/stat") as stat:
+            return stat.read().rpartition(") ")[2][0]
+    except (FileNotFoundError, ProcessLookupError):
+        return "X"
+
+
+def has_ended(pid: int) -> bool:
+    """Whether a child has ended; not reaped."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+def until(true: Callable[[], object], what: str) -> None:
+    """Waits until something is true."""
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end, f"{what}: {native.members()}"
+        time.sleep(0.002)
 
 
 def check() -> None:

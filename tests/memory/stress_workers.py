@@ -29,7 +29,7 @@ from shmtensor import memory, native
 from shmtensor import multiprocessing as mp
 from shmtensor.errors import StaleHandle
 
-from .fresh import Child, check, settle
+from .fresh import Child, check, has_ended, settle
 
 SIZES = [64, 200, 1000, 3000, 20_000, 200_000, 700_000, 18 << 20]
 WEIGHTS = [10, 10, 10, 10, 8, 5, 3, 0.3]
@@ -281,10 +281,6 @@ def round_of(seed: int, seconds: float, processes: int = 8, threads: int = 3) ->
     del transports
     settle(0)
     return n_actions, kills
-
-
-def has_ended(pid: int) -> bool:
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def collect(transports: Transports) -> None:

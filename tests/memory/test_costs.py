@@ -18,7 +18,7 @@ from shmtensor import memory, native
 from shmtensor.errors import OutOfSharedMemory
 from shmtensor.queue import Empty
 
-from .fresh import Child, check, fresh, settle
+from .fresh import Child, check, fresh, isolated, settle
 
 MIB = 1 << 20
 
@@ -74,7 +74,9 @@ def day(seed: int) -> dict[str, float]:
     return ratios
 
 
-def report_of_a_day(seed: int) -> None:
+@pytest.mark.parametrize("seed", [1, 2])
+@isolated
+def test_fragmentation_is_bounded_over_a_day(seed: int) -> None:
     ratios = day(seed)
     print(seed, {name: round(x, 3) for name, x in ratios.items()})
     assert ratios["worst, without what is kept warm"] < 1.5, ratios
@@ -82,13 +84,9 @@ def report_of_a_day(seed: int) -> None:
     assert ratios["rounding up to size classes"] < 1.15, ratios
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_fragmentation_is_bounded_over_a_day(seed: int) -> None:
-    fresh(report_of_a_day, seed)
-
-
 # ---- a sibling finds no room
-def sibling_calls() -> None:
+@isolated
+def test_warm_memory_is_given_back_when_a_sibling_finds_no_room() -> None:
     x = shared(40 * MIB)
     del x
     warm = memory.statistics().cached_bytes
@@ -111,11 +109,8 @@ def sibling_calls() -> None:
     check()
 
 
-def test_warm_memory_is_given_back_when_a_sibling_finds_no_room() -> None:
-    fresh(sibling_calls)
-
-
-def waiting_sibling_gives_back() -> None:
+@isolated
+def test_who_only_waits_gives_warm_memory_back_too() -> None:
     ready, queue = st.Queue(1), st.Queue(1)
 
     def wait() -> int:
@@ -135,10 +130,6 @@ def waiting_sibling_gives_back() -> None:
         shared(native.headroom()[0] + (1 << 30))
     assert child.wait() == 0
     check()
-
-
-def test_who_only_waits_gives_warm_memory_back_too() -> None:
-    fresh(waiting_sibling_gives_back)
 
 
 # ---- huge pages
@@ -191,7 +182,8 @@ def test_huge_pages_of_a_kernel_that_says_nothing(tmp_path: Path) -> None:
     assert native.huge_policy(str(tmp_path)) == ("unknown", False)
 
 
-def advised_or_not() -> None:
+@isolated
+def test_statistics_say_whether_huge_pages_were_asked_for() -> None:
     policy, advise = native.huge_policy("")
     native.domain_ensure()
     assert memory.statistics().huge_pages == ("advised" if advise else policy)
@@ -199,10 +191,6 @@ def advised_or_not() -> None:
     for block in Path("/proc/self/smaps").read_text().split("VmFlags:")[1:]:
         hg += " hg " in block.splitlines()[0] + " "
     assert bool(hg) >= advise, os.uname()
-
-
-def test_statistics_say_whether_huge_pages_were_asked_for() -> None:
-    fresh(advised_or_not)
 
 
 def kernel_counts(name: str) -> int:

@@ -17,10 +17,11 @@ import pytest
 from shmtensor import memory, native
 from shmtensor.errors import DomainError, PeerLostError
 
-from .fresh import Child, check, fresh, settle
+from .fresh import Child, check, fresh, isolated, settle
 
 
-def imported() -> None:
+@isolated
+def test_import_makes_no_domain() -> None:
     import shmtensor  # noqa: F401
 
     assert not native.domain_ready()
@@ -29,11 +30,8 @@ def imported() -> None:
     assert native.domain_ready()
 
 
-def test_import_makes_no_domain() -> None:
-    fresh(imported)
-
-
-def forked_first() -> None:
+@isolated
+def test_first_fork_makes_the_domain() -> None:
     x: list[int] = []
     assert not native.domain_ready()
 
@@ -45,10 +43,6 @@ def forked_first() -> None:
     child = Child(body)
     assert native.domain_ready()
     assert child.wait() == 1
-
-
-def test_first_fork_makes_the_domain() -> None:
-    fresh(forked_first)
 
 
 def test_nothing_of_ours_is_named() -> None:
@@ -72,17 +66,15 @@ def test_too_little_address_space_is_said() -> None:
     fresh(small_address_space, 60)
 
 
-def few_files() -> None:
+@isolated
+def test_too_small_a_file_limit_is_said() -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
     with pytest.raises(DomainError, match=r"a limit on file size, ulimit -f"):
         memory.allocate(10)
 
 
-def test_too_small_a_file_limit_is_said() -> None:
-    fresh(few_files)
-
-
-def life_and_death() -> None:
+@isolated
+def test_dead_process_is_named_with_its_exit_code() -> None:
     go, ready = os.pipe(), os.pipe()
 
     def body() -> int:
@@ -123,11 +115,8 @@ def life_and_death() -> None:
     again.wait()
 
 
-def test_dead_process_is_named_with_its_exit_code() -> None:
-    fresh(life_and_death)
-
-
-def sibling_sees() -> None:
+@isolated
+def test_exit_code_reaches_those_who_are_not_the_parent() -> None:
     ready, go, reply = os.pipe(), os.pipe(), os.pipe()
     victim = Child(lambda: os.write(ready[1], b"x") and time.sleep(60))  # type: ignore[func-returns-value]
     os.read(ready[0], 1)
@@ -153,11 +142,8 @@ def sibling_sees() -> None:
     assert f"process {victim.pid} " in text
 
 
-def test_exit_code_reaches_those_who_are_not_the_parent() -> None:
-    fresh(sibling_sees)
-
-
-def many_children() -> None:
+@isolated
+def test_rows_are_used_again() -> None:
     x = memory.allocate(1000)
     for _ in range(5):
         children = [Child(lambda: time.sleep(0.01)) for _ in range(20)]  # type: ignore[arg-type, return-value]
@@ -169,11 +155,8 @@ def many_children() -> None:
     assert max(c.row for c in children) <= 25
 
 
-def test_rows_are_used_again() -> None:
-    fresh(many_children)
-
-
-def rows_run_out() -> None:
+@isolated(env={"PYTHONWARNINGS": "ignore"})
+def test_fork_without_a_row_freezes_and_warns() -> None:
     import warnings
 
     with memory.shared_numpy():
@@ -219,10 +202,6 @@ def rows_run_out() -> None:
     assert Child(lambda: 3).wait() == 3
     native.sweep(True)
     check()
-
-
-def test_fork_without_a_row_freezes_and_warns() -> None:
-    fresh(rows_run_out, env={"PYTHONWARNINGS": "ignore"})
 
 
 def all_killed() -> None:
@@ -306,7 +285,8 @@ def plain_spawn(handle: bytes) -> None:
     np.frombuffer(memory.receive(handle), np.uint8)[0] = 77
 
 
-def spawning() -> None:
+@isolated(env={"SHMTENSOR_DOMAIN": "", "PYTHONPATH": os.pathsep.join(sys.path)})
+def test_plain_spawn_finds_its_parents_domain() -> None:
     import multiprocessing as mp
 
     with memory.shared_numpy():
@@ -316,10 +296,6 @@ def spawning() -> None:
     p.join()
     assert p.exitcode == 0
     assert x[0] == 77
-
-
-def test_plain_spawn_finds_its_parents_domain() -> None:
-    fresh(spawning, env={"SHMTENSOR_DOMAIN": "", "PYTHONPATH": os.pathsep.join(sys.path)})
 
 
 def test_nobody_can_change_the_size_of_the_domains_memfds() -> None:

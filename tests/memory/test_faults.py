@@ -1,6 +1,6 @@
-"""SIGKILL at each arrow of the protocol: nobody hangs, no data is lost, memory comes back."""
+"""Deaths and stops at particular arrows of the protocol: nobody hangs, no data is lost, memory
+comes back. tests/faults kills and stops a process at every arrow."""
 
-# ruff: noqa: F821 (closures name arrays that are deleted after their last call)
 from __future__ import annotations
 
 import os
@@ -10,72 +10,13 @@ import numpy as np
 
 from shmtensor import memory, native
 
-from .fresh import Child, check, fresh, fresh_each, settle
+from .fresh import Child, check, each, fresh, isolated, settle, shared
 
 MIB = 1 << 20
 
 
-def shared(n: int, value: int = 0) -> np.ndarray:
-    with memory.shared_numpy():
-        return np.full(n, value, np.uint8)
-
-
 def killed(child: Child) -> None:
     assert child.wait() == -9, "the fault point was not reached"
-
-
-# ---- a sender dies
-def dying_export(fault: str) -> None:
-    mine = shared(5000, 3)
-
-    def body() -> int:
-        x = shared(100_000, 1)
-        memory.export(mine)
-        memory.export(x)
-        return 0
-
-    killed(Child(body, fault))
-    native.sweep(True)
-    check()
-    assert (mine == 3).all()
-    del mine
-    settle(0)
-
-
-def test_kill_in_export() -> None:
-    points = ("export.fields", "export.pinned", "export.validated")
-    fresh_each(dying_export, *((f"{at}:{nth}",) for at in points for nth in (1, 2)))
-
-
-# ---- a receiver dies
-def dying_receiver(fault: str) -> None:
-    arrays = [shared(n, n % 251) for n in (100, 5000, 300_000, 70 * MIB)]
-    handles = [memory.export(x) for x in arrays]
-
-    def body() -> int:
-        inherited = len(arrays)
-        arrays.clear()  # what was inherited is let go, so that the handles are new holds
-        blocks = [memory.receive(h) for h in handles]
-        del blocks
-        return inherited
-
-    killed(Child(body, fault))
-    native.sweep(True)
-    check()
-    for x in arrays:
-        assert (x == x.size % 251).all()
-    again = []
-    for h, x in zip(handles, arrays, strict=True):  # the sender still has them all
-        again.append(memory.receive(h))
-        assert again[-1].address == memory.block_of(x)[0]
-    arrays.clear()
-    del x, again
-    settle(0)
-
-
-def test_kill_in_receive_acknowledge_or_drop() -> None:
-    points = ("receive.bit", "receive.validated", "acknowledge", "acknowledged", "drop", "drop.bit")
-    fresh_each(dying_receiver, *((f"{at}:{nth}",) for at in points for nth in (1, 4)))
 
 
 # ---- an owner dies while it reclaims; a survivor holds some of its blocks
@@ -123,34 +64,7 @@ def test_kill_in_reclaim() -> None:
         "reclaim.rows:1", "reclaim.announced:1", "reclaim.announced:2", "reclaim.marked:1",
         "reclaim.rows:2", "reclaim.scanned:1", "reclaim.freed:1", "reclaim.freed:2",
     ]  # fmt: skip
-    fresh_each(dying_owner, *((at,) for at in points))
-
-
-# ---- a slot's owner dies while slots come and go
-def dying_claimer(fault: str) -> None:
-    def body() -> int:
-        x = shared(150 * MIB, 1)  # three slots
-        y = shared(1000, 1)
-        z = shared(300_000, 1)
-        del x, y, z
-        memory.trim()
-        return 0
-
-    killed(Child(body, fault))
-    settle(0)
-    x = shared(200 * MIB, 7)  # the same slots, whole
-    assert (x[:: 1 << 16] == 7).all()
-    del x
-    settle(0)
-
-
-def test_kill_in_claim_or_release_of_slots() -> None:
-    points = [
-        "slot.claimed:1", "slot.claimed:2", "slot.tail:1", "slot.tail:2", "slot.live:1",
-        "slot.live:3", "commit.done:1", "commit.done:2", "free.freeing:1", "free.punched:1",
-        "free.tail:1", "free.tail:2",
-    ]  # fmt: skip
-    fresh_each(dying_claimer, *((at,) for at in points))
+    fresh(each, __name__, "dying_owner", *zip(points))
 
 
 # ---- a claim that ends at its very first slot
@@ -174,7 +88,8 @@ def test_slots_claimed_by_the_dead_are_not_lost() -> None:
 
 
 # ---- a sweeper that is stopped over a slot which others free, and use again, meanwhile
-def stalled_sweeper() -> None:
+@isolated
+def test_a_sweeper_that_was_stopped_leaves_alone_what_others_have_freed_meanwhile() -> None:
     handles, start_pipe, go = os.pipe(), os.pipe(), os.pipe()
 
     def sweeper() -> int:
@@ -214,142 +129,6 @@ def stalled_sweeper() -> None:
     settle(0)
 
 
-def test_a_sweeper_that_was_stopped_leaves_alone_what_others_have_freed_meanwhile() -> None:
-    fresh(stalled_sweeper)
-
-
-# ---- the process that sweeps a dead one, or reclaims its orphans, dies
-def at_once(fault: str) -> None:
-    """The fork itself sweeps, so the owner has to die after its heir was born."""
-    go = os.pipe()
-
-    def owner() -> int:
-        x = shared(150 * MIB, 1)
-        mine = memory.receive(handle)
-        os.read(go[0], 1)
-        return int(x[0]) - 1 + mine.nbytes * 0
-
-    references = shared(1000, 5)
-    handle = memory.export(references)
-    first = Child(owner)
-
-    def heir() -> int:
-        while native.liveness(first.row, first.inc) != "dead":
-            time.sleep(0.001)
-        native.arm_fault(fault)
-        native.sweep(True)
-        native.sweep(True)
-        return 0
-
-    second = Child(heir)
-    os.write(go[1], b"x")
-    assert first.wait() == 0
-    killed(second)
-    assert (references == 5).all()
-    del references
-    settle(0)
-
-
-def test_kill_in_sweep_or_orphan_reclaim() -> None:
-    points = [
-        "sweep.locked:1", "sweep.bits:1", "sweep.orphan:1", "sweep.zombie:1", "orphan.marked:1",
-        "orphan.scanned:1", "orphan.freeing:1", "free.punched:1", "free.tail:1", "free.tail:2",
-    ]  # fmt: skip
-    fresh_each(at_once, *((at,) for at in points))
-
-
-# ---- parent or child dies in a fork
-def dying_fork(fault: str, child_dies: bool) -> None:
-    references = shared(1000, 5)
-    huge = shared(70 * MIB, 6)
-
-    def middle() -> int:
-        x = shared(2000, 1)
-        y = shared(300_000, 2)
-        native.arm_fault(fault)
-        pid = os.fork()
-        if pid == 0:
-            os._exit(int(x[0]) + int(y[0]) + int(references[0]) + int(huge[-1]) - 14)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-        native.arm_fault(None)
-        check()
-        assert (x == 1).all()
-        return 4 if code == -9 else 5
-
-    child = Child(middle)
-    code = child.wait()
-    assert code == (4 if child_dies else -9)
-    time.sleep(0.05)
-    assert (references == 5).all()
-    check()
-    del references, huge
-    settle(0)
-
-
-def test_kill_of_a_forking_parent() -> None:
-    points = ["row.locked", "row.claimed", "fork.born", "fork.copied", "fork.ready", "fork.parent"]
-    fresh_each(dying_fork, *((at, False) for at in points))
-
-
-def test_kill_of_a_child_in_its_fork_handler() -> None:
-    fresh_each(dying_fork, ("fork.child", True), ("fork.live", True))
-
-
-# ---- a newcomer dies while it joins
-def newcomer() -> None:
-    native.domain_ensure()
-
-
-def join_with_fault(fault: str) -> None:
-    references = shared(1000, 5)
-    fresh(
-        newcomer,
-        env={"SHMTENSOR_DOMAIN": memory.domain_environment(), "SHMTENSOR_FAULT": fault},
-        returncode=-9,
-    )
-    assert (references == 5).all()
-    del references
-    settle(0)
-    assert len(native.members()) == 1
-
-
-def test_kill_of_a_newcomer() -> None:
-    fresh_each(join_with_fault, ("row.locked",), ("row.claimed",), ("domain.entered",))
-
-
-# ---- a message expires, or its expirer dies
-def dying_expirer() -> None:
-    go = os.pipe()
-
-    def sender() -> int:
-        memory.export(shared(1000, 1))
-        os.read(go[0], 1)
-        return 0
-
-    first = Child(sender)
-    while not native.unread():
-        time.sleep(0.001)
-    native.set_unread_grace(0, 0)
-
-    def expirer() -> int:
-        native.arm_fault("expire")
-        try:
-            with memory.shared_numpy():
-                np.empty(50 << 30, np.uint8)  # growth beyond the limit presses
-        except MemoryError:
-            pass
-        return 0
-
-    killed(Child(expirer))
-    os.write(go[1], b"x")
-    assert first.wait() == 0
-    settle(0)
-
-
-def test_kill_in_expiry() -> None:
-    fresh(dying_expirer)
-
-
 # ---- a reclaimer that is stopped, not killed, frees nothing that was rescued meanwhile
 def stalled_reclaimer(fault: str) -> None:
     handles, ready, go = os.pipe(), os.pipe(), os.pipe()
@@ -385,7 +164,7 @@ def stalled_reclaimer(fault: str) -> None:
 
 def test_block_is_rescued_from_a_stopped_reclaimer() -> None:
     points = ["reclaim.announced:1", "reclaim.marked:1", "reclaim.rows:2", "reclaim.scanned:1"]
-    fresh_each(stalled_reclaimer, *((at + ":stop",) for at in points))
+    fresh(each, __name__, "stalled_reclaimer", *((at + ":stop",) for at in points))
 
 
 def stalled_heir(fault: str) -> None:
@@ -423,4 +202,5 @@ def stalled_heir(fault: str) -> None:
 
 
 def test_orphan_slot_is_rescued_from_a_stopped_reclaimer() -> None:
-    fresh_each(stalled_heir, ("orphan.marked:1:stop",), ("orphan.scanned:1:stop",))
+    points = [("orphan.marked:1:stop",), ("orphan.scanned:1:stop",)]
+    fresh(each, __name__, "stalled_heir", *points)

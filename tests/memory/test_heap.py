@@ -6,13 +6,11 @@ import threading
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from shmtensor import memory, native
 from shmtensor.errors import OutOfSharedMemory
 
-from .fresh import fresh
+from .fresh import isolated
 
 SIZES = [
     0, 1, 63, 64, 65, 128, 1000, 1024, 1025, 2048, 2049, 5000, 65536, 65537,
@@ -160,7 +158,8 @@ def test_absurd_request_is_out_of_shared_memory() -> None:
         memory.allocate(-1)
 
 
-def uninstalled() -> None:
+@isolated
+def test_uninstall_leaves_numpys_own_handler_between_ops() -> None:
     from numpy._core.multiarray import get_handler_name
 
     with memory.shared_numpy():
@@ -180,48 +179,9 @@ def uninstalled() -> None:
     memory.check()
 
 
-def test_uninstall_leaves_numpys_own_handler_between_ops() -> None:
-    fresh(uninstalled)
-
-
-def outliving() -> None:
+@isolated
+def test_arrays_may_outlive_the_interpreter() -> None:
     import builtins
 
     with memory.shared_numpy():
         builtins.survivor = [np.ones(10), np.ones(10**6), memory.allocate(100)]  # type: ignore[attr-defined]
-
-
-def test_arrays_may_outlive_the_interpreter() -> None:
-    fresh(outliving)
-
-
-@settings(max_examples=60)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5_000_000)), max_size=60))
-def test_random_programs_keep_every_invariant(program: list[tuple[int, int]]) -> None:
-    holds: list[tuple[memory.Block, int, int]] = []  # nbytes, tag
-    handles: list[bytes] = []
-    for step, (what, number) in enumerate(program):
-        if what == 0 or not holds:
-            nbytes = number % 3000 if number % 3 else number
-            block = memory.allocate(nbytes, zero=False)
-            if nbytes:
-                np.frombuffer(block, np.uint8)[:] = step % 256
-            holds.append((block, nbytes, step % 256))
-        elif what == 1:
-            block, nbytes, tag = holds.pop(number % len(holds))
-            assert not nbytes or (np.frombuffer(block, np.uint8)[:nbytes] == tag).all()
-        elif what == 2:
-            block, nbytes, tag = holds[number % len(holds)]
-            handles.append(memory.export(block))
-            holds.append((memory.receive(handles[-1], bool(number % 2)), nbytes, tag))
-        elif handles:
-            memory.acknowledge(handles.pop())
-        if step % 7 == 0:
-            memory.check()
-        del what, number
-        block = None  # type: ignore[assignment]
-    holds.clear()
-    for handle in handles:
-        memory.acknowledge(handle)
-    memory.trim()
-    memory.check()

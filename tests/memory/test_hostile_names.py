@@ -9,7 +9,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from shmtensor.memory.name_protocol import Layout
 
 from . import hostile
 from .actor import Actor, actors
+from .fresh import until
 from .hostile import ANSWERS, BECOME, LAYOUT, NOBODY, REQUESTS, forged_publisher
 
 NAME = f"hostile/{os.getpid()}"
@@ -273,13 +274,6 @@ def hold(name, backlog):
         held.append(hostile.connected(0, name))
 """
 FOLLOWED = "out = sorted(n for u, n in named_tensor_server.server_thread.servers)"
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 60
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def stop(actor: Actor) -> None:

@@ -8,19 +8,15 @@ import platform
 import subprocess
 import sys
 import threading
+import time
 
 import numpy as np
 import pytest
 
 from shmtensor import memory, native
-from shmtensor.errors import ForeignHandle, StaleHandle
+from shmtensor.errors import DomainError, ForeignHandle, StaleHandle
 
-from .fresh import SOURCES, Child, check, filter_calls, fresh, settle
-
-
-def shared(n: int, value: int = 0) -> np.ndarray:
-    with memory.shared_numpy():
-        return np.full(n, value, np.uint8)
+from .fresh import SOURCES, Child, check, filter_calls, fresh, isolated, settle, shared
 
 
 def test_own_handle_comes_back_to_the_same_memory() -> None:
@@ -85,15 +81,6 @@ def test_bad_handles_are_refused() -> None:
         memory.receive(b"abc")
     with pytest.raises(ForeignHandle, match="invalid handle: its fields are out of bounds"):
         memory.receive(handle[:16] + b"\xff" * 4 + handle[20:])
-    for i in range(16, 72):  # no bent handle may crash or be taken for another block
-        bent = bytearray(handle)
-        bent[i] ^= 0x41
-        try:
-            block = memory.receive(bytes(bent), False)
-        except (ForeignHandle, StaleHandle):
-            continue
-        assert memory.block_of(block)[0] == memory.block_of(x)[0]
-        del block
     memory.acknowledge(handle)
     with pytest.raises(ValueError, match="export: not shared memory"):
         memory.export(np.ones(3))
@@ -102,7 +89,8 @@ def test_bad_handles_are_refused() -> None:
     memory.check()
 
 
-def receive_in_child() -> None:
+@isolated
+def test_forked_child_receives_sends_on_and_drops() -> None:
     x = shared(300_000, 3)
     big = shared(70 << 20, 4)
     handles = [memory.export(x), memory.export(big[65 << 20 :])]
@@ -137,11 +125,8 @@ def receive_in_child() -> None:
     settle(slots=0)
 
 
-def test_forked_child_receives_sends_on_and_drops() -> None:
-    fresh(receive_in_child)
-
-
-def fork_inherits() -> None:
+@isolated
+def test_forked_child_keeps_what_its_parent_frees() -> None:
     x = shared(1000, 1)
     go, exit_pipe = os.pipe(), os.pipe()
 
@@ -175,11 +160,8 @@ def fork_inherits() -> None:
     settle(slots=0)
 
 
-def test_forked_child_keeps_what_its_parent_frees() -> None:
-    fresh(fork_inherits)
-
-
-def grandchildren() -> None:
+@isolated
+def test_grandchild_is_nothing_special() -> None:
     x = shared(1000, 1)
 
     def leaf() -> int:
@@ -199,10 +181,6 @@ def grandchildren() -> None:
     del x
     memory.trim()
     settle(slots=0)
-
-
-def test_grandchild_is_nothing_special() -> None:
-    fresh(grandchildren)
 
 
 def fork_while_threads_allocate() -> None:
@@ -244,7 +222,8 @@ def test_fork_while_other_threads_allocate() -> None:
     fresh(fork_while_threads_allocate)
 
 
-def without_membarrier() -> None:
+@isolated
+def test_the_heap_needs_no_membarrier() -> None:
     """Kernels of some sandboxes lack it: the fast path then looks at its fence itself."""
     number = {"x86_64": 324, "aarch64": 283}[platform.machine()]
     filter_calls(
@@ -263,10 +242,6 @@ def without_membarrier() -> None:
     settle(slots=0)
 
 
-def test_the_heap_needs_no_membarrier() -> None:
-    fresh(without_membarrier)
-
-
 def spawned(environment: str, handle: bytes) -> None:
     block = memory.receive(handle)
     x = np.frombuffer(block, np.uint8)
@@ -282,24 +257,17 @@ def test_stranger_joins_through_the_environment() -> None:
     native.sweep(True)
 
 
+def refused(message: str) -> None:
+    with pytest.raises(DomainError, match=message):
+        native.domain_ensure()
+
+
 def test_stranger_with_a_wrong_name_says_why() -> None:
-    code = (
-        f"import sys; sys.path.insert(0, {SOURCES!r})\n"
-        "from shmtensor import native; native.domain_ensure()"
-    )
     for name, message in (
         ("nonsense", "SHMTENSOR_DOMAIN is not what domain_environment"),
         (f"1:{'0' * 32}:1:3,4,5", "cannot join the domain named by SHMTENSOR_DOMAIN"),
     ):
-        process = subprocess.run(
-            [sys.executable, "-c", code],
-            env={**os.environ, "SHMTENSOR_DOMAIN": name},
-            capture_output=True,
-            text=True,
-        )
-        assert process.returncode == 1
-        assert message in process.stderr
-        assert "DomainError" in process.stderr
+        fresh(refused, message, env={"SHMTENSOR_DOMAIN": name})
 
 
 def test_spawned_process_adopts_the_descriptors() -> None:
@@ -317,20 +285,16 @@ def test_spawned_process_adopts_the_descriptors() -> None:
     native.sweep(True)
 
 
-def own_domain_first() -> None:
-    from shmtensor.errors import DomainError
-
+@isolated
+def test_two_domains_are_refused() -> None:
     native.domain_ensure()
     data = memory.preparation()
     with pytest.raises(DomainError, match="already belongs to another domain"):
         native.domain_join(*data["descriptors"], bytes(16))
 
 
-def test_two_domains_are_refused() -> None:
-    fresh(own_domain_first)
-
-
-def exported_via_a_channel() -> None:
+@isolated
+def test_messages_of_a_gone_channel_are_void() -> None:
     channel = memory.allocate(4096, shared=True)
     x = shared(100_000, 1)
     handle = memory.export(x, channel)
@@ -350,11 +314,8 @@ def exported_via_a_channel() -> None:
     settle(slots=0)
 
 
-def test_messages_of_a_gone_channel_are_void() -> None:
-    fresh(exported_via_a_channel)
-
-
-def channel_of_the_dead() -> None:
+@isolated
+def test_channel_and_its_messages_leave_with_the_last_process() -> None:
     def body() -> int:
         channel = memory.allocate(4096, shared=True)
         with memory.shared_numpy():
@@ -372,11 +333,8 @@ def channel_of_the_dead() -> None:
     check()
 
 
-def test_channel_and_its_messages_leave_with_the_last_process() -> None:
-    fresh(channel_of_the_dead)
-
-
-def expiry() -> None:
+@isolated
+def test_unread_message_of_a_dead_sender_expires() -> None:
     native.set_unread_grace(3600, 3600)
 
     def body() -> int:
@@ -390,11 +348,8 @@ def expiry() -> None:
     settle(slots=0)
 
 
-def test_unread_message_of_a_dead_sender_expires() -> None:
-    fresh(expiry)
-
-
-def no_pin_is_lost() -> None:
+@isolated
+def test_pins_are_reused() -> None:
     x = shared(10)
     for _ in range(5):
         handles = [memory.export(x) for _ in range(1000)]
@@ -405,13 +360,8 @@ def no_pin_is_lost() -> None:
     assert native.unread() == []
 
 
-def test_pins_are_reused() -> None:
-    fresh(no_pin_is_lost)
-
-
-def lost_lock() -> None:
-    from shmtensor.errors import DomainError
-
+@isolated
+def test_closed_lock_is_noticed() -> None:
     x = shared(10)
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -419,18 +369,13 @@ def lost_lock() -> None:
                 os.close(int(name))
         except OSError:
             continue
-    import time
-
     time.sleep(0.2)
     with pytest.raises(DomainError, match="a library closed this process's lock"):
         memory.export(x)
 
 
-def test_closed_lock_is_noticed() -> None:
-    fresh(lost_lock)
-
-
-def closed_by_mistake() -> None:
+@isolated
+def test_process_whose_lock_was_closed_is_not_swept() -> None:
     ready, go = os.pipe(), os.pipe()
 
     def body() -> int:
@@ -447,14 +392,13 @@ def closed_by_mistake() -> None:
 
     child = Child(body)
     os.read(ready[0], 1)
+    assert native.sweep(True) == 0  # the lock is free, but the process lives and has the files
+    assert memory.statistics().lost_locks == 0  # it may be about to execute a program
+    time.sleep(0.15)
     with pytest.warns(RuntimeWarning, match=rf"process {child.pid} has lost its lock"):
-        assert native.sweep(True) == 0  # the lock is free, but the process lives and has the files
+        assert native.sweep(True) == 0
     assert native.sweep(True) == 0  # warned of once
     assert memory.statistics().lost_locks == 1
     os.write(go[1], b"x")
     assert child.wait() == 0
     settle(slots=0)
-
-
-def test_process_whose_lock_was_closed_is_not_swept() -> None:
-    fresh(closed_by_mistake)

@@ -18,7 +18,7 @@ import pytest
 from shmtensor import memory, native
 from shmtensor.errors import DomainError, OutOfSharedMemory
 
-from .fresh import SOURCES, Child, check, fresh, settle
+from .fresh import Child, check, fresh, isolated, settle
 
 MIB = 1 << 20
 
@@ -56,39 +56,6 @@ def test_hundred_thousand_tensors_under_256_descriptors() -> None:
     limit = int(Path("/proc/sys/vm/max_map_count").read_text())
     assert limit <= 1 << 20  # where it is the default of 65,530, more maps than that would fail
     fresh(many_live_tensors, 100_000)
-
-
-# ---- a full /dev/shm
-FULL = (
-    "unshare", "-m", "sh", "-c",
-    'mount -t tmpfs -o size=1m tmpfs /dev/shm && head -c 2m /dev/zero > /dev/shm/other 2>/dev/null;'
-    ' exec "$@"', "sh",
-)  # fmt: skip
-
-
-def in_a_full_shm() -> None:
-    room = os.statvfs("/dev/shm")
-    assert room.f_bavail == 0
-    with memory.shared_numpy():
-        arrays = [np.full(n, n % 251, np.uint8) for n in (100, 5000, 300_000, 20 * MIB)]
-    assert memory.statistics().refused_commits > 0
-    for x in arrays:
-        assert memory.is_shared(x)
-        assert (x == x.size % 251).all()
-    handle = memory.export(arrays[1])
-
-    def body() -> int:
-        arrays.clear()
-        return int(np.frombuffer(memory.receive(handle), np.uint8)[0]) - 5000 % 251
-
-    assert Child(body).wait() == 0
-    arrays.clear()
-    del x
-    settle(0)
-
-
-def test_full_shm_falls_to_the_second_volume() -> None:
-    fresh(in_a_full_shm, prefix=FULL)
 
 
 # ---- address space
@@ -240,7 +207,8 @@ def test_overcommit_off_and_little_left() -> None:
         fresh(strictly, 2 * room)
 
 
-def private_memory_refused() -> None:
+@isolated
+def test_private_memory_refused_is_no_loss() -> None:
     """Every further private byte is refused, as strict accounting does past its limit
     (RLIMIT_DATA counts just those): what is there stays whole."""
     with memory.shared_numpy():
@@ -267,11 +235,11 @@ def private_memory_refused() -> None:
     check()
 
 
-def test_private_memory_refused_is_no_loss() -> None:
-    fresh(private_memory_refused)
-
-
 # ---- more processes than rows
+def take_a_row() -> None:
+    native.row()
+
+
 def more_processes_than_rows(n: int) -> None:
     with memory.shared_numpy():
         x = np.arange(1000.0)
@@ -295,23 +263,15 @@ def more_processes_than_rows(n: int) -> None:
         (members if native.last_child() else rowless).append(pid)
     assert len(members) == 255
     assert len(rowless) == n - 255
-    environment = {**os.environ, "SHMTENSOR_DOMAIN": memory.domain_environment()}
-    code = (
-        f"import sys; sys.path.insert(0, {SOURCES!r})\nfrom shmtensor import native; native.row()"
-    )
-    stranger = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-    )
-    assert "all 256 rows are taken by living processes" in stranger.stderr
+    joining = {"SHMTENSOR_DOMAIN": memory.domain_environment()}
+    said = fresh(take_a_row, env=joining, returncode=1)
+    assert "all 256 rows are taken by living processes" in said
     os.close(go[1])
     for pid in members + rowless:
         assert os.waitpid(pid, 0)[1] == 0
     os.close(go[0])
     check()
-    again = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
-    )
-    assert again.returncode == 0, again.stderr  # rows come back
+    fresh(take_a_row, env=joining)  # rows come back
     assert x[-1] == 999.0
 
 
@@ -320,41 +280,7 @@ def test_more_processes_than_rows() -> None:
     assert "Traceback" not in text.replace("RuntimeWarning", "")
 
 
-# ---- another pid namespace, another user
-STRANGER = """
-import sys; sys.path.insert(0, {sources!r})
-import numpy as np
-from shmtensor import memory, native
-x = np.frombuffer(memory.receive(bytes.fromhex({handle!r})), np.uint8)
-assert (x[:1000] == 9).all()
-print("received in row", native.row()[0], native.liveness(0, 1))
-"""
-
-
-def elsewhere(*prefix: str) -> None:
-    """A process of another pid namespace that has the descriptors is a member as any other."""
-    with memory.shared_numpy():
-        x = np.full(1000, 9, np.uint8)
-    code = STRANGER.format(sources=SOURCES, handle=memory.export(x).hex())
-    process = subprocess.run(
-        [*prefix, sys.executable, "-c", code],
-        env={**os.environ, "SHMTENSOR_DOMAIN": memory.domain_environment()},
-        pass_fds=native.domain_fds(),
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert process.returncode == 0, process.stderr
-    assert "received in row" in process.stdout
-    assert "alive" in process.stdout  # by its lock: a pid means nothing across namespaces
-    del x
-    settle(0)
-
-
-def test_another_pid_namespace() -> None:
-    fresh(elsewhere, "unshare", "--pid", "--fork", "--mount-proc")
-
-
+# ---- another user
 def another_user() -> None:
     """A child that gives its rights away keeps what it has, and may go on sharing or is told."""
     with memory.shared_numpy():

@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -21,34 +20,27 @@ from shmtensor.cli.doctor import checks
 from shmtensor.cli.doctor.finding import WARNING, MachineFiles
 from shmtensor.errors import DomainError
 
-from . import test_faults, test_ledger
+from . import test_ledger
 from .actor import Actor
-from .fresh import SOURCES, Child, each, filter_calls, fresh, libc, settle
+from .fresh import (
+    SOURCES,
+    Child,
+    each,
+    filter_calls,
+    fresh,
+    isolated,
+    libc,
+    settle,
+    shared,
+    state_of,
+    until,
+)
+from .test_names import IDLE
 
 PROCESS = {"SHMTENSOR_LIVENESS": "process"}
 MIB = 1 << 20
 CLONE_NEWPID = 0x20000000
 PR_SET_CHILD_SUBREAPER = 36
-
-
-def shared(n: int, value: int = 0) -> np.ndarray:
-    with memory.shared_numpy():
-        return np.full(n, value, np.uint8)
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, f"{what}: {native.members()}"
-        time.sleep(0.002)
-
-
-def state_of(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/stat") as stat:
-            return stat.read().rpartition(") ")[2][0]
-    except (FileNotFoundError, ProcessLookupError):
-        return "X"
 
 
 def adopt_grandchildren() -> None:
@@ -72,7 +64,8 @@ def kernel_without_locks() -> None:
     )
 
 
-def fallback() -> None:
+@isolated
+def test_kernel_without_locks_gets_the_mode_by_itself() -> None:
     kernel_without_locks()
     finding = checks.locks(MachineFiles())
     assert finding.status == WARNING, finding
@@ -85,18 +78,11 @@ def fallback() -> None:
     settle(0)
 
 
-def test_kernel_without_locks_gets_the_mode_by_itself() -> None:
-    fresh(fallback)
-
-
-def insisting() -> None:
+@isolated(env={"SHMTENSOR_LIVENESS": "locks"})
+def test_locks_where_there_are_none_are_refused() -> None:
     kernel_without_locks()
     with pytest.raises(DomainError, match=r"no open-file-description locks \(F_OFD_SETLK\)"):
         memory.allocate(10)
-
-
-def test_locks_where_there_are_none_are_refused() -> None:
-    fresh(insisting, env={"SHMTENSOR_LIVENESS": "locks"})
 
 
 def mode(expected: str) -> None:
@@ -116,13 +102,10 @@ def doctored() -> None:
     assert "unset SHMTENSOR_LIVENESS" in finding.remedy
 
 
-def wrong_mode() -> None:
+@isolated(env={"SHMTENSOR_LIVENESS": "pids"})
+def test_wrong_mode_is_refused() -> None:
     with pytest.raises(DomainError, match=r'SHMTENSOR_LIVENESS is neither .* nor "process": pids'):
         memory.allocate(10)
-
-
-def test_wrong_mode_is_refused() -> None:
-    fresh(wrong_mode, env={"SHMTENSOR_LIVENESS": "pids"})
 
 
 # ---- who joins
@@ -147,7 +130,8 @@ def stranger(handle: bytes, *prefix: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def joins() -> None:
+@isolated(env=PROCESS)
+def test_who_joins_takes_the_domains_mode_and_is_of_its_pid_namespace() -> None:
     x = shared(1000, 9)
     process = stranger(memory.export(x))
     assert (process.returncode, process.stdout) == (0, "process alive\n"), process.stderr
@@ -161,8 +145,14 @@ def joins() -> None:
     settle(0)
 
 
-def test_who_joins_takes_the_domains_mode_and_is_of_its_pid_namespace() -> None:
-    fresh(joins, env=PROCESS)
+@isolated
+def test_a_process_of_another_pid_namespace_is_a_member_as_any_other() -> None:
+    """It has the descriptors. A pid means nothing across namespaces; a lock does."""
+    x = shared(1000, 9)
+    process = stranger(memory.export(x), "unshare", "--pid", "--fork", "--mount-proc")
+    assert (process.returncode, process.stdout) == (0, "locks alive\n"), process.stderr
+    del x
+    settle(0)
 
 
 @pytest.mark.parametrize("founder", ["process", "locks"])
@@ -170,12 +160,6 @@ def test_guest_of_a_domain_in_the_other_mode(founder: str) -> None:
     name = f"liveness/{founder}/{os.getpid()}"
     publisher = Actor({"SHMTENSOR_LIVENESS": founder})
     guest = Actor({"SHMTENSOR_LIVENESS": "locks" if founder == "process" else "process"})
-    script = (
-        "import time\nend = time.monotonic() + 20\nwhile True:\n    native.sweep(True)\n"
-        "    s = memory.domains()[0]\n    out = (s.processes, s.zombies)\n"
-        "    if out == (1, 0) or time.monotonic() > end: break\n    time.sleep(0.01)\n"
-        "memory.check()"
-    )
     try:
         publisher.do(f"t = st.full((1000,), 7); memory.publish({name!r}, t)")
         for _ in range(2):
@@ -183,17 +167,19 @@ def test_guest_of_a_domain_in_the_other_mode(founder: str) -> None:
             assert guest.do("out = t.sum().item()") in ("7000", "7000.0")
             assert publisher.do("out = memory.domains()[0].processes") == "2"
             guest.do("del t; memory.check()")
-            assert publisher.do(script) == "(1, 0)"
+            assert publisher.do(IDLE) == "(1, 0, 0)"
         guest.do(f"t = memory.open({name!r}, timeout=10)")
         guest.kill()
-        assert publisher.do(script) == "(1, 0)"
+        assert publisher.do(IDLE) == "(1, 0, 0)"
     finally:
         publisher.kill()
         guest.kill()
 
 
 # ---- forks and deaths
-def starts(how: str) -> None:
+@pytest.mark.parametrize("how", ["fork", "forkserver", "spawn"])
+@isolated(env=PROCESS)
+def test_children_of_each_kind(how: str) -> None:
     context = st.multiprocessing.get_context(how)
     t = st.zeros(1000)
     children = [context.Process(target=add_one, args=(t,)) for _ in range(2)]
@@ -213,11 +199,6 @@ def add_one(t: st.Tensor) -> None:
     memory.check()
 
 
-@pytest.mark.parametrize("how", ["fork", "forkserver", "spawn"])
-def test_children_of_each_kind(how: str) -> None:
-    fresh(starts, how, env=PROCESS)
-
-
 def dying_children(fault: str) -> None:
     """Killed before it has a name, with a name, and at work; its parent takes all of it back."""
     mine = shared(5000, 3)
@@ -235,17 +216,6 @@ def dying_children(fault: str) -> None:
     assert child.wait() == -9
     assert (mine == 3).all()
     del mine
-    settle(0)
-
-
-def dying_parent(fault: str) -> None:
-    """Killed at a step of a fork."""
-
-    def body() -> None:
-        x = shared(100_000, 1)
-        os.waitpid(os.fork() or os._exit(int(x[0]) - 1), 0)
-
-    assert Child(body, fault).wait() == -9
     settle(0)
 
 
@@ -296,7 +266,8 @@ def dead_unborn_and_parent() -> None:
     os.waitpid(-1, 0)
 
 
-def fork_fails() -> None:
+@isolated(env=PROCESS)
+def test_failed_fork_gives_its_row_back() -> None:
     """No process is to be had: the row is given back."""
     import resource
 
@@ -359,8 +330,6 @@ def test_births_and_deaths() -> None:
     env = {**PROCESS, "PYTHONWARNINGS": "error"}
     cases: dict[str, list[tuple[object, ...]]] = {
         "dying_children": [("fork.child",), ("fork.named",), ("fork.live",), ("",)],
-        "dying_parent": [("row.claimed",), ("fork.born",), ("fork.copied",), ("fork.ready",),
-                         ("fork.parent",)],
         "child_outlives_its_parent_unborn": [()],
         "dead_unborn_and_parent": [()],
         "executing": [()],
@@ -369,16 +338,13 @@ def test_births_and_deaths() -> None:
         fresh(each, module, name, *arguments, env=env)
 
 
-def test_failed_fork_gives_its_row_back() -> None:
-    fresh(fork_fails, env=PROCESS)
-
-
 def test_dead_sweepers_are_followed_by_others() -> None:
     points = [("row.obtained",), ("sweep.locked",), ("sweep.orphan",), ("sweep.zombie",)]
     fresh(each, __name__, "dying_sweepers", *points, env=PROCESS)
 
 
-def beyond_names() -> None:
+@isolated(env=PROCESS)
+def test_child_of_another_pid_namespace_is_without_a_row() -> None:
     """A child in another pid namespace has no row; what it sees stays, its parent dead or not."""
     out, go = os.pipe(), os.pipe()
 
@@ -409,10 +375,6 @@ def beyond_names() -> None:
     memory.check()
 
 
-def test_child_of_another_pid_namespace_is_without_a_row() -> None:
-    fresh(beyond_names, env=PROCESS)
-
-
 # ---- time namespaces: there the kernel reports other start times of the same processes
 CLONE_NEWTIME = 0x80
 AHEAD = 100_000  # seconds; more than the time since a machine's start would do as well
@@ -434,7 +396,9 @@ def elsewhere_in_time(handle: bytes) -> subprocess.CompletedProcess[str]:
     return stranger(handle, "unshare", "--time", *ahead, "--fork")
 
 
-def refused_in_time() -> None:
+@needs_clocks
+@isolated(env=PROCESS)
+def test_domain_by_start_times_refuses_other_time_namespaces() -> None:
     x = shared(300_000, 9)
     process = elsewhere_in_time(memory.export(x))
     assert process.returncode != 0
@@ -447,11 +411,8 @@ def refused_in_time() -> None:
 
 
 @needs_clocks
-def test_domain_by_start_times_refuses_other_time_namespaces() -> None:
-    fresh(refused_in_time, env=PROCESS)
-
-
-def rowless_in_time() -> None:
+@isolated(env=PROCESS)
+def test_child_of_another_time_namespace_is_without_a_row() -> None:
     mine = shared(300_000, 7)
     set_clocks_of_children()
 
@@ -462,11 +423,6 @@ def rowless_in_time() -> None:
     assert Child(child).wait() == 0
     assert memory.statistics().processes == 1
     memory.check()
-
-
-@needs_clocks
-def test_child_of_another_time_namespace_is_without_a_row() -> None:
-    fresh(rowless_in_time, env=PROCESS)
 
 
 def moved_in_time() -> None:
@@ -501,7 +457,9 @@ def test_member_that_changes_its_time_namespace_declares_nobody_dead(mode: str) 
     fresh(moved_in_time, env={"SHMTENSOR_LIVENESS": mode})
 
 
-def alive_by_lock() -> None:
+@needs_clocks
+@isolated
+def test_held_lock_proves_life_across_time_namespaces() -> None:
     x = shared(300_000, 9)
     process = elsewhere_in_time(memory.export(x))
     assert (process.returncode, process.stdout) == (0, "locks alive\n"), process.stderr
@@ -532,11 +490,8 @@ def alive_by_lock() -> None:
 
 
 @needs_clocks
-def test_held_lock_proves_life_across_time_namespaces() -> None:
-    fresh(alive_by_lock)
-
-
-def barrier_in_time() -> None:
+@isolated
+def test_no_living_peer_is_lost_across_time_namespaces() -> None:
     """Waits long enough that the liveness of its peer is checked."""
     context = st.multiprocessing.get_context("fork")
     barrier = context.Barrier(2)
@@ -555,11 +510,8 @@ def barrier_in_time() -> None:
 
 
 @needs_clocks
-def test_no_living_peer_is_lost_across_time_namespaces() -> None:
-    fresh(barrier_in_time)
-
-
-def messages_in_time() -> None:
+@isolated
+def test_messages_expire_by_their_own_clock() -> None:
     """Unread messages expire by the clock that their times are of."""
     native.set_unread_grace(3600, 3600)
     end, go = os.pipe(), os.pipe()
@@ -589,11 +541,6 @@ def messages_in_time() -> None:
     settle(0)
 
 
-@needs_clocks
-def test_messages_expire_by_their_own_clock() -> None:
-    fresh(messages_in_time)
-
-
 # ---- gVisor itself: no such locks, and a pid namespace whose file is another at each look
 GVISOR = (
     "runsc", "--platform=ptrace", "--ignore-cgroups", "--network=none",
@@ -601,9 +548,11 @@ GVISOR = (
 )  # fmt: skip
 
 
-def in_gvisor() -> None:
+@pytest.mark.skipif(shutil.which("runsc") is None, reason="needs gVisor (Debian: runsc)")
+@isolated(prefix=GVISOR)
+def test_gvisor() -> None:
     assert memory.statistics().liveness == "process"
-    x = shared(5000, 3)
+    x = shared(5000, 9)
     handles, go = os.pipe(), os.pipe()
 
     def sender() -> int:
@@ -614,46 +563,21 @@ def in_gvisor() -> None:
     y = np.frombuffer(memory.receive(os.read(handles[0], 72)), np.uint8)
     child.kill()
     native.sweep(True)
-    assert (x == 3).all()
+    assert (x == 9).all()
     assert (y == 7).all()
-    process = subprocess.run(
-        [sys.executable, "-c", JOIN],
-        env={**os.environ, "SHMTENSOR_DOMAIN": memory.domain_environment()},
-        check=True,
-        capture_output=True,
-        text=True,
-    )
-    assert process.stdout == "2\n"
+    process = stranger(memory.export(x))
+    assert (process.returncode, process.stdout) == (0, "process alive\n"), process.stderr
     del x, y
     settle(0)
 
 
-JOIN = f"""
-import sys
-sys.path.insert(0, {SOURCES!r})
-from shmtensor import memory
-print(memory.statistics().processes)
-"""
-
-
-@pytest.mark.skipif(shutil.which("runsc") is None, reason="needs gVisor (Debian: runsc)")
-def test_gvisor() -> None:
-    fresh(in_gvisor, prefix=GVISOR)
-
-
 # ---- the protocol above is the same
 def test_ledger_in_this_mode() -> None:
-    ledger, faults = test_ledger.__name__, test_faults.__name__
-    for name in ("receive_in_child", "fork_inherits", "grandchildren", "channel_of_the_dead",
-                 "expiry"):  # fmt: skip
-        fresh(each, ledger, name, (), env=PROCESS)
-    deaths: dict[str, list[tuple[object, ...]]] = {
-        "dying_export": [("export.pinned:1",)],
-        "dying_receiver": [("receive.bit:1",)],
-        "dying_owner": [("reclaim.marked",)],
-        "dying_claimer": [("slot.claimed",)],
-        "at_once": [("sweep.bits",)],
-        "stalled_heir": [("orphan.marked:1:stop",)],
-    }
-    for name, arguments in deaths.items():
-        fresh(each, faults, name, *arguments, env=PROCESS)
+    for name in (
+        "test_forked_child_receives_sends_on_and_drops",
+        "test_forked_child_keeps_what_its_parent_frees",
+        "test_grandchild_is_nothing_special",
+        "test_channel_and_its_messages_leave_with_the_last_process",
+        "test_unread_message_of_a_dead_sender_expires",
+    ):
+        fresh(each, test_ledger.__name__, name, (), env=PROCESS)

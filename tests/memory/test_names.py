@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from shmtensor import memory
 from shmtensor.memory import name_protocol
 
 from .actor import Actor, actors
+from .fresh import until
 
 NAME = f"test/{os.getpid()}"
 PUBLISH = f"t = st.arange(12, dtype=st.float32).reshape(3, 4); memory.publish({NAME!r}, t)"
@@ -41,13 +40,6 @@ while True:
 memory.check()
 out = (s.processes, s.zombies, s.slots_orphaned)
 """
-
-
-def until(true: Callable[[], object], what: str) -> None:
-    end = time.monotonic() + 20
-    while not true():
-        assert time.monotonic() < end, what
-        time.sleep(0.01)
 
 
 def mine() -> list[memory.Name]:
@@ -279,23 +271,18 @@ def dies(actor: Actor, step: str, line: str) -> None:
     assert actor.process.wait(30) == -9
 
 
-@pytest.mark.parametrize("step", ["publish.bound", "publish.exported"])
-def test_kill_in_publish(step: str) -> None:
-    with actors(2) as (victim, other):
-        dies(victim, step, PUBLISH)
-        assert other.do(GONE) == "[]"
-        other.do(PUBLISH)  # the name is free again
-
-
 @pytest.mark.parametrize(
-    "step", ["publish.bound", "publish.created", "publish.moved", "publish.exported"]
+    ("publish", "steps"),
+    [(PUBLISH, ("bound", "exported")), (PUBLISH_FILE, ("bound", "created", "moved", "exported"))],
+    ids=["domain", "file"],
 )
-def test_kill_in_publishing_a_file(step: str) -> None:
-    with actors(2) as (victim, other):
-        dies(victim, step, PUBLISH_FILE)
-        assert other.do(GONE) == "[]"
-        other.do(PUBLISH_FILE)
-        assert memory.open(NAME).sum() == 66
+def test_kill_in_publish(publish: str, steps: tuple[str, ...]) -> None:
+    for step in steps:
+        with actors(2) as (victim, other):
+            dies(victim, f"publish.{step}", publish)
+            assert other.do(GONE) == "[]"
+            other.do(publish)  # the name is free again
+            assert memory.open(NAME).sum() == 66
 
 
 @both_kinds

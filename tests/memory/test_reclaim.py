@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from shmtensor import memory
 
-from .fresh import check, fresh
+from .fresh import check, isolated
 
 KIB = 1 << 10
 
 
-def slots_leave_with_their_last_block(nbytes: int, per_slot: int, kind: str) -> None:
+@pytest.mark.parametrize(
+    ("nbytes", "per_slot", "kind"), [(KIB, 4096, "slots_tiny"), (256 * KIB, 256, "slots_medium")]
+)
+@isolated
+def test_slots_leave_in_one_pass_with_their_last_block(
+    nbytes: int, per_slot: int, kind: str
+) -> None:
     with memory.shared_numpy():
         arrays = [np.full(nbytes, i % 251, np.uint8) for i in range(4 * per_slot)]
     before = getattr(memory.statistics(), kind)
@@ -28,11 +35,3 @@ def slots_leave_with_their_last_block(nbytes: int, per_slot: int, kind: str) -> 
     with memory.shared_numpy():
         again = np.full(nbytes, 3, np.uint8)
     assert (again == 3).all()
-
-
-def test_slots_of_small_blocks_leave_in_one_pass() -> None:
-    fresh(slots_leave_with_their_last_block, KIB, 4096, "slots_tiny")
-
-
-def test_slots_of_larger_blocks_leave_in_one_pass() -> None:
-    fresh(slots_leave_with_their_last_block, 256 * KIB, 256, "slots_medium")

@@ -62,9 +62,11 @@ def in_a_small_shm() -> None:
     settle(0)
 
 
-def test_small_shm_falls_to_the_second_volume() -> None:
+@pytest.mark.parametrize("fill", ["true", "head -c 2m /dev/zero > /dev/shm/other 2>/dev/null"])
+def test_a_small_or_full_shm_falls_to_the_second_volume(fill: str) -> None:
     needs_mounts()
-    fresh(in_a_small_shm, prefix=SMALL)
+    prefix = [word.replace("exec", f"({fill}; true) && exec") for word in SMALL]
+    fresh(in_a_small_shm, prefix=prefix)
 
 
 class Images(Dataset[Any]):

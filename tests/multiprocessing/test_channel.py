@@ -31,6 +31,17 @@ def end_of(pid: int) -> int:
     return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
 
 
+def killed_at(point: str, deed: Callable[[], object]) -> None:
+    """Runs `deed` in a child that is killed at a fault point of it; reaped, and not told to the
+    ledger."""
+
+    def run() -> None:
+        native.arm_fault(point)
+        deed()
+
+    assert end_of(in_child(run)) == -signal.SIGKILL
+
+
 def shared_array(n: int = 16, value: float = 1.0) -> np.ndarray:
     array = np.frombuffer(native.allocate(8 * n, shared=True), np.float64)
     array[:] = value
@@ -190,20 +201,3 @@ def test_a_wait_with_a_dead_peer_names_it() -> None:
         channel.get(20.0, [(row, inc)])
     assert caught.value.pid == pid
     assert caught.value.exitcode == -signal.SIGKILL
-
-
-def test_signals_end_a_wait() -> None:
-    class Alarm(Exception):
-        pass
-
-    def ring(*_: object) -> None:
-        raise Alarm
-
-    channel = native.Channel()
-    before = signal.signal(signal.SIGALRM, ring)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        with pytest.raises(Alarm):
-            channel.get(20.0)
-    finally:
-        signal.signal(signal.SIGALRM, before)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import struct
-import traceback
 from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from shmtensor import memory, native
+from tests.memory.fresh import Child
 
 SLOT_BYTES = 64 << 20
 HEAD = 64  # of a root: the link of its first segment
@@ -110,14 +109,4 @@ def corrupt_links_and_hints() -> None:
 )
 def test_corrupt_channels_raise(scenario: Callable[[], None]) -> None:
     """In a child, for a mistake may crash it."""
-    pid = os.fork()
-    if pid == 0:
-        code = 1
-        try:
-            scenario()
-            code = 0
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            os._exit(code)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert Child(scenario).wait() == 0

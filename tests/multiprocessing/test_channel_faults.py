@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from test_channel import end_of, in_child, shared_array
+from test_channel import end_of, in_child, killed_at, shared_array
 
 from shmtensor import memory, native
 
@@ -17,14 +17,6 @@ WRITER = ["channel.put.writing", "channel.put.written", "channel.put.ready"]
 READER = ["channel.get.claimed", "channel.get.held", "channel.get.done", "channel.get.released"]
 SEGMENT = ["channel.segment.made", "channel.segment.pinned", "channel.segment.linked"]
 RETIRE = ["channel.retire.tail", "channel.retire.head"]
-
-
-def killed_at(point: str, deed) -> None:
-    def run() -> None:
-        native.arm_fault(point)
-        deed()
-
-    assert end_of(in_child(run)) == -signal.SIGKILL
 
 
 def everything(channel: native.Channel, seconds: float = 5.0) -> list[bytes]:
@@ -84,16 +76,6 @@ def test_killed_reader_gives_its_message_back(point: str, large: bool) -> None:
     assert sorted(remaining) == [(i, float(i)) for i in ((1, 2) if result else (0, 1, 2))]
 
 
-@pytest.mark.parametrize("point", READER)
-def test_nothing_stays_pinned_after_a_killed_reader(point: str) -> None:
-    channel = native.Channel()
-    before = unread_blocks()
-    channel.put(b"x" * 5000, [shared_array(), shared_array()], None)
-    killed_at(point, lambda: channel.get(None))
-    everything(channel)
-    assert unread_blocks() <= before
-
-
 @pytest.mark.parametrize("point", SEGMENT)
 def test_killed_while_growing(point: str) -> None:
     channel = native.Channel()
@@ -131,28 +113,6 @@ def test_killed_while_leaving_a_segment(point: str) -> None:
     assert unread_blocks() <= before
 
 
-@pytest.mark.parametrize("helper", ["channel.tend.writing", "channel.tend.done"])
-def test_killed_while_helping(helper: str) -> None:
-    channel = native.Channel()
-    array = shared_array()
-    if helper == "channel.tend.writing":
-        killed_at("channel.put.written", lambda: channel.put(b"dead", [array], None))
-    else:
-        channel.put(b"dead", [array], None)
-        killed_at("channel.get.done", lambda: channel.get(None))
-    channel.put(b"alive", [array], None)
-
-    def help_out() -> None:
-        while True:
-            channel.get(0.1)
-
-    killed_at(helper, help_out)
-    channel.put(b"more", [array], None)
-    result = everything(channel)
-    assert b"more" in result
-    assert b"dead" not in result
-
-
 def test_a_stopped_reader_blocks_nobody() -> None:
     import os
 
@@ -173,60 +133,3 @@ def test_a_stopped_reader_blocks_nobody() -> None:
     os.kill(pid, signal.SIGKILL)
     assert end_of(pid) == -signal.SIGKILL
     assert everything(channel) == [b"0"]
-
-
-def test_random_kills_lose_only_what_the_dead_had() -> None:
-    """Writers and readers killed at random; every message of a writer that lived arrives, none
-    arrives twice."""
-    import os
-    import random
-
-    seed = random.randrange(1 << 30)
-    print(f"seed {seed}")
-    rng = random.Random(seed)
-    channel, results = native.Channel(), native.Channel()
-
-    def write(number: int, n: int) -> None:
-        for i in range(n):
-            channel.put(
-                f"{number} {i}".encode() + b" " * rng.choice([0, 1000]), [shared_array()], None
-            )
-
-    def read() -> None:
-        while True:
-            message = channel.get(None)
-            results.put(bytes(message[0]).rstrip(), [], None)
-
-    survivor = in_child(lambda: write(0, 400))
-    victims = [in_child(lambda k=k: write(k, 100_000)) for k in (1, 2)]
-    readers = [in_child(read) for _ in range(3)]
-    result: list[bytes] = []
-    for _ in range(12):
-        end = time.monotonic() + rng.uniform(0.01, 0.1)
-        while time.monotonic() < end:
-            if message := results.get(0.01):
-                result.append(bytes(message[0]))
-        k = rng.randrange(len(readers))
-        os.kill(readers[k], signal.SIGKILL)
-        end_of(readers[k])
-        readers[k] = in_child(read)
-    for pid in victims:
-        os.kill(pid, signal.SIGKILL)
-        end_of(pid)
-    assert end_of(survivor) == 0
-    idle = 0
-    while idle < 20:
-        message = results.get(0.1)
-        idle = 0 if message else idle + 1
-        if message:
-            result.append(bytes(message[0]))
-    for pid in readers:
-        os.kill(pid, signal.SIGKILL)
-        end_of(pid)
-    assert len(result) == len(set(result)), "a message came twice"
-    mine = {int(text.split()[1]) for text in result if text.split()[0] == b"0"}
-    # A reader killed between taking a message and passing it on loses that one: at most one for
-    # each kill.
-    assert 400 - len(mine) <= 12
-    native.sweep(True)
-    assert native.check() is None

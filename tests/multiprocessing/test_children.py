@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from test_spawn import is_running
 
 import shmtensor as st
 from shmtensor import multiprocessing as mp
@@ -22,6 +21,7 @@ from shmtensor.errors import PeerLostError, ProcessExitedException, ProcessRaise
 from shmtensor.multiprocessing import child_report
 from shmtensor.multiprocessing.child_report import Report, decode, report_of
 from shmtensor.multiprocessing.children import Child, Children
+from tests.memory.fresh import state_of, until
 
 FORK = mp.get_context("fork")
 
@@ -166,6 +166,10 @@ def test_what_counts_as_a_consequence(error: Exception) -> None:
         except Exception:
             sys.exit(3)
     assert report_of(exit_of_a_rank.value).is_consequence
+    if group_of := child_report.GROUPS:
+        group = group_of("x", [error, group_of("y", [error])])
+        assert report(group).is_consequence
+        assert not report(group.derive([error, ValueError("z")])).is_consequence
 
 
 def test_a_report_survives_any_text_and_nothing_else_is_believed() -> None:
@@ -267,10 +271,7 @@ def test_what_a_command_leaves_ends_with_it(children: Children) -> None:
         pid = int(stream.readline())
         assert children.join() is None
         children.end()
-    end = time.monotonic() + 30
-    while is_running(pid):
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    until(lambda: state_of(pid) in "ZX", "it runs on")
 
 
 def test_a_start_that_fails_leaves_nothing(children: Children) -> None:

@@ -5,9 +5,6 @@ from __future__ import annotations
 import importlib.util
 import multiprocessing as standard
 import os
-import subprocess
-import sys
-import textwrap
 import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -19,6 +16,7 @@ import tasks
 import shmtensor as st
 from shmtensor import memory, native
 from shmtensor import multiprocessing as mp
+from tests.environment import run_program
 
 LONG = 60.0
 PATH = [str(Path(st.__file__).parents[1])]
@@ -75,17 +73,8 @@ def test_a_queue_that_has_a_descriptor_still_is_a_queue() -> None:
 
 def script(code: str) -> None:
     """Runs it by itself: loky keeps its workers and its tracker until the interpreter ends."""
-    process = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(Path(tasks.__file__).parent), *PATH]),
-        },
-    )
+    folders = [str(Path(tasks.__file__).parent), *PATH]
+    process = run_program(code, PYTHONPATH=os.pathsep.join(folders))
     assert process.stdout == "good\n", process.stderr
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import sys
 import textwrap
 import uuid
@@ -23,6 +22,7 @@ from shmtensor import multiprocessing as mp
 from shmtensor import native
 from shmtensor.trainer import Trainer
 from shmtensor.utils.data import DataLoader
+from tests.environment import run_program
 
 RUNS = int(os.environ.get("RUNS", "5"))
 N = 3
@@ -116,19 +116,11 @@ def test_run(how: str, tmp_path: Path) -> None:
     (tmp_path / "rank.py").write_text(RANK.format(STATEMENTS[how]))
     ways = ("", "tcp://127.0.0.1:0", f"file://{tmp_path / 'store'}")
     for i in range(RUNS if RUNS > 5 else 1):
-        command = ["-m", "shmtensor.run", "--nproc-per-node", str(N), "rank.py"]
+        command = ["--nproc-per-node", str(N), str(tmp_path / "rank.py")]
         way = ways[(i + list(ENDS).index(how)) % 3]
         if way.startswith("tcp"):
             way = next(methods(tmp_path))
-        completed = subprocess.run(
-            [sys.executable, *command, way],
-            cwd=tmp_path,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            capture_output=True,
-            text=True,
-            timeout=90,
-            check=False,
-        )
+        completed = run_program("-m", "shmtensor.run", *command, way)
         assert completed.returncode == {"raise": 1, "kill": 137, "exit": 7}[how], completed.stderr
         check_message(completed.stderr, how, "rank 1 ")
         assert completed.stderr.count("Traceback") == (how == "raise"), completed.stderr
@@ -208,6 +200,7 @@ UNGUARDED = {
     "launch": "st.launch(f, 2, (1,), start_method=method)",
     "loader": "list(DataLoader(TensorDataset(st.ones(8)), num_workers=2,"
     " multiprocessing_context=method))",
+    "manager": "context.Manager()",
     "trainer": "m = st.nn.Linear(2, 1); Trainer(m, st.optim.SGD(m.parameters(), lr=0.1),"
     " st.nn.MSELoss(), nprocs=2, start_method=method).fit([(st.ones(2, 2), st.ones(2, 1))], 1)",
 }
@@ -235,15 +228,7 @@ def test_a_main_module_without_a_guard(what: str, method: str, tmp_path: Path) -
             """
         )
     )
-    completed = subprocess.run(
-        [sys.executable, str(path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-        start_new_session=True,
-    )
+    completed = run_program(path)
     assert completed.returncode == 1, completed.stderr
     sentence = (
         f"{path} starts processes when a child imports it: put what starts them under "

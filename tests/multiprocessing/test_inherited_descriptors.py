@@ -6,13 +6,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from shmtensor import memory
+from tests.environment import run_program
 
 # In each process of a program: what do programs see that it starts by os.system, and by os.execv?
 LISTING = """
@@ -95,23 +95,15 @@ list_descriptors("guest")
 """
 
 
-def listed(folder: Path, program: str, *command: str) -> dict[str, list[str]]:
+def listed(folder: Path, text: str, *command: str | Path) -> dict[str, list[str]]:
     """The descriptors beyond 0, 1 and 2 of the programs that each process of a program started."""
     (folder / "listing.py").write_text(LISTING)
-    (folder / "program.py").write_text(program)
+    (folder / "program.py").write_text(text)
     listings = folder / "listings"
     listings.mkdir(exist_ok=True)
-    environment = {**os.environ, "LISTINGS": str(listings), "SHMTENSOR_DOMAIN": "new"}
-    environment["PYTHONPATH"] = os.pathsep.join([str(folder), *sys.path])
-    completed = subprocess.run(
-        command,
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=90,
-        check=False,
-    )
+    path = os.pathsep.join([str(folder), *sys.path])
+    settings = {"LISTINGS": listings, "SHMTENSOR_DOMAIN": "new", "PYTHONPATH": path}
+    completed = run_program(*command, **settings)
     assert completed.returncode == 0, completed.stderr
     programs: dict[str, list[str]] = {}
     for path in listings.iterdir():
@@ -125,19 +117,19 @@ def listed(folder: Path, program: str, *command: str) -> dict[str, list[str]]:
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
 def test_programs_of_children_inherit_nothing(tmp_path: Path, method: str) -> None:
-    programs = listed(tmp_path, FAMILY, sys.executable, "program.py", method)
+    programs = listed(tmp_path, FAMILY, tmp_path / "program.py", method)
     names = ("child", "grandchild", "pool", "loader", "spawn", "parent")
     assert programs == {name: [] for name in names}
 
 
 def test_programs_of_ranks_inherit_nothing(tmp_path: Path) -> None:
-    run = (sys.executable, "-m", "shmtensor.run", "--nproc-per-node", "2")
+    run = ("-m", "shmtensor.run", "--nproc-per-node", "2")
+    program = str(tmp_path / "program.py")
     nothing: dict[str, list[str]] = {"early": [], "rank": []}
-    assert listed(tmp_path, RANK, *run, "program.py") == nothing
+    assert listed(tmp_path, RANK, *run, program) == nothing
     # The program between the launcher and Python gets the descriptors, and hands them on.
-    (tmp_path / "rank.sh").write_text(f"{sys.executable} program.py\n")
-    programs = listed(tmp_path, RANK, *run, "--no-python", "sh", "rank.sh")
-    assert programs == nothing
+    (tmp_path / "rank.sh").write_text(f"{sys.executable} {program}\n")
+    assert listed(tmp_path, RANK, *run, "--no-python", "sh", str(tmp_path / "rank.sh")) == nothing
 
 
 def test_programs_of_a_guest_inherit_nothing(tmp_path: Path) -> None:
@@ -146,7 +138,7 @@ def test_programs_of_a_guest_inherit_nothing(tmp_path: Path) -> None:
     name = f"inherited/{os.getpid()}"
     memory.publish(name, st.ones(3))
     try:
-        programs = listed(tmp_path, GUEST, sys.executable, "program.py", name)
+        programs = listed(tmp_path, GUEST, tmp_path / "program.py", name)
     finally:
         memory.unpublish(name)
     assert programs == {"guest": []}

@@ -8,15 +8,15 @@ import threading
 import time
 
 import pytest
-from test_channel import end_of, in_child
+from test_channel import end_of, in_child, killed_at
 
 from shmtensor import multiprocessing as mp
 from shmtensor import native
 from shmtensor.errors import PeerLostError
 
 
-def killed_child(deed) -> int:
-    """A child that does `deed`, says so, and is killed. Returns its pid; reaped."""
+def child_after(deed) -> int:
+    """The pid of a child that has done `deed`, and waits."""
     said = mp.Event()
 
     def run() -> None:
@@ -27,6 +27,12 @@ def killed_child(deed) -> int:
 
     pid = in_child(run)
     assert said.wait(20.0)
+    return pid
+
+
+def killed_child(deed) -> int:
+    """The pid of a child that has done `deed` and was killed; reaped."""
+    pid = child_after(deed)
     os.kill(pid, signal.SIGKILL)
     native.record_exit_pid(pid, end_of(pid))
     return pid
@@ -88,15 +94,8 @@ def test_a_lock_of_a_dead_process_says_so_and_can_be_recovered(kind) -> None:
 
 
 def test_a_waiter_is_told_soon() -> None:
-    lock, said = mp.Lock(), mp.Event()
-
-    def hold() -> None:
-        lock.acquire()
-        said.set()
-        signal.pause()
-
-    pid = in_child(hold)
-    assert said.wait(20.0)
+    lock = mp.Lock()
+    pid = child_after(lock.acquire)
     killer = threading.Timer(0.2, os.kill, (pid, signal.SIGKILL))
     killer.start()
     start = time.monotonic()
@@ -208,16 +207,6 @@ def test_a_killed_waiter_takes_no_notification_away() -> None:
         time.sleep(0.01)
 
 
-def killed_at(point: str, deed) -> None:
-    """A child that is killed at a fault point of `deed`; reaped, and not told to the ledger."""
-
-    def run() -> None:
-        native.arm_fault(point)
-        deed()
-
-    assert end_of(in_child(run)) == -signal.SIGKILL
-
-
 @pytest.mark.parametrize("kind", [mp.Lock, mp.RLock])
 @pytest.mark.parametrize("point", ["lock.taken", "lock.freed", "lock.recovered"])
 def test_a_lock_after_a_kill_at(point: str, kind) -> None:
@@ -273,15 +262,8 @@ def test_permits_of_a_killed_process_come_back(kind) -> None:
 
 
 def test_a_waiter_gets_the_permit_of_a_holder_that_is_killed() -> None:
-    semaphore, said = mp.Semaphore(1), mp.Event()
-
-    def hold() -> None:
-        semaphore.acquire()
-        said.set()
-        signal.pause()
-
-    pid = in_child(hold)
-    assert said.wait(20.0)
+    semaphore = mp.Semaphore(1)
+    pid = child_after(semaphore.acquire)
     killer = threading.Timer(0.2, os.kill, (pid, signal.SIGKILL))
     killer.start()
     start = time.monotonic()
@@ -292,30 +274,6 @@ def test_a_waiter_gets_the_permit_of_a_holder_that_is_killed() -> None:
     assert not waiter.is_alive()
     assert time.monotonic() - start < 10
     killer.join()
-
-
-@pytest.mark.parametrize(("point", "left"), [("semaphore.taken", 2), ("semaphore.given", 2)])
-def test_a_semaphore_after_a_kill_at(point: str, left: int) -> None:
-    semaphore = mp.BoundedSemaphore(2)
-
-    def use() -> None:
-        semaphore.acquire()
-        semaphore.release()
-
-    killed_at(point, use)
-    assert [semaphore.acquire(timeout=20.0) for _ in range(left)] == [True] * left
-    assert not semaphore.acquire(block=False)
-    semaphore.release(left)
-    with pytest.raises(ValueError, match="too many times"):
-        semaphore.release()
-
-
-def test_a_semaphore_after_a_kill_while_it_took_from_the_dead() -> None:
-    semaphore = mp.BoundedSemaphore(4)
-    killed_child(lambda: [semaphore.acquire() for _ in range(4)])
-    killed_at("semaphore.returned", lambda: semaphore.acquire(timeout=20.0))
-    assert [semaphore.acquire(timeout=20.0) for _ in range(4)] == [True] * 4
-    assert not semaphore.acquire(block=False)
 
 
 def test_permits_stay_taken_by_who_left_in_order() -> None:
@@ -374,32 +332,6 @@ def test_a_large_semaphore_counts() -> None:
         semaphore.release()
     with pytest.raises(ValueError, match="too many"):
         mp.BoundedSemaphore(0).release()
-
-
-@pytest.mark.parametrize("point", ["condition.placed", "condition.waiting"])
-def test_a_condition_after_a_waiter_was_killed_at(point: str) -> None:
-    condition, ready, woken = mp.Condition(mp.Lock()), mp.Semaphore(0), mp.Event()
-
-    def wait() -> None:
-        with condition:
-            condition.wait()
-
-    killed_at(point, wait)  # it held the lock
-    condition._lock.recover()
-    condition.release()
-
-    def wait_and_say() -> None:
-        with condition:
-            ready.release()
-            assert condition.wait(20.0)
-        woken.set()
-
-    pid = in_child(wait_and_say)
-    assert ready.acquire(timeout=20.0)
-    with condition:
-        condition.notify()
-    assert woken.wait(20.0)
-    assert end_of(pid) == 0
 
 
 def test_a_condition_after_the_notifier_was_killed() -> None:

@@ -151,17 +151,6 @@ def test_one_sharing_strategy() -> None:
         mp.set_sharing_strategy("nonsense")
 
 
-def test_manager_serves() -> None:
-    with mp.Manager() as manager:
-        shared = manager.dict(a=1)
-        assert shared["a"] == 1
-
-
-def test_raw_array_is_shared() -> None:
-    array = mp.RawArray("i", [1, 2, 3])
-    assert list(array) == [1, 2, 3]
-
-
 def test_process_context_is_the_spawn_context() -> None:
     assert mp.SpawnContext is mp.ProcessContext or issubclass(mp.SpawnContext, mp.ProcessContext)
 

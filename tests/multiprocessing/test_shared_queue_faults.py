@@ -10,8 +10,8 @@ import time
 from collections import Counter
 
 import pytest
-from test_channel import end_of, in_child
-from test_channel_faults import READER, RETIRE, SEGMENT, WRITER, killed_at, unread_blocks
+from test_channel import end_of, in_child, killed_at
+from test_channel_faults import READER, WRITER, unread_blocks
 
 import shmtensor as st
 from shmtensor import native
@@ -63,26 +63,6 @@ def test_killed_consumer(point: str, many: bool) -> None:
         assert queue.statistics().received == 5
         queue.check()
         assert unread_blocks() <= before
-
-
-@pytest.mark.parametrize("point", [*SEGMENT, *RETIRE])
-def test_killed_while_the_chain_changes(point: str) -> None:
-    with Queue(16) as queue:
-
-        def run() -> None:
-            for tensor in numbered(200):
-                queue.put(tensor)
-                queue.get()
-
-        killed_at(point, run)
-        queue.check()
-        for tensor in numbered(150, 1000):
-            queue.put(tensor, timeout=20.0)
-            result = int(queue.get(timeout=20.0)[0])
-            if result < 1000:  # what the dead process had put and not taken
-                assert int(queue.get(timeout=20.0)[0]) >= 1000
-        queue.check()
-        assert queue.empty()
 
 
 def test_killed_between_closing_the_queue_and_saying_so() -> None:

@@ -10,6 +10,7 @@ import tasks
 import shmtensor as st
 from shmtensor import multiprocessing as mp
 from shmtensor.errors import ProcessExitedException, ProcessRaisedException
+from tests.memory.fresh import state_of, until
 
 METHODS = ["fork", "forkserver", "spawn"]
 
@@ -51,13 +52,6 @@ def test_a_killed_process_is_named(method: str) -> None:
     assert caught.value.exit_code == -9
     assert caught.value.signal_name == "SIGKILL"
     assert caught.value.error_index == 0
-
-
-def test_an_exit_code_is_told() -> None:
-    ready = mp.SimpleQueue()
-    with pytest.raises(ProcessExitedException, match="exit code 7") as caught:
-        mp.start_processes(tasks.die_on, (0, "abort", ready), nprocs=2, start_method="fork")
-    assert caught.value.exit_code == 7
 
 
 def test_join_with_a_timeout_comes_back() -> None:
@@ -123,18 +117,7 @@ def test_children_of_a_killed_process_end(method: str) -> None:
     process.kill()
     process.join()
     process.close()
-    end = time.monotonic() + 30.0
-    while any(is_running(pid) for pid in children):
-        assert time.monotonic() < end
-        time.sleep(0.01)
-
-
-def is_running(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as stream:
-            return stream.read().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
+    until(lambda: all(state_of(pid) in "ZX" for pid in children), "they run on")
 
 
 def test_spawn_only_spawns() -> None:

@@ -7,11 +7,13 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 from test_channel import end_of, in_child
 
 from shmtensor import native
+from tests.interrupts import Alarm
 
 
 def word() -> native.Block:
@@ -52,10 +54,12 @@ def test_a_change_without_a_wake_is_seen_after_a_slice() -> None:
     timer.join()
 
 
-def test_a_signal_handler_runs_during_a_wait() -> None:
-    class Alarm(Exception):
-        pass
-
+@pytest.mark.parametrize(
+    "wait",
+    [lambda: native.word_wait(word(), 0, 0, None), lambda: native.Channel().get(20.0)],
+    ids=["word", "channel"],
+)
+def test_a_signal_handler_runs_during_a_wait(wait: Callable[[], object]) -> None:
     def ring(*_: object) -> None:
         raise Alarm
 
@@ -63,7 +67,7 @@ def test_a_signal_handler_runs_during_a_wait() -> None:
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.05)
         with pytest.raises(Alarm):
-            native.word_wait(word(), 0, 0, None)
+            wait()
     finally:
         signal.signal(signal.SIGALRM, before)
 

@@ -109,6 +109,7 @@ def test_the_metadata_of_a_state_dict_is_set() -> None:
         b"(\x91", b"cbuiltins\nslice\nN\x85R", b"cbuiltins\nrange\nK\x01\x85R",
         b"cshmtensor.device\nDevice\n" + word("cpu") + b"\x85R",
         b"ctorch\nfloat32\n", b"ctorch\nFloatStorage\n", b"cnumpy\nndarray\n",
+        b"ctorch._utils\n_rebuild_tensor_v2\n",
     ],
 )  # fmt: skip
 def test_nothing_else_that_any_file_constructs_has_a_state(target: bytes) -> None:

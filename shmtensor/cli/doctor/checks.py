@@ -13,8 +13,9 @@ from contextlib import suppress
 from importlib.util import find_spec
 
 from ... import native
+from ...memory.statistics import size
 from ..find_domains import NoDomain, discover
-from ..top.format import plural, size
+from ..top.format import plural
 from ..top.snapshot import survey_domain
 from .finding import OK, PROBLEM, WARNING, Finding, MachineFiles
 

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
+from ...memory.statistics import size
 from .snapshot import Process, Queue, Snapshot
 
-__all__ = ["count", "lines", "size"]
+__all__ = ["count", "lines"]
 
 BEFORE_ROLE = 65  # columns of a process's line
-
-
-def size(nbytes: float) -> str:
-    """At most 8 characters: `999 B`, `1.5 MB`."""
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if abs(nbytes) < 999.5 or unit == "TB":
-            break
-        nbytes /= 1000
-    return f"{nbytes:.0f} {unit}" if unit == "B" else f"{nbytes:.1f} {unit}"
+ALL = 1 << 20  # more lines than any snapshot has
 
 
 def count(n: float | None) -> str:
@@ -51,7 +44,7 @@ def cut_middle(text: str, width: int) -> str:
     return clean[: max(width - 1 - tail, 0)] + "~" + clean[len(clean) - tail :]
 
 
-def lines(snapshot: Snapshot, width: int = 80, height: int | None = None) -> list[str]:
+def lines(snapshot: Snapshot, width: int = 80, height: int = ALL) -> list[str]:
     """The lines of a snapshot.
 
     Args:
@@ -71,14 +64,12 @@ def lines(snapshot: Snapshot, width: int = 80, height: int | None = None) -> lis
             f"never claimed: {plural(s.unclaimed_messages, 'handle', 'handles')} by other "
             f"transports, {size(s.unclaimed_bytes)}, oldest {age(oldest.age)}, of row {oldest.row}"
         )
-    remaining = None if height is None else max(height - len(head) - 4, 2)
-    held_rows = held_lines(s) if remaining is None or remaining > 8 else []
-    if remaining is not None and held_rows:
+    remaining = max(height - len(head) - 4, 2)
+    held_rows = held_lines(s) if remaining > 8 else []
+    if held_rows:
         held_rows = limit_rows(held_rows, remaining // 4, "rows")
         remaining -= len(held_rows) + 2
-    n_processes = (
-        None if remaining is None else max(remaining - min(len(s.queues), remaining // 3), 1)
-    )
+    n_processes = max(remaining - min(len(s.queues), remaining // 3), 1)
     processes = sorted(s.processes, key=lambda p: p.row)
     table = [
         f"{'ROW':>3} {'PID':>7} {'STATE':6} {'SLOTS':>5} {'MEMORY':>9} {'HOLDS':>6} {'UNREAD':>6} "
@@ -89,11 +80,7 @@ def lines(snapshot: Snapshot, width: int = 80, height: int | None = None) -> lis
         table += ["", "BLOCKS OF  ARE HELD BY (row: how many)", *held_rows]
     queues = sorted(s.queues, key=lambda q: (-q.ready, q.place))
     if queues:
-        n_queues = (
-            None
-            if remaining is None or n_processes is None
-            else max(remaining - min(len(processes), n_processes), 1)
-        )
+        n_queues = max(remaining - min(len(processes), n_processes), 1)
         table += [
             "",
             f"{'QUEUE':14} {'READY':>7} {'BOUND':>7} {'WRITING':>7} {'READING':>7} {'BYTES':>9} "
@@ -107,9 +94,9 @@ def plural(n: int, one: str, many: str) -> str:
     return f"{n} {one if n == 1 else many}"
 
 
-def limit_rows(rows: list[str], limit: int | None, what: str) -> list[str]:
+def limit_rows(rows: list[str], limit: int, what: str) -> list[str]:
     """All rows, or the first ones and a line with the number of the others."""
-    if limit is None or len(rows) <= limit:
+    if len(rows) <= limit:
         return rows
     return [*rows[: limit - 1], f"  and {len(rows) - limit + 1} more {what}"]
 

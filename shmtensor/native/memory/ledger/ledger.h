@@ -126,12 +126,12 @@ struct LocalLedger {  // untouched pages of these cost nothing
   uint32_t free_entries[kInFlight], pending_entries[kInFlight];
   uint32_t n_free, n_out, n_used, collect_at;
   Arena* batch[kMaxSlots];             // the slots of a reclaim pass
-  uint32_t lost_locks[kRows];          // incarnations seen that live without their lock
   int fork_pipe[kRows], n_fork_pipes;  // Note [Fork pipe]: descriptor + 1 by row, and how many
   struct {
     uint32_t inc;
     uint64_t since_ms;
-  } exiting[kRows];  // dead incarnations whose exit has not been seen, and since when; Note [Context]
+  } exiting[kRows],  // dead incarnations whose exit has not been seen, and since when; Note [Context]
+      lost[kRows];   // those that live without their lock, and since when; 0: reported
 };
 LocalLedger* new_local_ledger();  // nullptr: no memory
 void drop_local_ledger(LocalLedger* local);

@@ -12,7 +12,9 @@ namespace shmtensor {
 
 // Note [Closed by mistake]: the lock is free, but a process with the recorded start time has the control file mapped.
 // Then a library closed the lock's descriptor in that process, and its holds are valid. (A dead process has no mappings,
-// nor has one after exec.)
+// nor has one after exec.) A forked child may close all descriptors just before it ends or executes a program
+// (subprocess with preexec_fn), so it is reported when it is still so after kLostMs.
+constexpr uint64_t kLostMs = 100;
 static bool closed_by_mistake(const Domain& d, const Row& row) {
   int pid = int(row.pid.load(acquire));
   if (!pid || !d.pidns || row.pidns.load(relaxed) != d.pidns) return false;
@@ -122,9 +124,11 @@ void sweep_row(Domain& d, int r) {
   uint64_t state = row.state.load(acquire);
   if (state_of_row(state) == kRowFree || state_of_row(state) == kRowZombie) return;
   if (!by_process(d) && closed_by_mistake(d, row)) {
-    uint32_t& reported = d.local->lost_locks[r];
-    if (reported != inc_of_row(state)) {
-      reported = inc_of_row(state);
+    auto& seen = d.local->lost[r];
+    const uint64_t now = now_ms();
+    if (seen.inc != inc_of_row(state)) seen = {inc_of_row(state), now};
+    if (seen.since_ms && now - seen.since_ms >= kLostMs) {
+      seen.since_ms = 0;
       ++d.counts.lost_locks;
       report_lost(int(row.pid.load(acquire)), row.role);
     }
