@@ -29,6 +29,7 @@ def test_sizes_make_an_uninitialised_tensor(name: str) -> None:
         ((st.zeros(2, 3).size(),), (2, 3)),
         ((np.int64(4),), (4,)),
         ((0,), (0,)),
+        ((st.Size(),), ()),
     ):
         x = make(*args)
         assert (x.shape, x.dtype) == (shape, dtype)
@@ -49,4 +50,5 @@ def test_a_tensor_of_the_same_dtype_is_not_copied() -> None:
     x = st.tensor([1.0, 2.0])
     assert st.Tensor(x).data_ptr() == x.data_ptr()
     assert st.FloatTensor(x).data_ptr() == x.data_ptr()
+    assert x.new(x).data_ptr() == x.data_ptr()
     assert st.LongTensor(x).tolist() == [1, 2]
