@@ -36,7 +36,8 @@ ELEMENTWISE = sorted(GRIDS)
 
 def combinations(name: str) -> list[dict[str, Any]]:
     grid = GRIDS[name]
-    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    every = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    return [*every, {"momentum": 0.9, "nesterov": True}] if name == "SGD" else every
 
 
 def random(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:

@@ -354,9 +354,3 @@ def test_a_step_that_a_scaler_skips_is_no_missing_step(name: str, n_skipped: int
         scaler.update()
         schedule.step()  # warnings are errors
     assert o.param_groups[0]["params"][0].tolist() == [1]
-
-
-def test_a_schedule_before_a_scalers_step_is_warned_of() -> None:
-    schedule = schedules.StepLR(optimizer(), 1)
-    with pytest.warns(UserWarning, match="before"):
-        schedule.step()
