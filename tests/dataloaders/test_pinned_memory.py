@@ -117,15 +117,15 @@ def test_batches_lie_in_memory_that_is_registered_once(
     cuda: FakeCuda, workers: int, method: str | None
 ) -> None:
     loader = DataLoader(Images(), BATCH, **options(workers, method))
-    pinned = 0
-    for _ in range(3):
+    pinned, epochs = 0, 1 if method == "spawn" else 3  # whose workers start slowly
+    for _ in range(epochs):
         labels = []
         for batch in loader:
             check(batch)
             labels += batch[1].tolist()
             pinned += all(cuda.is_pinned(x.numpy()) for x in batch)
         assert labels == list(range(20 * BATCH))
-    assert pinned >= 60 - 3 * 5  # the first batches show how large a block must be
+    assert pinned >= epochs * 15  # the first batches show how large a block must be
     assert 1 <= cuda.registered() == len(cuda.pinned) <= 2 * workers + 4
     del batch
     loader.close()
