@@ -53,7 +53,7 @@ def test_demo_runs_with_one_megabyte_of_shm(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seconds", [1.0, 3.0, 5.0])
+@pytest.mark.parametrize("seconds", [1.0, 3.0])
 def test_all_processes_killed_at_once_leave_nothing(tmp_path: Path, seconds: float) -> None:
     before = names()
     command = [sys.executable, str(DEMO), "--epochs", "1000"]

@@ -30,6 +30,7 @@ if __name__ == "__main__":
     print([x.tolist() for x, in loader], st.__file__)
 """
 WAYS = ("bare checkout", "editable install", "wheel", "source distribution")
+OWN = ("dataloaders.py", "dataloaders/__init__.py")  # each beside sources and an install
 
 
 def run(*command: str, cwd: Path, env: dict[str, str] | None = None) -> subprocess.CompletedProcess:
@@ -72,8 +73,7 @@ def entries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return dict(zip(WAYS, made))
 
 
-@pytest.mark.parametrize("own", ["dataloaders.py", "dataloaders/__init__.py"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize(("way", "own"), list(zip(WAYS, OWN * 2)))
 def test_a_users_dataloaders_breaks_nothing(
     way: str, own: str, entries: dict[str, Path], tmp_path: Path
 ) -> None:

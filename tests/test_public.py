@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -96,6 +97,7 @@ def public(name: str) -> dict[str, Any]:
     return {n: getattr(module, n) for n in names if not inspect.ismodule(getattr(module, n))}
 
 
+@cache
 def generated() -> set[str]:
     """Names that tests/ops/test_rows.py reaches: rows by all names, in place too; and those of
     tests/test_refused_names.py.
@@ -119,11 +121,14 @@ def test_every_name_is_documented(module: str) -> None:
     assert not missing, f"{module}: no docstring: {sorted(missing)}"
 
 
+@cache
+def words_of_tests() -> set[str]:
+    return {word for path in TESTS.rglob("*.py") for word in re.findall(r"\w+", path.read_text())}
+
+
 @pytest.mark.parametrize("module", MODULES)
 def test_every_name_is_tested(module: str) -> None:
-    text = "\n".join(path.read_text() for path in sorted(TESTS.rglob("*.py")))
-    words = set(re.findall(r"\w+", text))
-    words |= generated()
+    words = words_of_tests() | generated()
     missing = [name for name in public(module) if name not in words and not name.startswith("__")]
     assert not missing, f"{module}: named in no test: {sorted(missing)}"
 

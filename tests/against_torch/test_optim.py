@@ -19,7 +19,8 @@ DECAYS = [0, 0.1]
 BETAS = [(0.9, 0.999), (0.5, 0.6)]
 GRIDS: dict[str, dict[str, list[Any]]] = {
     "Adadelta": {"rho": [0.9, 0.5], "eps": [1e-6, 1e-2], "weight_decay": DECAYS, "maximize": SIGNS},
-    "Adagrad": {"lr_decay": [0, 0.1], "initial_accumulator_value": [0, 0.5], "maximize": SIGNS},
+    "Adagrad": {"lr_decay": [0, 0.1], "initial_accumulator_value": [0, 0.5]}
+    | {"weight_decay": DECAYS, "maximize": SIGNS},
     "Adam": {"amsgrad": SIGNS, "weight_decay": DECAYS, "decoupled_weight_decay": SIGNS},
     "AdamW": {"amsgrad": SIGNS, "maximize": SIGNS},
     "Adamax": {"betas": BETAS, "weight_decay": DECAYS, "maximize": SIGNS},
@@ -36,7 +37,8 @@ ELEMENTWISE = sorted(GRIDS)
 
 def combinations(name: str) -> list[dict[str, Any]]:
     grid = GRIDS[name]
-    return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    every = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+    return [*every, {"momentum": 0.9, "nesterov": True}] if name == "SGD" else every
 
 
 def random(rng: Any, shape: tuple[int, ...], dtype: str) -> Any:

@@ -17,17 +17,17 @@ from shmtensor.autograd.dispatch.op_function import RULES, fill, rule_of, table
 from shmtensor.ops.table.op_definition import ROWS, op
 
 
-@pytest.mark.parametrize("name", sorted(ROWS))
-def test_every_form_of_every_row_has_a_plan(name: str) -> None:
-    rule = rule_of(name)
-    forms = (rule.public, rule.method, rule.operator, rule.reflected, rule.inplace, rule.on_array)
-    for form in forms:
-        if form is not None:
-            assert form.kernel is not None or fill(form) is None
-            assert form.kernel is rule.kernel
-            assert inspect.signature(form)
-    if rule.row.pullbacks:
-        assert rule.arrays.event == rule.tensors.event
+def test_every_form_of_every_row_has_a_plan() -> None:
+    for name in ROWS:
+        rule = rule_of(name)
+        forms = (rule.public, rule.method, rule.operator, rule.reflected, rule.inplace)
+        for form in (*forms, rule.on_array):
+            if form is not None:
+                assert form.kernel is not None or fill(form) is None, name
+                assert form.kernel is rule.kernel, name
+                assert inspect.signature(form), name
+        if rule.row.pullbacks:
+            assert rule.arrays.event == rule.tensors.event, name
 
 
 def test_functions_keep_their_identity() -> None:

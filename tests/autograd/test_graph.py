@@ -137,17 +137,6 @@ def test_retain_grad() -> None:
     assert y.grad.tolist() == [3]
 
 
-def test_names() -> None:
-    x = leaf(1)
-    y = (x * 2).sum()
-    assert y.grad_fn.name() == "SumBackward0"
-    ((product, number),) = y.grad_fn.next_functions
-    assert (product.name(), number) == ("MulBackward0", 0)
-    assert product.next_functions[0][0].name() == "AccumulateGrad"
-    assert x.grad_fn is None
-    assert x.is_leaf
-
-
 def test_an_exception_in_a_hook_leaves_everything_usable() -> None:
     x = leaf(1)
     y = (x * x).sum()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -112,12 +111,3 @@ def test_inference_tensors_stay_out_of_graphs() -> None:
     assert not copy.is_inference()
     (w * copy).sum().backward()
     assert w.grad.tolist() == [2, 2]
-
-
-def test_each_thread_has_its_own_mode() -> None:
-    modes: list[bool] = []
-    with st.no_grad():
-        thread = threading.Thread(target=lambda: modes.append(is_grad_enabled()))
-        thread.start()
-        thread.join()
-    assert modes == [True]

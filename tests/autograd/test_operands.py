@@ -57,13 +57,6 @@ def test_division_gives_floats(a: str, b: str, expected: str) -> None:
     assert (tensor(a, 1) / tensor(b, 1)).dtype.name == expected
 
 
-def test_promotion_is_in_the_graph() -> None:
-    x = st.ones(2).requires_grad_()
-    y = st.ones(2, dtype=st.float64).requires_grad_()
-    (x * y).sum().backward()
-    assert x.grad.dtype is st.float32
-
-
 def test_integers_that_do_not_fit_wrap_around() -> None:
     assert (st.tensor([1], dtype=st.uint8) + 300).tolist() == [45]
     assert (st.tensor([1], dtype=st.uint8) + -2).tolist() == [255]
@@ -74,14 +67,6 @@ def test_numbers_on_the_left() -> None:
     x = st.tensor([1.0, 2.0], requires_grad=True)
     ((2 - x) + 8 / x + 2**x).sum().backward()
     assert x.grad.tolist() == pytest.approx([-1 - 8 + 2 * np.log(2), -1 - 2 + 4 * np.log(2)])
-
-
-def test_numpy_s_numbers_and_arrays() -> None:
-    x = st.tensor([1.0, 2.0])
-    assert (x * np.float64(2)).dtype is st.float32
-    assert (np.float64(2) * x).dtype is st.float32
-    assert (np.ones(2, np.float32) + x).tolist() == [2, 3]
-    assert isinstance(np.ones(2, np.float32) + x, st.Tensor)
 
 
 def test_the_other_side_may_try_an_unknown_operand() -> None:

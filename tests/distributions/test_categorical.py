@@ -94,17 +94,3 @@ def test_wrong_arguments() -> None:
         p.log_prob(st.tensor([5]))
     with pytest.raises(ValueError, match="not broadcastable"):
         p.log_prob(st.tensor([1, 2, 1]))
-
-
-@pytest.mark.torch
-def test_values_are_pytorchs() -> None:
-    torch = pytest.importorskip("torch")
-    logits = np.random.default_rng(3).normal(size=(4, 6))
-    theirs = torch.distributions.Categorical(logits=torch.tensor(logits))
-    ours = Categorical(logits=st.tensor(logits))
-    x = np.array([0, 5, 2, 2])
-    np.testing.assert_allclose(
-        ours.log_prob(st.tensor(x)), theirs.log_prob(torch.tensor(x)), rtol=1e-12
-    )
-    np.testing.assert_allclose(ours.entropy(), theirs.entropy(), rtol=1e-12)
-    np.testing.assert_allclose(ours.probs, theirs.probs, rtol=1e-12)

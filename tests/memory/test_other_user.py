@@ -8,7 +8,7 @@ import pytest
 
 from shmtensor import memory
 
-from .actor import actors
+from .actor import Actor, actors
 from .hostile import BECOME, NOBODY, attack, resize_attack
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root to become another user")
@@ -27,33 +27,41 @@ GROUPS = {
 }
 
 
+MODES = (0o600, 0o604, 0o606, 0o640, 0o644, 0o660, 0o664, 0o666)
+
+
 @pytest.mark.parametrize("kind", GROUPS)
-@pytest.mark.parametrize("mode", [0o600, 0o604, 0o606, 0o640, 0o644, 0o660, 0o664, 0o666])
-def test_each_user_gets_what_the_mode_says(mode: int, kind: str) -> None:
-    bits = mode & 7 if kind == "other" else mode >> 3 & 7
+def test_each_user_gets_what_the_mode_says(kind: str) -> None:
     with actors(2) as (publisher, opener):
-        publisher.do(PUBLISH.format(mode=mode))
         opener.do(GROUPS[kind])
-        assert "FileNotFoundError" in opener.fails(f"memory.open({NAME!r})")  # not its own name
-        for readonly, needed in ((True, 4), (False, 6)):
-            line = OPEN.format(readonly=readonly)
-            if bits & needed != needed:
-                verb = "read" if readonly else "write"
-                assert f"PermissionError open: {NAME!r}: user 65534 may not {verb} it: mode " in (
-                    opener.fails(line)
-                )
-                continue
-            opener.do(line)
-            assert opener.do("out = t.sum().item()") == "138.0"
-            publisher.do("x[1, 0] += 1; secret += 1")  # in the storage, and elsewhere
-            assert opener.do("out = t.sum().item()") == "139.0"
-            if not readonly:
-                opener.do("t[0, 1] += 1")
-                assert publisher.do("out = v.sum().item(), x[1, 1].item()") == "(140.0, 8.0)"
-            publisher.do("x[1, 0] -= 1")
-            opener.do("del t; memory.check()")
-        assert opener.do("out = [d for d in memory.domains() if not d.own]") == "[]"
-        assert publisher.do("memory.check(); out = memory.domains()[0].processes") == "1"
+        for mode in MODES:
+            publisher.do(PUBLISH.format(mode=mode))
+            check_mode(publisher, opener, mode & 7 if kind == "other" else mode >> 3 & 7)
+            publisher.do(f"memory.unpublish({NAME!r})")
+
+
+def check_mode(publisher: Actor, opener: Actor, bits: int) -> None:
+    """What the other user may do with a tensor just published; `bits`: its permissions."""
+    assert "FileNotFoundError" in opener.fails(f"memory.open({NAME!r})")  # not its own name
+    for readonly, needed in ((True, 4), (False, 6)):
+        line = OPEN.format(readonly=readonly)
+        if bits & needed != needed:
+            verb = "read" if readonly else "write"
+            assert f"PermissionError open: {NAME!r}: user 65534 may not {verb} it: mode " in (
+                opener.fails(line)
+            )
+            continue
+        opener.do(line)
+        assert opener.do("out = t.sum().item()") == "138.0"
+        publisher.do("x[1, 0] += 1; secret += 1")  # in the storage, and elsewhere
+        assert opener.do("out = t.sum().item()") == "139.0"
+        if not readonly:
+            opener.do("t[0, 1] += 1")
+            assert publisher.do("out = v.sum().item(), x[1, 1].item()") == "(140.0, 8.0)"
+        publisher.do("x[1, 0] -= 1")
+        opener.do("del t; memory.check()")
+    assert opener.do("out = [d for d in memory.domains() if not d.own]") == "[]"
+    assert publisher.do("memory.check(); out = memory.domains()[0].processes") == "1"
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o444])

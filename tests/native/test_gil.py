@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+RUNS = int(os.environ.get("RUNS", "1"))  # more by `make stress`
 
 # Each is run again and again by two threads until the process ends.
 KINDS = {
@@ -66,7 +69,7 @@ st.distributed.init_process_group(
 @pytest.mark.parametrize("kind", KINDS)
 def test_daemon_thread_does_not_abort_the_process(kind: str, tmp_path: Path) -> None:
     setup, work = KINDS[kind]
-    for i in range(3):
+    for i in range(RUNS):
         group = GROUP.format(file=str(tmp_path / f"store{i}")) if kind == "collective" else ""
         program = PROGRAM.format(path=sys.path, setup=group + setup, work=work)
         process = subprocess.run(

@@ -157,6 +157,7 @@ ONE: dict[str, Call] = {
         LINE, st.zeros(1, 2, 7, dtype=st.int64), 2, output_size=(n,)
     ),
     "max_unpool1d's kernel": lambda n: F.max_unpool1d(LINE, st.zeros(1, 2, 7, dtype=st.int64), n),
+    "max_unpool3d": lambda n: F.max_unpool3d(VOLUME, st.zeros(1, 2, 5, 6, 7, dtype=st.int64), n),
     "max_unpool2d": lambda n: F.max_unpool2d(IMAGE, st.zeros(1, 2, 7, 6, dtype=st.int64), 2, n),
     "unfold's kernel": lambda n: F.unfold(IMAGE, n),
     "unfold's padding": lambda n: F.unfold(IMAGE, 2, 1, n),

@@ -182,6 +182,13 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         "index is out of range: 3, expected 0 to 2",
     ),
     "dropout": (lambda: st.dropout(x, 1.5), ValueError, "from 0 to 1: 1.5"),
+    "floats as an index": (lambda: x[st.ones(1)], IndexError, "integers or booleans: float32"),
+    "ambiguous": (lambda: bool(x[0]), RuntimeError, r"one value is ambiguous: shape \(4,\)"),
+    "item": (lambda: x[0].item(), RuntimeError, "4 elements cannot be converted to Scalar"),
+    "length": (lambda: len(st.tensor(1)), TypeError, "0-d tensor"),
+    "iteration": (lambda: iter(st.tensor(1)), TypeError, "0-d tensor"),
+    "cat of nothing": (lambda: st.cat([]), ValueError, "non-empty list of tensors"),
+    "stack of nothing": (lambda: st.stack([]), RuntimeError, "non-empty list of tensors"),
     "layer_norm": (lambda: functional.layer_norm(x, (3,)), RuntimeError, r"\(3, 4\), \(3,\)"),
 }
 
@@ -192,3 +199,14 @@ def test_wrong_use_shows_the_values(name: str) -> None:
     with pytest.raises(kind, match=message) as caught:
         wrong()
     assert type(caught.value) is kind
+
+
+def test_running_out_of_memory_names_the_request() -> None:
+    before = st.ones(3)
+    with pytest.raises(OutOfSharedMemory, match="40000000000000"):
+        st.zeros(10**13)
+    with pytest.raises(MemoryError):
+        st.ones(10**7, 1) * st.ones(1, 10**7)
+    with pytest.raises(MemoryError):
+        st.ones(1).requires_grad_().expand(10**13) * 2
+    assert before.tolist() == [1, 1, 1]

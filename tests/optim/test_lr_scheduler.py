@@ -120,7 +120,7 @@ def test_plateau_waits_then_reduces() -> None:
     o = optimizer()
     schedule = schedules.ReduceLROnPlateau(o, patience=2, factor=0.5, cooldown=1, min_lr=0.03)
     lrs = [r[0] for r in rates(o, schedule, 10, [1.0, 0.9, 0.9, 0.9, 0.9])]
-    assert lrs == [0.1] * 4 + [0.05] * 4 + [0.03] * 2 or lrs[4] == 0.05
+    assert lrs == [0.1] * 4 + [0.05] * 4 + [0.03] * 2
     assert schedule.is_better(0.5, 1.0)
     assert not schedule.is_better(0.99995, 1.0)
     best = schedules.ReduceLROnPlateau(optimizer(), mode="max", threshold_mode="abs", threshold=0.1)
@@ -302,18 +302,16 @@ def test_the_state_of_a_plateau_continues() -> None:
         return schedules.ReduceLROnPlateau(o, patience=1, factor=0.5, cooldown=1)
 
     o = optimizer()
-    schedule, expected = make(o), []
+    schedule = make(o)
     for i, metric in enumerate(metrics):
         schedule.step(metric)
-        expected.append(settings(o))
         q = optimizer()
         q.load_state_dict(o.state_dict())
         other = make(q)
         other.load_state_dict(schedule.state_dict())
         for later in metrics[i + 1 :]:
             other.step(later)
-        final = settings(q)
-    assert final == expected[-1] == [[0.0125, 0.9], [0.00625, 0.9]]
+        assert settings(q) == [[0.0125, 0.9], [0.00625, 0.9]], i
 
 
 def test_a_constant_rate_of_zero_ends() -> None:
@@ -354,9 +352,3 @@ def test_a_step_that_a_scaler_skips_is_no_missing_step(name: str, n_skipped: int
         scaler.update()
         schedule.step()  # warnings are errors
     assert o.param_groups[0]["params"][0].tolist() == [1]
-
-
-def test_a_schedule_before_a_scalers_step_is_warned_of() -> None:
-    schedule = schedules.StepLR(optimizer(), 1)
-    with pytest.warns(UserWarning, match="before"):
-        schedule.step()

@@ -120,32 +120,6 @@ def test_zero_grad_both_ways() -> None:
     assert all(p.grad is None for p in ps)
 
 
-@pytest.mark.torch
-def test_state_dict_is_pytorchs() -> None:
-    import torch
-
-    for kind, kwargs in [
-        ("SGD", {"lr": 0.1, "momentum": 0.9}),
-        ("Adam", {"lr": 0.1}),
-        ("AdamW", {"lr": 0.1, "amsgrad": True}),
-    ]:
-        dictionaries = []
-        for lib in (st, torch):
-            p = lib.nn.Parameter(lib.ones(2))
-            o = getattr(lib.optim, kind)([p], **kwargs)
-            p.sum().backward()
-            o.step()
-            dictionaries.append(o.state_dict())
-        mine, theirs = dictionaries
-        assert mine.keys() == theirs.keys()
-        assert mine["param_groups"][0]["params"] == theirs["param_groups"][0]["params"] == [0]
-        assert set(mine["param_groups"][0]) == set(theirs["param_groups"][0])
-        assert mine["state"][0].keys() == theirs["state"][0].keys()
-        for name, value in theirs["state"][0].items():
-            np.testing.assert_allclose(mine["state"][0][name].numpy(), value.numpy(), rtol=1e-6)
-            assert mine["state"][0][name].shape == tuple(value.shape)
-
-
 def test_load_state_dict_checks_the_groups() -> None:
     a, b = parameters(2)
     o = optim.Adam([a, b])

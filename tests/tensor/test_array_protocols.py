@@ -26,6 +26,7 @@ def test_a_ufunc_that_is_an_op_is_that_op() -> None:
     z = a * x
     assert z.requires_grad
     assert (np.float32(2) * x.detach()).dtype is st.float32
+    assert (x.detach() * np.float64(2)).dtype is st.float32
     assert type(a + x.detach()) is st.Tensor
     assert (a @ x.detach()).item() == 5
 

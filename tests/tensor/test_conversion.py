@@ -64,14 +64,6 @@ def test_buffers() -> None:
     assert data[4:] == np.float32(1).tobytes()
 
 
-def test_predicates() -> None:
-    assert st.is_tensor(st.ones(1))
-    assert not st.is_tensor(np.ones(1))
-    assert st.is_nonzero(st.tensor(3))
-    assert st.is_floating_point(st.ones(1))
-    assert not st.is_complex(st.ones(1))
-
-
 def test_tensors_over_files(tmp_path: Path) -> None:
     path = tmp_path / "numbers"
     np.arange(4, dtype=np.float32).tofile(path)
@@ -253,11 +245,3 @@ def test_list_that_holds_itself_is_an_error_at_once() -> None:
         check=False,
     )  # fmt: skip
     assert process.returncode == 0, (process.returncode, process.stderr)
-
-
-def test_resize_to_negative_sizes_is_an_error() -> None:
-    x = st.arange(3.0)
-    for size in ((-1,), ([-1],), (2, -1), (st.tensor(-1),)):
-        with pytest.raises(RuntimeError, match="must not be negative"):
-            x.resize_(*size)
-    assert x.tolist() == [0, 1, 2]

@@ -142,6 +142,16 @@ def test_a_pickled_expanded_tensor_is_read_only() -> None:
         clone += 1
 
 
+def test_pickle_keeps_the_gradient_of_a_leaf() -> None:
+    x = st.tensor([1.0, 2.0], requires_grad=True)
+    (x * 3).sum().backward()
+    clone = pickle.loads(pickle.dumps(x))
+    assert clone.requires_grad
+    assert clone.grad.tolist() == [3, 3]
+    with pytest.raises(RuntimeError, match=r"not a leaf.*detach\(\)"):
+        pickle.dumps(x * 2)
+
+
 def test_pickle_of_channels_last_and_bfloat16() -> None:
     x = st.arange(24.0).view(1, 2, 3, 4).bfloat16().to(memory_format=st.channels_last)
     clone = pickle.loads(pickle.dumps(x))

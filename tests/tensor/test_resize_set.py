@@ -187,8 +187,9 @@ def test_resizing() -> None:
     assert x.resize_as_(st.zeros(3)).tolist() == [0, 1, 2]
     with pytest.raises(RuntimeError, match="cannot resize variables that require grad"):
         st.zeros(2, requires_grad=True).resize_(3)
-    with pytest.raises(RuntimeError, match="sizes must not be negative"):
-        x.resize_(-1)
+    for size in ((-1,), ([-1],), (2, -1), (st.tensor(-1),)):
+        with pytest.raises(RuntimeError, match="sizes must not be negative"):
+            x.resize_(*size)
     with pytest.raises(TypeError, match="size"):
         x.resize_()
     with pytest.raises(TypeError, match="integer"):

@@ -51,26 +51,6 @@ def test_default_tensor_type() -> None:
     assert st.get_default_dtype() is st.float32
 
 
-@pytest.mark.parametrize(
-    ("name", "dtype"),
-    [
-        ("FloatTensor", st.float32), ("DoubleTensor", st.float64), ("HalfTensor", st.float16),
-        ("LongTensor", st.int64), ("IntTensor", st.int32), ("ShortTensor", st.int16),
-        ("CharTensor", st.int8), ("ByteTensor", st.uint8), ("BoolTensor", st.bool),
-    ],
-)  # fmt: skip
-def test_old_names_of_tensors(name: str, dtype: st.dtype) -> None:
-    cls = getattr(st, name)
-    x = cls([1, 0])
-    assert type(x) is st.Tensor
-    assert x.dtype is dtype
-    assert isinstance(x, cls)
-    assert not isinstance(x.to(st.complex64), cls)
-    assert cls(2, 3).shape == (2, 3)
-    assert cls().shape == (0,)
-    assert st.typename(x) == f"shmtensor.{name}"
-
-
 def test_other_names() -> None:
     assert st.typename(3) == "int"
     assert st.typename(st.tensor(1j)) == "shmtensor.ComplexFloatTensor"

@@ -56,41 +56,20 @@ def test_conversion_to_dense_round_trips() -> None:
     assert st.ones(2).to_dense().tolist() == [1, 1]
 
 
-def test_the_product_and_its_gradients() -> None:
+def test_the_gradient_of_a_sparse_leaf_has_its_places() -> None:
     x = coo_tensor(requires_grad=True)
-    y = st.from_numpy(RNG.standard_normal((4, 2))).requires_grad_()
-    w = RNG.standard_normal((3, 2))
-    out = st.sparse.mm(x, y)
-    dense = x.to_dense().detach().numpy()
-    assert np.allclose(out.detach().numpy(), dense @ y.detach().numpy())
-    (out * st.from_numpy(w)).sum().backward()
-    assert np.allclose(y.grad.numpy(), dense.T @ w)
-    slope = w @ y.detach().numpy().T
-    assert np.allclose(x.grad._values().numpy(), slope[tuple(PLACES)])
-    assert st.autograd.gradcheck(
-        lambda v, y: sparse.spmm(st.sparse_coo_tensor(PLACES, v, (3, 4)), y),
-        (x._values().detach().requires_grad_(), y),
-    )
-    assert st.allclose(x @ y.detach()[:, 0], out[:, 0])
-    assert st.allclose(st.sparse.addmm(st.ones(3, 2), x, y, beta=2, alpha=3), 2 + 3 * out)
-    with pytest.raises(RuntimeError, match="inner sizes differ"):
-        sparse.mm(x, st.ones(3, 2, dtype=st.float64))
+    y, w = RNG.standard_normal((4, 2)), RNG.standard_normal((3, 2))
+    (sparse.spmm(x, st.from_numpy(y)) * st.from_numpy(w)).sum().backward()
+    assert np.allclose(x.grad._values().numpy(), (w @ y.T)[tuple(PLACES)])
 
 
-def test_arithmetic() -> None:
+def test_forms_and_sums() -> None:
     x = coo_tensor()
     dense = x.to_dense()
-    assert st.equal((x + x).to_dense(), dense * 2)
-    assert st.equal((x * 2 - x).to_dense(), dense)
-    assert st.equal((x / 2).to_dense(), dense / 2)
     assert st.equal(x.t().to_dense(), dense.t())
     assert st.equal(x + st.ones(3, 4), dense + 1)
-    weights = st.arange(12.0, dtype=st.float64).reshape(3, 4)
-    assert st.equal((x * weights).to_dense(), dense * weights)
     assert x.sum().item() == 10
     assert st.equal(x.clone().detach().to(st.float32).to_dense(), dense.float())
-    with pytest.raises(RuntimeError, match="shapes of sparse tensors differ"):
-        x + x.t()
 
 
 def test_printed_as_such() -> None:
@@ -328,8 +307,9 @@ def test_wrong_operands_of_arithmetic_are_errors() -> None:
     for call in (lambda: x + rows, lambda: x * rows):
         with pytest.raises(RuntimeError, match="sparse dimensions differ: 2, 1"):
             call()
-    with pytest.raises(RuntimeError, match="shapes of sparse tensors differ"):
-        x.mul(y.t())
+    for call in (lambda: x.mul(y.t()), lambda: x + y.t()):
+        with pytest.raises(RuntimeError, match="shapes of sparse tensors differ"):
+            call()
     with pytest.raises(RuntimeError, match="cannot hold the sum with a dense one"):
         x.add_(st.ones(2, 3))
     with pytest.raises(RuntimeError, match="can't be cast"):

@@ -143,33 +143,32 @@ def test_a_rank_tries_again_at_a_store_after_a_timeout() -> None:
 
 
 def test_two_strangers_meet_within_a_second(tmp_path: Path) -> None:
-    """The best of five, from the moment when both have been imported."""
+    """One of five times, from the moment when both have been imported."""
     seconds = []
     for i in range(5):
         records = end_all(strangers(2, "meet", *together(tmp_path / str(i), 2), before="01"))
         values(records)
         seconds.append(max(record["seconds"] for record in records))
-    assert min(seconds) < 1.0, seconds
+        if seconds[-1] < 1.0:
+            return
+    raise AssertionError(seconds)
 
 
-@pytest.mark.parametrize("before", ["", "012"], ids=["without", "with"])
-def test_the_battery_holds_among_strangers(before: str) -> None:
-    """With or without tensors in domains of their own."""
-    counts = values(end_all(strangers(3, "battery", before=before)))
+# With tensors in domains of their own; test_ranks_meet_by_address_and_port_... has every mixture.
+def test_the_battery_holds_among_strangers() -> None:
+    counts = values(end_all(strangers(3, "battery", before="012")))
     assert len(set(counts)) == 1
     assert counts[0] > 40
 
 
-@pytest.mark.parametrize("before", ["", "01"], ids=["without", "with"])
-def test_strangers_train_as_forked_ranks_do(before: str) -> None:
+def test_strangers_train_as_forked_ranks_do() -> None:
     forked = {gradient.hex() for gradient in values_of(run(training, 2))}
-    assert set(values(end_all(strangers(2, "train", before=before)))) == forked
+    assert set(values(end_all(strangers(2, "train", before="01")))) == forked
     assert len(forked) == 1
 
 
-@pytest.mark.parametrize("before", ["", "12", "012"])
-def test_groups_objects_and_a_second_group_work_among_strangers(before: str) -> None:
-    for record in values(end_all(strangers(3, "groups_and_objects", before=before))):
+def test_groups_objects_and_a_second_group_work_among_strangers() -> None:
+    for record in values(end_all(strangers(3, "groups_and_objects", before="12"))):
         assert all(record), record
 
 
@@ -291,9 +290,8 @@ def check_lost(
             assert text in record["text"]
 
 
-@pytest.mark.parametrize("before", ["", "012"], ids=["without", "with"])
-def test_a_death_in_the_group_is_noticed_as_among_forked_ranks(before: str) -> None:
-    records = end_all(strangers(3, "lose", before=before))
+def test_a_death_in_the_group_is_noticed_as_among_forked_ranks() -> None:
+    records = end_all(strangers(3, "lose", before="012"))
     for record in (records[0], records[2]):
         name, is_pid, late, text = record["value"]
         assert name == "rank 1"

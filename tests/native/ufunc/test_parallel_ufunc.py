@@ -48,8 +48,11 @@ def test_binary_equals_numpy(name: str, dtype: str, n: int) -> None:
         dtype = "float32"
     numpy = getattr(np, name)
     ours = native.parallel(numpy)
-    for x in layouts(n, dtype):
-        for y in [*layouts(n, dtype), x[:1], x[:, :1], x[0], np.array(2, dtype)]:
+    for i, x in enumerate(layouts(n, dtype)):
+        others = layouts(n, dtype)
+        if n > 7:  # each with two, as these take long
+            others = [others[i], others[i - 1]]
+        for y in [*others, x[:1], x[:, :1], x[0], np.array(2, dtype)]:
             with np.errstate(all="ignore"):
                 want = numpy(x, y)
             got = ours(x, y)

@@ -84,7 +84,7 @@ def test_in_place_writes_the_input_and_keeps_the_gradient(module: nn.Module) -> 
 def test_glu_halves_the_dimension() -> None:
     x = st.randn(3, 8)
     a, b = np.split(x.numpy(), 2, 1)
-    np.testing.assert_allclose(F.glu(x, 1).numpy(), a / (1 + np.exp(-b)), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(nn.GLU(1)(x).numpy(), a / (1 + np.exp(-b)), rtol=1e-5, atol=1e-6)
     with pytest.raises(RuntimeError, match="even"):
         F.glu(st.ones(3))
 
@@ -110,6 +110,8 @@ def test_wrong_arguments_are_shown() -> None:
         nn.Hardtanh(1, 0)
     with pytest.raises(RuntimeError, match="-1"):
         F.softshrink(st.ones(1), -1)
+    with pytest.raises(RuntimeError, match="lower"):
+        F.rrelu(st.ones(1), 0.5, 0.1)
     with pytest.raises(RuntimeError, match="'exact'"):
         F.gelu(st.ones(1), approximate="exact")
 

@@ -234,15 +234,6 @@ def test_switches_of_the_conversion_of_parameters() -> None:
         future.set_swap_module_params_on_conversion(False)
 
 
-def test_a_module_without_its_init_cannot_be_called() -> None:
-    class Layer(nn.Module):
-        def __init__(self) -> None:
-            pass
-
-    with pytest.raises(AttributeError, match=r"cannot call Layer before Module.__init__\(\)"):
-        Layer()(1)
-
-
 def test_submodules_are_replaced_only_by_modules_for_modules() -> None:
     model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
     model.set_submodule("1", nn.Tanh(), strict=True)
@@ -253,6 +244,8 @@ def test_submodules_are_replaced_only_by_modules_for_modules() -> None:
         model.set_submodule("0.weight", nn.ReLU())
     with pytest.raises(AttributeError, match="no attribute `9`"):
         model.set_submodule("9", nn.ReLU(), strict=True)
+    with pytest.raises(ValueError, match="target"):
+        model.set_submodule("", nn.Tanh())
     with pytest.raises(ValueError, match=r"`module` is not an nn.Module: int"):
         model.set_submodule("1", 3)  # type: ignore[arg-type]
     tied = nn.Sequential(model[1], model[1])
@@ -274,7 +267,7 @@ def test_missing_init_call_is_an_error() -> None:
         def __init__(self) -> None:
             pass
 
-    with pytest.raises(AttributeError, match=r"before Module\.__init__"):
+    with pytest.raises(AttributeError, match=r"cannot call Model before Module\.__init__\(\)"):
         Model()(1)
     with pytest.raises(AttributeError, match="_parameters"):
         list(Model().parameters())

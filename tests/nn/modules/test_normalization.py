@@ -51,12 +51,15 @@ def test_wrong_shape_is_shown() -> None:
 
 def test_group_norm() -> None:
     m = nn.GroupNorm(2, 4)
+    weight, bias = np.array([0.5, 2, -1, 3], np.float32), np.array([1, 0, -2, 0.5], np.float32)
+    m.weight.data, m.bias.data = st.tensor(weight), st.tensor(bias)
     x = np.random.default_rng(0).standard_normal((3, 4, 5)).astype(np.float32)
     groups = x.reshape(3, 2, 10)
     expected = groups - groups.mean(2, keepdims=True)
     expected /= np.sqrt(groups.var(2, keepdims=True) + 1e-5)
     out = m(st.tensor(x)).detach().numpy()
-    np.testing.assert_allclose(out, expected.reshape(x.shape), rtol=1e-4, atol=1e-5)
+    expected = expected.reshape(x.shape) * weight[:, None] + bias[:, None]
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match="divisible by num_groups: 4 by 3"):
         nn.GroupNorm(3, 4)
     with pytest.raises(ValueError, match=r"more than 1 value per channel when training: \(1, 2\)"):

@@ -29,16 +29,6 @@ def test_dotted_names_lead_to_their_object() -> None:
             call(name)
 
 
-def test_set_submodule_replaces() -> None:
-    model = tree()
-    model.set_submodule("1.0", nn.Tanh())
-    assert isinstance(model[1][0], nn.Tanh)
-    with pytest.raises(ValueError, match="target"):
-        model.set_submodule("", nn.Tanh())
-    with pytest.raises(AttributeError):
-        model.set_submodule("1.x", nn.Tanh(), strict=True)
-
-
 def test_shared_modules_and_parameters_come_once() -> None:
     layer = nn.Linear(2, 2)
     model = nn.Sequential(layer, layer)

@@ -25,6 +25,9 @@ def test_norm_before_is_returned_and_gradients_are_scaled() -> None:
     assert utils.clip_grad_norm_(ps, 10.0).item() == pytest.approx(1, rel=1e-5)
     assert utils.clip_grad_norm_(iter(ps), 10.0, float("inf")).item() == pytest.approx(0.8)
     assert utils.clip_grad_norm_([ps[2]], 1.0).item() == 0
+    ps = parameters()
+    utils.clip_grads_with_norm_(ps, 1.0, utils.get_total_norm([p.grad for p in ps[:2]]))
+    np.testing.assert_allclose(ps[0].grad.numpy(), [0.6, 0, 0], rtol=1e-5)
 
 
 def test_infinite_norm_is_refused_on_demand() -> None:

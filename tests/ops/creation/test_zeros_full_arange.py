@@ -170,19 +170,3 @@ def test_a_tensor_is_a_size() -> None:
     assert st.zeros(st.tensor(3)).shape == (3,)
     assert st.randn(st.tensor(3), 2).shape == (3, 2)
     assert st.empty(st.tensor([3, 2])).shape == (3, 2)
-
-
-def test_new_is_the_old_constructor() -> None:
-    x = st.ones(2, 3, dtype=st.float64)
-    assert x.new(x.size()).shape == (2, 3)
-    assert x.new().shape == (0,)
-    assert x.new(4, 1).shape == (4, 1)
-    for data in ([3.0, 4.0], (3, 4), np.array([3, 4])):
-        y = x.new(data)
-        assert (y.tolist(), y.dtype) == ([3.0, 4.0], st.float64)
-    y = x.new(x)
-    y[0, 0] = 7
-    assert x[0, 0] == 7
-    assert st.Tensor(st.Size([3, 2])).shape == (3, 2)
-    assert st.Tensor(st.Size()).shape == ()
-    assert st.FloatTensor(st.Size([3, 2])).shape == (3, 2)

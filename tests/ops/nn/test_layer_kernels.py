@@ -1,6 +1,4 @@
-"""Native convolution, pooling and norms: against the plain forms, against PyTorch if installed, and
-against themselves on another number of threads.
-"""
+"""Native convolution, pooling and norms: against the plain forms, on any number of threads."""
 
 from __future__ import annotations
 
@@ -292,36 +290,3 @@ def test_bits_do_not_depend_on_threads(threads: Any) -> None:
         )
     for other in results[1:]:
         assert all(np.array_equal(a, b) for a, b in zip(results[0], other, strict=True))
-
-
-# ---- PyTorch
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda f, x, w, b: f.conv2d(x, w, b, padding=1),
-        lambda f, x, w, b: f.conv2d(x, w, b, stride=2, dilation=2),
-        lambda f, x, w, b: f.conv_transpose2d(x, w, b, 2, 1, 1),
-        lambda f, x, w, b: f.max_pool2d(x, 3, 2, 1) * w.mean() * b.mean(),
-        lambda f, x, w, b: f.avg_pool2d(x, 3, 2, 1, True, False) * w.mean() * b.mean(),
-        lambda f, x, w, b: f.adaptive_avg_pool2d(x, (3, 2)) * w.mean() * b.mean(),
-        lambda f, x, w, b: f.batch_norm(x, None, None, b, w[0, :, 0, 0], True),
-        lambda f, x, w, b: f.group_norm(x, 4, b, b) * w.mean(),
-        lambda f, x, w, b: f.layer_norm(x, (8, 9), w.sum() * x[0, 0], None) * b.mean(),
-        lambda f, x, w, b: f.instance_norm(x) * w.mean() * b.mean(),
-    ],
-)
-def test_layers_are_pytorchs(call: Any) -> None:
-    import torch
-
-    arrays = [numbers(2, 16, 8, 9), numbers(16, 16, 3, 3, seed=1), numbers(16, seed=2)]
-    results = []
-    for module in (torch, st):
-        leaves = [module.tensor(v, requires_grad=True) for v in arrays]
-        out = call(module.nn.functional, *leaves)
-        out.backward(module.tensor(numbers(*out.shape, seed=3)))
-        results.append([out.detach().numpy(), *(v.grad.numpy() for v in leaves)])
-    for a, b in zip(*results, strict=True):
-        assert near(b, a, np.float64)

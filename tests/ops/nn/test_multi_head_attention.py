@@ -1,4 +1,4 @@
-"""Attention of several heads against its definition, head by head, and beside PyTorch's."""
+"""Attention of several heads against its definition, head by head."""
 
 from __future__ import annotations
 
@@ -208,30 +208,3 @@ def test_wrong_use_is_named(name: str) -> None:
 def test_mixed_masks_are_deprecated() -> None:
     with pytest.warns(UserWarning, match="mismatched"):
         attend(attn_mask=SCORES, key_padding_mask=PADDING)
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("need_weights", [True, False])
-@pytest.mark.parametrize("name", MASKS)
-def test_pytorchs_result_and_gradients(name: str, need_weights: bool) -> None:
-    import torch
-
-    results = []
-    for module in (torch, st):
-        masks = {n: module.tensor(x) if isinstance(x, np.ndarray) else x
-                 for n, x in MASKS[name][0].items()}  # fmt: skip
-        leaves = [module.tensor(x, requires_grad=True) for x in
-                  (QUERY, KEY, VALUE, W, B, EXTRA_K, EXTRA_V, OUT, BIAS)]  # fmt: skip
-        extra = () if name == "causal" else leaves[5:7]
-        out, weights = module.nn.functional.multi_head_attention_forward(
-            *leaves[:3], E, H, *leaves[3:5], *(extra or (None, None)), True, 0.0, *leaves[7:],
-            need_weights=need_weights, average_attn_weights=False, **masks,
-        )  # fmt: skip
-        total = out.square().sum()
-        (total + weights.pow(3).sum() if need_weights else total).backward()
-        results.append(
-            [out.detach().numpy(), *(x.grad.numpy() for x in leaves if x.grad is not None)]
-        )
-    assert len(results[0]) == len(results[1])
-    for theirs, ours in zip(*results):
-        assert np.allclose(ours, theirs)

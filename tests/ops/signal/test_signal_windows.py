@@ -1,4 +1,4 @@
-"""shmtensor.signal.windows, against SciPy."""
+"""shmtensor.signal.windows against SciPy, and the windows of the top module against them."""
 
 from __future__ import annotations
 
@@ -54,3 +54,33 @@ def test_wrong_shapes_of_windows() -> None:
         windows.general_cosine(3, a=[])
     off = windows.exponential(5, center=1.0, sym=False, dtype=st.float64)
     assert np.allclose(off.numpy(), scipys.exponential(5, 1.0, 1.0, False))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["hann_window", "hamming_window", "blackman_window", "bartlett_window", "kaiser_window"],
+)
+def test_windows_of_the_top_module(name: str) -> None:
+    kwargs = {"beta": 12.0} if name == "kaiser_window" else {}
+    for n in (1, 2, 7, 16):
+        for periodic in (True, False):
+            out = getattr(st, name)(n, periodic, dtype=st.float64)
+            assert out.is_shared()
+            expected = getattr(windows, name.removesuffix("_window"))(
+                n, sym=not periodic, dtype=st.float64, **kwargs
+            )
+            np.testing.assert_allclose(out, expected, atol=1e-14)
+
+
+def test_options() -> None:
+    assert st.hann_window(0).shape == (0,)
+    assert st.hann_window(4).dtype == st.get_default_dtype()
+    assert st.hann_window(4, requires_grad=True).requires_grad
+    flat = st.hamming_window(5, alpha=1.0, beta=0.0)
+    assert flat.tolist() == [1.0] * 5
+    kaiser = st.kaiser_window(9, beta=3.0, dtype=st.float64)
+    np.testing.assert_allclose(kaiser, scipys.kaiser(9, 3.0, False), atol=1e-14)
+    with pytest.raises(RuntimeError, match="hann_window: window_length must not be negative: -1"):
+        st.hann_window(-1)
+    with pytest.raises(RuntimeError, match="bartlett_window: dtype must be floating point: int64"):
+        st.bartlett_window(3, dtype=st.int64)

@@ -112,30 +112,6 @@ def test_arguments_that_must_be_tensors(wrong: Callable[[], Any]) -> None:
         wrong()
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        lambda: st.lerp(integral, integral, 0.5),
-        lambda: st.lerp(integral, integral, integral),
-        lambda: st.logaddexp(integral, integral),
-        lambda: st.logaddexp2(integral, integral),
-        lambda: F.silu(integral),
-        lambda: F.glu(integral),
-        lambda: F.prelu(integral, integral[:1]),
-        lambda: F.layer_norm(integral, (2,)),
-        lambda: F.batch_norm(integral[None], st.zeros(2), st.ones(2)),
-        lambda: F.group_norm(integral[None], 1),
-        lambda: st.logcumsumexp(integral, 0),
-        lambda: st.searchsorted(flags, flags),
-        lambda: st.sign(st.tensor([1j])),
-        lambda: F.relu(st.tensor([1j])),
-    ],
-)
-def test_dtypes_that_an_op_is_not_for(wrong: Callable[[], Any]) -> None:
-    with pytest.raises(NotImplementedError):
-        wrong()
-
-
 double = ones.double()
 
 
