@@ -9,8 +9,6 @@ import numpy as np
 
 from .harness.case import OURS, Case
 
-__all__ = ["CASES"]
-
 NUMPY = "numpy"
 BATCH = 1000
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from .harness.case import Case, compare
 
-__all__ = ["CASES"]
-
 
 def five_ops(st: Any) -> Any:
     """((a * b + a) * (a * b)).sum(): five ops on four elements, forward and backward."""

@@ -21,8 +21,6 @@ import numpy as np
 
 from .harness.case import OURS, PYTORCH, Case
 
-__all__ = ["CASES"]
-
 BATCH = 64
 KEPT = 128  # images in memory
 

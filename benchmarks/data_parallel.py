@@ -9,8 +9,6 @@ from typing import Any
 from .harness.case import Case, compare
 from .harness.ranks import rounds
 
-__all__ = ["CASES", "perceptron", "step"]
-
 
 def perceptron(st: Any, distributed: Any, widths: tuple[int, ...], batch: int) -> Any:
     """In a rank: a step of a multi-layer perceptron with cross entropy and SGD."""

@@ -12,8 +12,6 @@ import numpy as np
 
 from .harness.case import OURS, PYTORCH, Case
 
-__all__ = ["CASES"]
-
 BLOCK, WINDOWS, BATCH = 256, 4096, 64
 IMAGES, PIXELS, FEW = 128, 224, 16
 

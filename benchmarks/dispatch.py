@@ -6,8 +6,6 @@ from typing import Any
 
 from .harness.case import Build, Case, compare
 
-__all__ = ["CASES"]
-
 WITHOUT, WITH = 0.8, 0.9  # targets without and with a graph
 
 

@@ -18,8 +18,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["BARE", "PROGRAM", "first_batch"]
-
 BARE = "bare forks"
 PROGRAM = "program"
 BATCH = 32

@@ -28,8 +28,6 @@ from .harness.machine import describe, header
 from .harness.report import format_amount
 from .trials import Trial, trials_of
 
-__all__ = ["main"]
-
 # Reasons for kernels that are not twice as fast as NumPy, other than PyTorch's time.
 REASONS = {
     "_to_copy": "16-bit floats, bool of complex; reductions and copies use it",

@@ -6,8 +6,6 @@ from typing import Any
 
 from .harness.case import Build, Case, compare
 
-__all__ = ["CASES"]
-
 # Targets of forward with backward, by the start of the name; forward alone has the target 1.
 AT_MOST = {"conv 1x1": 1.0, "conv 7x7": 0.8, "conv 3x3 depthwise": 0.8, "conv 3x3": 0.5, "": 0.8}
 

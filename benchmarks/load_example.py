@@ -12,8 +12,6 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-__all__ = ["EXAMPLES", "load"]
-
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 OURS = "shmtensor"
 

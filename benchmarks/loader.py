@@ -21,8 +21,6 @@ import numpy as np
 from .first_batch import BARE, PROGRAM, first_batch
 from .harness.case import OURS, PYTORCH, Case
 
-__all__ = ["CASES", "FORKS", "MEMCPY"]
-
 BATCH = 32
 MEMCPY = "numpy, memcpy"
 FORKS = f"{OURS}, two bare forks"

@@ -6,8 +6,6 @@ from typing import Any
 
 from .harness.case import Case, compare
 
-__all__ = ["CASES"]
-
 
 def square(st: Any, n: int) -> Any:
     x, y = st.ones(n, n), st.ones(n, n)

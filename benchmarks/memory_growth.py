@@ -28,8 +28,6 @@ from typing import Any
 
 from .harness.case import OURS, Case
 
-__all__ = ["CASES", "main", "pss", "total_pss"]
-
 TARGET = 1.2
 WORKERS, SAMPLES = 8, 5_000_000
 ONE = f"{OURS}, one process"

@@ -6,8 +6,6 @@ from typing import Any
 
 from .harness.case import Build, Case, compare
 
-__all__ = ["CASES"]
-
 N = 1000  # N x N elements
 AT_MOST = 1.0
 

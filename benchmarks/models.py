@@ -9,8 +9,6 @@ import numpy as np
 from .harness.case import Build, Case, compare
 from .load_example import load
 
-__all__ = ["CASES"]
-
 
 def step(example: str, sizes: dict[str, Any], *batch: Any) -> Build:
     """One update per call, from the same batch: arrays, or lists of them."""

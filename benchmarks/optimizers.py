@@ -6,8 +6,6 @@ from typing import Any
 
 from .harness.case import Case, compare
 
-__all__ = ["CASES"]
-
 SMALL = [(16, 8), (16,), (4, 16), (4,)]
 MLP = [(256, 784), (256,), (128, 256), (128,), (10, 128), (10,)]
 LARGE = [(1024, 1024)] * 10

@@ -32,8 +32,6 @@ from types import ModuleType
 
 from .harness.case import OURS, PYTORCH, Build, Case, module_of
 
-__all__ = ["CASES", "main", "measure", "memory_of"]
-
 TARGET = 1.0
 STEPS = 5
 PAUSE = 0.002

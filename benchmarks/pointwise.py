@@ -6,8 +6,6 @@ from typing import Any
 
 from .harness.case import Case, compare
 
-__all__ = ["CASES"]
-
 
 def add(st: Any, n: int) -> Any:
     x, y = st.ones(n), st.ones(n)

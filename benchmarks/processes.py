@@ -16,8 +16,6 @@ from typing import Any
 from .harness.case import OURS, Case
 from .harness.partner_process import PATIENCE, partner
 
-__all__ = ["CASES"]
-
 SOON = f"{OURS}, 50 ms"  # the bound of the median; each detection takes at most a second
 IDLE = f"{OURS}, 1 % of a core"
 FEW = f"{OURS}, 25 processes"

@@ -8,8 +8,6 @@ from typing import Any
 from .harness.case import OURS, Case
 from .harness.partner_process import partner
 
-__all__ = ["CASES"]
-
 STDLIB = "multiprocessing"
 BOUND = 1024
 SMALL = {"step": 7, "loss": 0.5, "name": "layer", "sizes": (3, 4)}

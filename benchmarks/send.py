@@ -10,8 +10,6 @@ from typing import Any
 from .harness.case import OURS, PYTORCH, Case
 from .harness.partner_process import partner
 
-__all__ = ["CASES"]
-
 STDLIB = "multiprocessing"
 AN_INT = f"{OURS}, an int"
 SMALL = f"{OURS}, 64 B"

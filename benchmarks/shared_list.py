@@ -13,8 +13,6 @@ from typing import Any
 
 from .harness.case import OURS, Build, Case
 
-__all__ = ["CASES"]
-
 N, READS = 200_000, 2000
 PLAIN = "builtins"
 

@@ -6,8 +6,6 @@ from typing import Any
 
 from .harness.case import Case, compare
 
-__all__ = ["CASES"]
-
 
 def tiny(st: Any) -> Any:
     """8-16-4 with SGD, a batch of 8, mean squared error."""

@@ -14,8 +14,6 @@ import numpy as np
 from shmtensor.ops import ROWS, Row
 from shmtensor.ops.table.samples import Sample
 
-__all__ = ["Trial", "trials_of"]
-
 Torch = Callable[..., Any]
 SIZE = (1000, 1000)  # of matrices; the short run has smaller ones
 

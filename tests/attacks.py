@@ -8,8 +8,6 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["survives"]
-
 
 def survives(attack: Callable[[], Any], seconds: int = 30) -> bool:
     """Whether a child that runs `attack` ends by itself in time, with no error."""

@@ -9,8 +9,6 @@ import textwrap
 from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["ROOT", "environment", "run_program"]
-
 ROOT = Path(__file__).resolve().parents[1]
 
 

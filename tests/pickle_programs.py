@@ -13,8 +13,6 @@ import pytest
 
 from shmtensor.serialization import load
 
-__all__ = ["attempt", "file_with", "number", "refuses", "word"]
-
 
 def file_with(pickled: bytes, **records: bytes) -> io.BytesIO:
     """A file of tensors with this pickle and these storages."""

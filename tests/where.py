@@ -16,8 +16,6 @@ from shmtensor import native
 from shmtensor.autograd.dispatch.op_function import declare
 from shmtensor.ops import COMPOSITES, ROWS, Row
 
-__all__ = ["OPS", "PAGE", "SUBJECTS", "defines", "page"]
-
 declare()  # the later families, too
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -14,8 +14,6 @@ from typing import Any
 
 from .libraries import libraries, use_cuda
 
-__all__ = ["CASES", "main"]
-
 WARM, TURNS, CALLS = 20, 5, 300
 Case = tuple[str, Callable[[Any, Any], Callable[[], Any]], int]
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-__all__ = ["libraries", "use_cuda"]
-
 
 def use_cuda(standin: bool) -> bool:
     """Whether shmtensor has CUDA; prints why not."""

@@ -23,8 +23,6 @@ from typing import Any, NamedTuple
 
 from .libraries import libraries, use_cuda
 
-__all__ = ["CASES", "Case", "Row", "main", "rows"]
-
 REPEATS = 5
 TURN = 0.02  # seconds
 Build = Callable[[Any, Any, bool], Callable[[], Any]]  # (library, its nn, short) -> the call

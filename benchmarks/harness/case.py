@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Case", "Party", "compare", "open_party"]
-
 OURS = "shmtensor"
 PYTORCH = "pytorch"
 IMPORTS = {PYTORCH: "torch"}  # other parties have the names of their modules

@@ -15,8 +15,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["describe", "header"]
-
 PACKAGES = ("shmtensor", "numpy", "torch")
 
 

@@ -10,8 +10,6 @@ from dataclasses import asdict, dataclass
 
 from .case import OURS, Case, Party, open_party
 
-__all__ = ["Result", "measure"]
-
 # Libraries' threads spin for a while; a pause lets them sleep before the rival's turn.
 PAUSE = 0.015
 # OpenBLAS's own threads, which np.matmul wakes, spin much longer than libgomp's: the next party

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["PATIENCE", "partner"]
-
 PATIENCE = 10.0
 
 

@@ -18,8 +18,6 @@ from .. import loader
 from .record import RESULTS, Run, load
 from .report import format_amount
 
-__all__ = ["newest", "performance", "readme"]
-
 ROOT = Path(__file__).resolve().parents[2]
 START, END = (
     "<!-- figures: python -m benchmarks.harness.performance_page -->\n",

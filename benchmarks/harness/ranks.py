@@ -13,8 +13,6 @@ from collections.abc import Callable, Iterator
 from multiprocessing.connection import wait
 from typing import Any
 
-__all__ = ["N_RANKS", "rounds"]
-
 N_RANKS = 2
 ROUNDS = 3
 PATIENCE = 60.0

@@ -17,8 +17,6 @@ from typing import Any
 
 from .measure import Result
 
-__all__ = ["RESULTS", "load", "save"]
-
 RESULTS = Path(__file__).parents[1] / "results"
 Run = dict[str, Any]
 

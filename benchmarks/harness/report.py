@@ -7,8 +7,6 @@ import statistics
 from .case import OURS
 from .measure import Result
 
-__all__ = ["line", "summary", "title"]
-
 REST = float("inf")
 SCALES = {
     "s": ((1e-6, 1e-9, "ns"), (1e-3, 1e-6, "µs"), (1.0, 1e-3, "ms"), (REST, 1.0, "s")),

@@ -26,8 +26,6 @@ from shmtensor.tensor.foreign_arrays import as_numpy, library_of
 
 from ..collate import map_leaves
 
-__all__ = ["DevicePrefetcher"]
-
 
 class DevicePrefetcher:
     """Iterates over batches on a GPU: the next one is copied while this one is used.

@@ -28,8 +28,6 @@ from shmtensor.other_names import foreign_module
 
 from ..loader.batch_block import Array
 
-__all__ = ["Pinned", "PinnedPool", "make_pool"]
-
 PAGE = 64 << 10  # of the heap: a block of whole pages shares no kernel page with another block
 LEAST = 320 << 10  # smaller blocks share a span with others
 HANDED_OVER = 4  # batches that the consumer may hold while others are written

@@ -20,8 +20,6 @@ from shmtensor.serialization.unpickler import RestrictedUnpickler
 
 from .in_memory_images import Array, PathLike, PictureDataset, find_files, no_download
 
-__all__ = ["CIFAR10", "CIFAR100"]
-
 PIXELS = 3 * 32 * 32
 
 

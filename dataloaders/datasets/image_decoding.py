@@ -24,8 +24,6 @@ from ..loader.batch_block import allocate_parts
 from ..transforms.compose import pair
 from .in_memory_images import Array
 
-__all__ = ["EncodedImage", "decode_batch", "decode_image", "open_image"]
-
 MAX_IMAGE_PIXELS = 89_478_485  # Pillow's value, where Pillow is not imported
 CHANNELS = {"RGB": 3, "L": 1, "RGBA": 4}
 

@@ -20,8 +20,6 @@ from ..transforms.compose import pair
 from .image_decoding import decode_batch, open_image
 from .in_memory_images import PathLike, shared, transform_both
 
-__all__ = ["IMG_EXTENSIONS", "ImageFolder"]
-
 IMG_EXTENSIONS = (
     ".jpg", ".jpeg", ".png", ".ppm", ".bmp", ".pgm", ".tif", ".tiff", ".webp",
 )  # fmt: skip

@@ -14,8 +14,6 @@ from shmtensor.autograd import wrap
 from ..tensor_dataset import Rows, TensorDataset
 from ..transforms.compose import empty
 
-__all__ = ["PictureDataset", "find_files", "no_download", "shared", "transform_both"]
-
 Array = np.ndarray[Any, Any]
 PathLike = str | os.PathLike[str]
 

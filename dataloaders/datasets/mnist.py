@@ -17,8 +17,6 @@ from .in_memory_images import Array, PathLike, PictureDataset, find_files, no_do
 from .npy import MAX_DIMS, MAX_ELEMENTS
 from .tar import DAMAGED_GZIP, MAX_EXPANSION, open_maybe_gzip, read_up_to
 
-__all__ = ["KMNIST", "MNIST", "FashionMNIST", "read_idx"]
-
 TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 

@@ -21,8 +21,6 @@ from ..loader.batch_block import gather_rows
 from ..tensor_dataset import Rows, first_part
 from .in_memory_images import Array, PathLike
 
-__all__ = ["NpyDataset", "load_npy", "map_npy"]
-
 NUMBERS = r"[?]|[biufc]\d{1,2}"
 TEXT_AND_DATES = r"[SU][1-9]\d{0,8}|[mM]8\[[a-zA-Z]{1,2}\]"
 MAX_HEADER = 10_000  # bytes, as in NumPy

@@ -16,8 +16,6 @@ from ..transforms.compose import empty
 from .in_memory_images import PathLike
 from .table import TableDataset, as_numbers, import_pyarrow, is_numeric, values_of
 
-__all__ = ["ParquetDataset"]
-
 
 class ParquetDataset(TableDataset):
     """Columns of Parquet files, one after another; needs pyarrow.

@@ -15,14 +15,6 @@ from ..tensor_dataset import Rows
 from ..transforms.sample_rng import hash_keys, integers, make_keys, normal
 from .in_memory_images import Array
 
-__all__ = [
-    "FakeData",
-    "Synthetic",
-    "SyntheticClassification",
-    "SyntheticRegression",
-    "SyntheticTokens",
-]
-
 Part = tuple[tuple[int, ...], Any]
 
 

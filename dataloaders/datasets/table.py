@@ -21,8 +21,6 @@ from ..loader.batch_block import allocate_parts, checked_rows, gather_rows
 from ..tensor_dataset import Rows, TensorDataset, as_dict
 from .in_memory_images import Array, PathLike, shared
 
-__all__ = ["CSVDataset", "TableDataset", "as_numbers", "import_pyarrow", "is_numeric", "values_of"]
-
 MISSING = {"", "NA", "N/A", "NaN", "nan", "null", "NULL", "None"}
 TRUTH = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 

@@ -17,17 +17,6 @@ from typing import Any
 
 from shmtensor.errors import printable
 
-__all__ = [
-    "DAMAGED_GZIP",
-    "MAX_EXPANSION",
-    "BrokenShard",
-    "expansion_limit",
-    "open_maybe_gzip",
-    "read_members",
-    "read_samples",
-    "read_up_to",
-]
-
 BLOCK = 512
 STEP = 1 << 24  # bytes read at a time
 MAX_MEMBER = 1 << 48  # bytes; a size beyond it is damage

@@ -16,8 +16,6 @@ from ..tensor_dataset import Rows
 from .in_memory_images import Array, PathLike, shared
 from .npy import map_npy
 
-__all__ = ["TokenDataset"]
-
 IGNORED = -100  # the target that cross_entropy leaves out
 CHUNK = 1 << 24  # tokens searched for boundaries at a time
 

@@ -18,8 +18,6 @@ from ..loader.seeding import new_seed
 from ..tensor_dataset import Rows, as_dict, first_part
 from ..transforms import Transform, make_keys
 
-__all__ = ["TransformedDataset"]
-
 
 class TransformedDataset(Dataset[Any]):
     """The samples of another data set after a transform of whole batches.

@@ -12,8 +12,6 @@ from shmtensor.tensor.from_data import from_numpy
 from ..loader.batch_block import allocate_parts
 from ..tensor_dataset import TensorDataset
 
-__all__ = ["digits"]
-
 Array = np.ndarray[Any, Any]
 HELD_OUT = 0.2
 LARGEST_PIXEL = 16

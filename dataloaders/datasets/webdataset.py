@@ -28,8 +28,6 @@ from .in_memory_images import PathLike
 from .npy import load_npy
 from .tar import MAX_EXPANSION, BrokenShard, expansion_limit, read_samples
 
-__all__ = ["WebDataset", "decoders"]
-
 Sample = dict[str, Any]
 
 

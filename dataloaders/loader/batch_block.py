@@ -19,15 +19,6 @@ import numpy as np
 from shmtensor import native
 from shmtensor.memory.layout import aligned
 
-__all__ = [
-    "BlockAllocator",
-    "allocate_parts",
-    "arrays_in_block",
-    "checked_rows",
-    "gather_rows",
-    "stack_into",
-]
-
 Array = np.ndarray[Any, Any]
 Parts = list[tuple[tuple[int, ...], np.dtype[Any]]]
 

@@ -5,16 +5,6 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
-__all__ = [
-    "FIXED",
-    "OUTPUTS",
-    "check_extras",
-    "check_numbers",
-    "check_output",
-    "check_stream",
-    "context_of",
-]
-
 # Attributes that cannot change: samplers, workers and running epochs were made from them.
 FIXED = frozenset(
     {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}

@@ -32,8 +32,6 @@ from .worker_info import acting_as
 from .worker_pool import WorkerPool, take_all
 from .worker_warning import show_once
 
-__all__ = ["BaseEpoch", "Limits", "MultiProcessEpoch", "SingleProcessEpoch"]
-
 LIFE_CHECK = 0.1  # seconds between checks of the workers
 DEATH_SEEN = 1.0  # seconds in which a death is seen whose consequence has come
 

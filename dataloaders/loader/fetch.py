@@ -40,8 +40,6 @@ from .batch_block import Array, BlockAllocator, Parts, arrays_in_block
 from .progress import BATCHES, COLLATE, FETCH, POSITION, SAMPLES, SINCE, is_stateful, note_each
 from .seeding import SampleSeeds
 
-__all__ = ["Fetcher", "MapFetcher", "Recipe", "SampleRows", "StreamFetcher", "make_fetcher"]
-
 OPENING = 2**40  # the number under which `iter(dataset)` is seeded; no batch has it
 
 

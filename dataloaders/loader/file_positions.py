@@ -23,8 +23,6 @@ from typing import NamedTuple
 
 from .worker_warning import WorkerWarning
 
-__all__ = ["OpenFile", "open_again", "positions"]
-
 FOLDER = "/proc/self/fd"
 STANDARD_STREAMS = range(3)
 OWN_FILES = ("/memfd:shmtensor-", "/dev/shm/shmtensor-")

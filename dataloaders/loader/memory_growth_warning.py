@@ -12,8 +12,6 @@ from shmtensor.tensor import Tensor
 
 from ..dataset import Dataset, Subset
 
-__all__ = ["python_columns", "warn_of_growth"]
-
 MANY = 100_000  # Python objects; fewer of them take a few MB per worker
 DEPTH = 3  # of data sets within data sets
 

@@ -18,8 +18,6 @@ from shmtensor.tensor.foreign_arrays import as_library, as_numpy, library_of
 from ..collate import JaxTensor, map_leaves
 from .batch_block import Array
 
-__all__ = ["convert"]
-
 
 def convert(batch: Any, output: str | None, has_jax: bool = False) -> Any:
     """A batch with arrays of the library `output`; None: as it is.

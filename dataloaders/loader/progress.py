@@ -40,8 +40,6 @@ from .batch_block import Array, allocate_parts
 from .seeding import GeneratorLike, generator_of_torch, is_of_torch, new_seed
 from .statistics import LoaderStatistics, WorkerStatistics, shared_bytes
 
-__all__ = ["Progress", "check_state", "fresh_streams", "is_stateful", "make_board", "note_each"]
-
 PACKAGE = "shmtensor.dataloaders."
 
 State = dict[str, Any]

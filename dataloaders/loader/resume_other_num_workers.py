@@ -23,8 +23,6 @@ from .fetch import OPENING, Fetcher, Recipe, make_fetcher
 from .seeding import SampleSeeds, seed_everything
 from .worker_info import WorkerInfo, acting_as
 
-__all__ = ["Reader", "open_streams", "same_workers"]
-
 
 @dataclass(frozen=True)
 class Reader:

@@ -38,15 +38,6 @@ from shmtensor.functions import randint
 from shmtensor.other_names import foreign_module
 from shmtensor.random import default_generator, manual_seed
 
-__all__ = [
-    "GeneratorLike",
-    "SampleSeeds",
-    "inherited_seeds",
-    "new_seed",
-    "numpy_generator",
-    "seed_everything",
-]
-
 # A shmtensor generator, one of NumPy's or PyTorch's, or None for shmtensor's default generator.
 GeneratorLike = Any
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 
 from shmtensor import memory
 
-__all__ = ["LoaderStatistics", "WorkerStatistics", "shared_bytes"]
-
 
 def shared_bytes() -> int:
     """Bytes of shared memory of all processes of the domain: the size of their shared files."""

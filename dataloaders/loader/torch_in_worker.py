@@ -12,8 +12,6 @@ from shmtensor.other_names import foreign_module
 
 from ..collate import collate_torch
 
-__all__ = ["prepare_torch"]
-
 _limited: Any = None  # the module `torch` whose threads this process has limited
 _extended: Any = None  # the module of `default_collate` that has our function
 

@@ -28,8 +28,6 @@ from .worker_info import WorkerInfo, set_worker_info
 from .worker_memory import WorkerMemory
 from .worker_warning import WorkerWarning, watch_writes
 
-__all__ = ["WorkerConfig", "run_worker"]
-
 # Orders to a worker, one per epoch: (epoch, seed, recipe or None for the one it has, positions of
 # streams or None).
 # Tasks: (epoch, number, stream or None, indices, pinned block to write to or None), or None, which

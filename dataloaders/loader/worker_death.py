@@ -13,8 +13,6 @@ from .progress import PEAK, POSITION, TASK
 from .statistics import shared_bytes
 from .worker_pool import WorkerPool
 
-__all__ = ["describe_loss", "how_it_ended", "where_at"]
-
 
 def describe_loss(
     workers: WorkerPool,

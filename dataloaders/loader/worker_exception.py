@@ -6,8 +6,6 @@ import traceback
 
 from shmtensor.errors import PeerLostError
 
-__all__ = ["Failure"]
-
 
 class Failure:
     """A worker's exception as type and message, with its location and traceback.

@@ -15,14 +15,6 @@ from shmtensor.other_names import foreign_module
 
 from ..dataset import Dataset
 
-__all__ = [
-    "WorkerInfo",
-    "acting_as",
-    "get_worker_info",
-    "is_worker_process",
-    "set_worker_info",
-]
-
 
 @dataclass(frozen=True)
 class WorkerInfo:

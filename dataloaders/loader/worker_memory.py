@@ -22,8 +22,6 @@ from time import monotonic
 
 from shmtensor import native
 
-__all__ = ["KEPT", "WorkerMemory"]
-
 KEPT = 256 << 20  # bytes of free memory at the top of the heap; returned above this at once
 MAPPED = 32 << 20  # bytes of an array that is mapped on its own; older glibc accepts no more
 IDLE, BUSY, SHORT = 1.0, 10.0, 1.0  # seconds until kept memory is returned

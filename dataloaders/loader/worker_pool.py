@@ -27,8 +27,6 @@ from .progress import EPOCH, POSITION, SINCE, TASK, make_board, row_of
 from .seeding import inherited_seeds
 from .worker import WorkerConfig, run_worker
 
-__all__ = ["WorkerPool", "take_all"]
-
 PATIENCE = 2.0  # seconds a worker has to finish its sample before it is terminated
 MAX_RECIPE_BYTES = 4 << 20  # bytes of a recipe beyond which a fork is cheaper than sending it
 

@@ -23,8 +23,6 @@ from shmtensor import native
 
 from .batch_block import BlockAllocator
 
-__all__ = ["WRITE", "WorkerWarning", "show_once", "watch_writes"]
-
 WRITE = "write"
 
 

@@ -13,8 +13,6 @@ from shmtensor.tensor import Tensor
 from ..loader.batch_block import allocate_parts
 from .sample_rng import Array, hash_keys, sample_keys, uniform
 
-__all__ = ["Compose", "Lambda", "RandomApply", "Transform", "empty"]
-
 
 class Transform:
     """Transforms a batch of images `(N, C, H, W)`, or one image `(C, H, W)`; keeps its input.

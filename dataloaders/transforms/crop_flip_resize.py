@@ -13,16 +13,6 @@ from shmtensor.nn.functional import interpolate
 from .compose import Transform, empty, pair, probability
 from .sample_rng import Array, integers, uniform
 
-__all__ = [
-    "CenterCrop",
-    "Pad",
-    "RandomCrop",
-    "RandomHorizontalFlip",
-    "RandomResizedCrop",
-    "RandomVerticalFlip",
-    "Resize",
-]
-
 MODES = "constant", "edge", "reflect", "symmetric"
 ATTEMPTS = 10  # boxes drawn before RandomResizedCrop takes the middle, as in torchvision
 

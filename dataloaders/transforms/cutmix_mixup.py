@@ -9,8 +9,6 @@ import numpy as np
 from .compose import LabelTransform, Transform, empty
 from .sample_rng import Array, generator_of, integers
 
-__all__ = ["CutMix", "MixUp", "OneHot"]
-
 
 class OneHot(LabelTransform):
     """Class numbers `(N,)` as rows `(N, num_classes)` of 0 and a single 1.

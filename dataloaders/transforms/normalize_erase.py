@@ -11,8 +11,6 @@ from .compose import Transform, empty, probability
 from .crop_flip_resize import ATTEMPTS
 from .sample_rng import Array, generator_of, hash_keys, integers, uniform
 
-__all__ = ["Normalize", "RandomErasing", "ToDtype"]
-
 
 class ToDtype(Transform):
     """Images of another dtype.

@@ -16,8 +16,6 @@ import numpy as np
 
 from ..loader.seeding import new_seed
 
-__all__ = ["generator_of", "hash_keys", "integers", "make_keys", "normal", "sample_keys", "uniform"]
-
 Array = np.ndarray[Any, Any]
 
 GOLDEN = 0x9E3779B97F4A7C15

@@ -12,8 +12,6 @@ import sys
 
 from .missing_names import VARIABLE
 
-__all__ = ["main"]
-
 USAGE = """usage: python -m shmtensor.as_torch [--missing] script.py [args ...]
        python -m shmtensor.as_torch [--missing] -m module [args ...]
        python -m shmtensor.as_torch [--missing] -c code [args ...]

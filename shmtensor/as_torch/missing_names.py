@@ -21,8 +21,6 @@ from typing import Any
 from ..other_names import is_ours
 from ..tensor import Tensor
 
-__all__ = ["VARIABLE", "note", "paused", "start"]
-
 VARIABLE = "SHMTENSOR_AS_TORCH_MISSING"
 PYTORCH_NAMES = {"shmtensor.as_torch.torchvision": "torchvision", "shmtensor": "torch"}
 

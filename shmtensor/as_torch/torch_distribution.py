@@ -6,8 +6,6 @@ from importlib.metadata import Distribution
 from pathlib import Path
 from typing import Any
 
-__all__ = ["TorchDistribution"]
-
 
 class TorchDistribution(Distribution):
     """A distribution of a name and a version, without files.

@@ -17,8 +17,6 @@ from .torch_version import VERSION
 if TYPE_CHECKING:
     from importlib.metadata import Distribution
 
-__all__ = ["TorchFinder"]
-
 ROOTS = {"torch": "shmtensor", "torchvision": "shmtensor.as_torch.torchvision"}
 VERSIONS = {"torch": VERSION, "torchvision": "0.28.0+shmtensor"}
 

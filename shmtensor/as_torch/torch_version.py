@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-__all__ = ["TorchVersion"]
-
 VERSION = "2.13.0+shmtensor"
 
 

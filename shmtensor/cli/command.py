@@ -13,8 +13,6 @@ from .doctor import report as doctor
 from .find_domains import NoDomain
 from .top import screen as top
 
-__all__ = ["main"]
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a command.

@@ -13,8 +13,6 @@ from .. import native
 from ..errors import DomainError
 from ..memory.control_message import close_all
 
-__all__ = ["Domain", "Member", "NoDomain", "discover", "select"]
-
 CONTROL = "/memfd:shmtensor-control"
 VOLUMES = (("/memfd:shmtensor-volume0", "/dev/shm/shmtensor-"), ("/memfd:shmtensor-volume1",))
 PROC = Path("/proc")

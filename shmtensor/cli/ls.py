@@ -13,8 +13,6 @@ from .find_domains import Domain, Member, NoDomain, discover
 from .top.format import cut, plural
 from .top.snapshot import Snapshot, survey_domain
 
-__all__ = ["run"]
-
 
 def run(options: argparse.Namespace) -> int:
     """Prints the domains."""

@@ -29,19 +29,6 @@ from typing import Any
 
 from .peer_credentials import UNKNOWN, peer
 
-__all__ = [
-    "MAX_BYTES",
-    "MAX_DESCRIPTORS",
-    "AnotherUser",
-    "InvalidMessage",
-    "close_all",
-    "connect",
-    "encode",
-    "receive",
-    "send",
-    "take",
-]
-
 LENGTH = struct.Struct("<I")
 MAX_BYTES = (1 << 16) - LENGTH.size  # of the JSON: a message fits into an empty pipe
 MAX_DESCRIPTORS = 253  # the kernel's limit of one message

@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from .. import native
 from ..errors import OutOfSharedMemory
 
-__all__ = ["private_numpy", "shared_numpy", "trim", "uninstall"]
-
 
 @contextmanager
 def shared_numpy() -> Iterator[None]:

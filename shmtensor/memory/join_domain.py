@@ -11,8 +11,6 @@ from typing import TypedDict
 
 from .. import native
 
-__all__ = ["Preparation", "adopt", "preparation"]
-
 
 class Preparation(TypedDict):
     """What a spawned process needs: the descriptors as numbered in that process, and the id."""

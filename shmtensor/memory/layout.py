@@ -14,8 +14,6 @@ import numpy as np
 
 from .. import native
 
-__all__ = ["aligned", "array_at", "empty_shared", "offsets", "zeros_shared"]
-
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64  # bytes: a cache line, which no two arrays share
 

@@ -27,8 +27,6 @@ from .control_message import InvalidMessage, close_all, connect, receive, send
 from .name_protocol import MAX_ANSWER, MAX_DESCRIPTORS, Layout, address
 from .peer_credentials import peer
 
-__all__ = ["NAME", "Name", "names"]
-
 NAME = re.compile(r"[\w.:@/+-]{1,80}", re.ASCII)
 # columns: address, references, protocol, flags (it listens), type (SOCK_SEQPACKET), state, inode
 LINE = re.compile(

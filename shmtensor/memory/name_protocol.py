@@ -18,17 +18,6 @@ from ..dtypes import bfloat16
 from .control_message import AnotherUser, InvalidMessage, connect, receive, send
 from .peer_credentials import peer
 
-__all__ = [
-    "ANSWER_TIMEOUT",
-    "MAX_ANSWER",
-    "MAX_DESCRIPTORS",
-    "MAX_REQUEST",
-    "Layout",
-    "address",
-    "ask",
-    "fault_point",
-]
-
 PREFIX = "shmtensor:3:"  # the number increases when the messages change
 ANSWER_TIMEOUT = 5.0  # seconds; a holder that is stopped does not answer
 MAX_REQUEST, MAX_ANSWER = 256, 8192  # bytes

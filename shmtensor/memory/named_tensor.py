@@ -28,8 +28,6 @@ from .named_tensor_server import NameServer, server_thread
 from .peer_credentials import peer
 from .published_file import PublishedFile, file_of, move_to_file
 
-__all__ = ["Domain", "domains", "open", "publish", "unpublish"]
-
 
 def _check_name(where: str, name: str) -> str:
     if not isinstance(name, str):

@@ -55,8 +55,6 @@ from .name_protocol import MAX_ANSWER, MAX_DESCRIPTORS, MAX_REQUEST, address
 from .peer_credentials import groups, peer
 from .published_file import PublishedFile, file_of
 
-__all__ = ["NameServer", "ServerThread", "server_thread"]
-
 BACKLOG = 512
 STRANGERS_PER_USER, STRANGERS = 16, 64  # connections of other users, over all names
 ACCEPTED_AT_ONCE = 64

@@ -12,8 +12,6 @@ import socket
 import struct
 from functools import cache
 
-__all__ = ["UNKNOWN", "groups", "own_user", "peer"]
-
 UNKNOWN = -1
 ALL_IDS = (1 << 32) - 1
 _SO_PEERGROUPS = 59

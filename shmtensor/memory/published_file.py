@@ -35,8 +35,6 @@ from .control_message import InvalidMessage
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-__all__ = ["PublishedFile", "file_of", "move_to_file"]
-
 SIZE_SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW
 F_SEAL_FUTURE_WRITE = 0x10  # Linux 5.1
 

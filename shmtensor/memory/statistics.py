@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from .. import native
 
-__all__ = ["Statistics", "check", "statistics", "summary"]
-
 
 @dataclass(frozen=True)
 class Statistics:

@@ -6,8 +6,6 @@ import errno
 import os
 import stat
 
-__all__ = ["resolve"]
-
 MAX_LINKS = 40  # as the kernel
 
 

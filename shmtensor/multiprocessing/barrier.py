@@ -20,8 +20,6 @@ from shmtensor.errors import PeerLostError
 from .lock import Condition, Lock
 from .shared_object import Shared
 
-__all__ = ["Barrier"]
-
 _FILLING, _BROKEN, _LOST = 0, 1, 2
 _GENERATION, _STATE, _RESET, _LOST_ROW, _LOST_INC, _FIRST_SLOT = 0, 1, 2, 3, 4, 16
 _SLICE = 0.025  # seconds between two checks of the other parties

@@ -19,7 +19,6 @@ from typing import Any
 from shmtensor.memory.control_message import LENGTH, take
 
 util: Any = _util  # untyped: private functions are used
-__all__ = ["read_number", "start_interpreter", "sys_path", "write"]
 
 
 def sys_path() -> list[str]:

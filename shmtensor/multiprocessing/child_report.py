@@ -26,18 +26,6 @@ from shmtensor.memory.control_message import InvalidMessage, encode, take
 
 from .exit_on_exception import add_exit_listener, notify_exit_listeners
 
-__all__ = [
-    "Report",
-    "decode",
-    "fail",
-    "from_environment",
-    "listen",
-    "listen_to_launcher",
-    "report",
-    "report_of",
-    "report_of_import",
-]
-
 MESSAGE, TRACEBACK = 1_000, 50_000  # characters of a report, the last ones of the traceback
 SHORT = 9_000  # of a traceback with many characters that JSON escapes
 CONSEQUENCES = (PeerLostError, ConnectionError, EOFError, threading.BrokenBarrierError)

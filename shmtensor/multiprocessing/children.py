@@ -28,8 +28,6 @@ from . import child_report
 from .popen import ForkserverPopen
 from .queue import describe_exit, signal_name
 
-__all__ = ["GRACE", "WIND_DOWN", "Child", "Children"]
-
 GRACE = 5.0  # seconds from SIGTERM to SIGKILL
 WIND_DOWN = 5.0  # seconds from the first failure, in which its cause may still be seen
 _RUNS_UNSEEN = 0.05  # seconds between two looks at a command on a kernel without pidfds

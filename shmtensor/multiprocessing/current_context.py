@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["current_context"]
-
 default_context: Any = None  # set by context.py
 
 

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from types import TracebackType
 
-__all__ = ["add_exit_listener", "notify_exit_listeners"]
-
 Listener = Callable[[BaseException], object]
 listeners: list[Listener] = []
 

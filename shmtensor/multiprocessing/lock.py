@@ -17,8 +17,6 @@ from shmtensor import native
 
 from .shared_object import Shared
 
-__all__ = ["BoundedSemaphore", "Condition", "Event", "Lock", "RLock", "Semaphore"]
-
 
 def _block(nbytes: int) -> Any:
     return native.allocate(nbytes, zero=True, shared=True)

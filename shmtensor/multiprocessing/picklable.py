@@ -8,8 +8,6 @@ import sys
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 
-__all__ = ["extra_reductions", "is_main_importable"]
-
 # Not a copy: later registrations with ForkingPickler (sockets, connections) count, too.
 extra_reductions: Any = vars(ForkingPickler)["_extra_reducers"]
 

@@ -19,8 +19,6 @@ from typing import Any
 
 from shmtensor import native
 
-__all__ = ["QueueFd"]
-
 _SLICE = 0.1  # seconds between two checks whether the queue still exists
 
 

@@ -23,8 +23,6 @@ from shmtensor.cuda_arrays import device_of
 from shmtensor.device import META
 from shmtensor.tensor import Tensor, make_tensor
 
-__all__ = ["Handles", "is_on_gpu", "rebuild_cuda", "rebuild_cupy", "restore_tensor"]
-
 
 def is_on_gpu(obj: Any) -> bool:
     """Whether an object is a tensor on a GPU, or an array of CuPy."""

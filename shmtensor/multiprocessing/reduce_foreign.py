@@ -18,8 +18,6 @@ from shmtensor.autograd.dispatch.promote_operands import as_canonical
 from shmtensor.other_names import foreign_module
 from shmtensor.tensor.foreign_arrays import as_library, reason_without_view
 
-__all__ = ["as_jax", "as_sparse", "as_torch", "kind_of", "parts_of_jax", "parts_of_torch"]
-
 Array = np.ndarray[Any, Any]
 
 # PyTorch's dtypes that NumPy lacks (bfloat16, float8, complex32) are sent as integers of that size.

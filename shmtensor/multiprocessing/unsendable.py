@@ -37,8 +37,6 @@ from shmtensor.tensor import Tensor
 
 from .picklable import is_main_importable
 
-__all__ = ["explain"]
-
 START = "multiprocessing: cannot be sent to another process: "
 MAX_OBJECTS = 200_000  # looked at before a search without `reached` is given up
 MAX_PATH = 400  # characters

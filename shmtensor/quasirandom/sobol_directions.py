@@ -13,8 +13,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["MAXBIT", "MAXDIM", "direction_numbers"]
-
 MAXBIT = 30  # bits of a number
 # How many dimensions have a polynomial of degree 1, 2, ...
 COUNTS = (1, 1, 2, 2, 6, 6, 18, 16, 48, 60, 176, 144, 630)

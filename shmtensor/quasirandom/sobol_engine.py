@@ -13,8 +13,6 @@ from ..ops.random.philox import Generator
 from ..tensor import Tensor
 from .sobol_directions import MAXBIT, MAXDIM, direction_numbers
 
-__all__ = ["SobolEngine"]
-
 
 class SobolEngine:
     """The points of a Sobol sequence in the unit cube, in order, with PyTorch's numbers.

@@ -18,8 +18,6 @@ from typing import BinaryIO
 
 from ..memory.symbolic_links import resolve
 
-__all__ = ["replacing"]
-
 NO_TMPFILE = {errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT}
 
 

@@ -18,8 +18,6 @@ import numpy as np
 from ..dtypes import bfloat16
 from .limits import Limits, brief
 
-__all__ = ["CONSTRUCTORS", "NAMES", "check_dtype_state", "fill_array", "is_plain_dtype"]
-
 Array = np.ndarray[Any, Any]
 Constructor = Callable[..., Any]
 

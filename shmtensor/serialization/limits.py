@@ -12,8 +12,6 @@ import numpy as np
 
 from .. import native
 
-__all__ = ["ATTRIBUTE", "STORAGE_COPIES", "Limits", "brief"]
-
 MAX_DEPTH = 1000  # of tuples in tuples; Python's own pickler stops at about 500
 COPIES = 64  # bytes for each byte of the pickle that its constructors may copy; and 32 MiB
 HASHES = 64  # elements for each byte that they may hash; and 4 Mi

@@ -32,8 +32,6 @@ from .safe_globals import trusted_names
 from .unpickler import RestrictedUnpickler
 from .zip_archive import ArchiveReader, file_path
 
-__all__ = ["load"]
-
 Array = np.ndarray[Any, Any]
 MAX_DIMS = 64  # of an array, as in NumPy
 TENSOR_NBYTES = 2048  # of a tensor that refers to a storage

@@ -8,8 +8,6 @@ import numpy as np
 
 from ..dtypes import as_dtype
 
-__all__ = ["DTYPE_NAMES", "STORAGE_NAMES", "StorageType"]
-
 
 class StorageType(NamedTuple):
     """A storage class of PyTorch, as `torch.FloatStorage`; offsets count elements of `dtype`."""

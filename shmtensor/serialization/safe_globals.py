@@ -6,15 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = [
-    "add_safe_globals",
-    "clear_safe_globals",
-    "get_safe_globals",
-    "safe_globals",
-    "trusted_names",
-]
-
-
 _user_globals: dict[tuple[str, str], Any] = {}
 
 

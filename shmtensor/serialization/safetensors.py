@@ -24,8 +24,6 @@ from ..tensor import Tensor
 from .atomic_write import replacing
 from .zip_archive import empty_bytes, read_into
 
-__all__ = ["load", "load_file", "metadata", "save", "save_file"]
-
 Array = np.ndarray[Any, Any]
 
 DTYPES = {

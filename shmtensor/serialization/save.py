@@ -31,8 +31,6 @@ from .atomic_write import replacing
 from .pickle_names import DTYPE_NAMES, STORAGE_NAMES
 from .zip_archive import ArchiveWriter, file_path
 
-__all__ = ["save"]
-
 Array = np.ndarray[Any, Any]
 PROTOCOL = 2  # the latest that PyTorch's restricted unpickler reads
 

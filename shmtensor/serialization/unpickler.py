@@ -39,8 +39,6 @@ from .constructors import (
 )
 from .limits import ATTRIBUTE, Limits, brief
 
-__all__ = ["RestrictedUnpickler"]
-
 CONTAINERS = (list, dict, set, OrderedDict, defaultdict, Counter, deque)
 MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
 MAX_DIGITS = 4300  # of an int in decimal

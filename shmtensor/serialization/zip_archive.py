@@ -20,8 +20,6 @@ import numpy as np
 from .. import native
 from ..memory.layout import empty_shared
 
-__all__ = ["ArchiveReader", "ArchiveWriter"]
-
 Array = np.ndarray[Any, Any]
 ALIGNMENT = 64
 MAX_ITEMSIZE = 16  # a record that begins between elements is read, not mapped

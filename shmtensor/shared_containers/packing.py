@@ -18,8 +18,6 @@ import numpy as np
 
 from .. import native
 
-__all__ = ["Packed", "brief", "describe_dtype", "pack", "parse_dtype", "reduce_for_stdlib"]
-
 LIST, DICT = 1, 2
 MAX_REPR_ELEMENTS = 5  # elements in a repr
 FIRST_USER_DTYPE = 256  # NumPy's numbers of dtypes that other libraries register

@@ -8,8 +8,6 @@ from typing import Any
 from .. import native
 from .packing import DICT, Packed, brief, pack
 
-__all__ = ["SharedDict"]
-
 
 class InOrder:
     """The iterators of a dictionary's views, in the order of insertion."""

@@ -9,8 +9,6 @@ from typing import Any
 from .. import native
 from .packing import LIST, Packed, brief, pack
 
-__all__ = ["SharedList"]
-
 
 class SharedList(Packed, native.PackedList):
     """A read-only list packed into shared memory.

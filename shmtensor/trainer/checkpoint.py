@@ -7,8 +7,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-__all__ = ["read", "write"]
-
 FORMAT = 1
 
 

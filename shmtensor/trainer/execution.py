@@ -18,8 +18,6 @@ from .worker_processes import WorkerPool, make_replica
 if TYPE_CHECKING:
     from .trainer import Trainer
 
-__all__ = ["InProcess", "InWorkers", "Ranks"]
-
 Progress = Callable[[int], None]
 
 

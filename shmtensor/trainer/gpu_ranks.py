@@ -35,8 +35,6 @@ from .worker_processes import Barrier, WorkerPool
 if TYPE_CHECKING:
     from .trainer import Trainer
 
-__all__ = ["InGroupOnGpus", "InWorkersOnGpus", "ReplicatedOptimizer", "gpu_of_rank"]
-
 BUCKET = 25 << 20  # bytes of gradients that are reduced together
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-__all__ = ["Epoch", "History", "TrainerStatistics"]
-
 
 @dataclass(frozen=True)
 class Epoch:

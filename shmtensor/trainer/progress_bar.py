@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["Progress"]
-
 
 class Progress:
     """One bar for the run, drawn by the process that supervises it.

@@ -21,8 +21,6 @@ import numpy as np
 
 from .. import native
 
-__all__ = ["ProgressBoard"]
-
 LINE = 8  # words of 8 bytes
 
 

@@ -27,8 +27,6 @@ from .progress_board import ProgressBoard
 from .sharded_optimizer import FullOptimizer, Shards
 from .split_batch import on_device, part_of
 
-__all__ = ["Precision", "Replica", "count_correct"]
-
 LossFunction = Callable[[Any, Any], Tensor]
 
 

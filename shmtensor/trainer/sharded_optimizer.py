@@ -19,8 +19,6 @@ from .. import native
 from ..autograd.engine.grad_buffer import in_grad_buffer
 from ..memory.layout import aligned, zeros_shared
 
-__all__ = ["FullOptimizer", "Shards", "Snapshot", "shard_start"]
-
 Array = np.ndarray[Any, np.dtype[Any]]
 
 

@@ -11,17 +11,6 @@ from .. import native
 from ..device import Device
 from ..tensor import Tensor
 
-__all__ = [
-    "Counter",
-    "apply",
-    "as_tensors",
-    "on_device",
-    "on_host",
-    "part_of",
-    "samples_in",
-    "share",
-]
-
 
 def apply(function: Callable[[Tensor], Any], batch: Any) -> Any:
     """The same nested tuples, lists and dictionaries, with `function(x)` for each tensor x."""

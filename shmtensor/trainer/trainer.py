@@ -23,8 +23,6 @@ from .split_batch import Counter, as_tensors, share
 from .under_launcher import InGroup, is_in_group
 from .worker_processes import get_options, seed_rank
 
-__all__ = ["Trainer"]
-
 
 class Trainer:
     """Trains a model on several processes that share its weights, its optimizer's state, and the

@@ -24,8 +24,6 @@ from .worker_processes import Barrier, Buffers, seed_rank, set_options
 if TYPE_CHECKING:
     from .trainer import Trainer
 
-__all__ = ["InGroup", "broadcast_object", "is_in_group"]
-
 
 def is_in_group() -> bool:
     """Whether this process is a rank of a group, or was launched to be one."""

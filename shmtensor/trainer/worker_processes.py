@@ -32,8 +32,6 @@ from .rank_step import Replica, set_threads
 from .sharded_optimizer import Shards
 from .split_batch import on_host
 
-__all__ = ["WorkerPool"]
-
 PREFETCH = 4  # batches that wait in a rank's queue
 POLL_INTERVAL = 0.05  # seconds between two checks of the processes
 GRACE = 10.0  # seconds that surviving ranks have to notice a death and end by themselves

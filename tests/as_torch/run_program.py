@@ -9,8 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["ALIAS", "PROGRAMS", "python", "run", "write_mnist"]
-
 PROGRAMS = Path(__file__).with_name("programs")
 ALIAS = ("-m", "shmtensor.as_torch")
 

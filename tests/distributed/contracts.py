@@ -20,8 +20,6 @@ import numpy as np
 
 from shmtensor.distributed.collectives.reference import reduce_arrays
 
-__all__ = ["CONTRACTS", "Contract"]
-
 IN_PLACE = ("tensor", "tensor")
 
 

@@ -15,8 +15,6 @@ from shmtensor.ops.table.samples import Sample
 
 declare()  # so that all families are registered
 
-__all__ = ["PAGE", "kept_bytes", "page", "rows"]
-
 PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "design" / "kept.md"
 HEAD = """# What backward keeps
 

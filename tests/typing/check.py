@@ -25,8 +25,6 @@ from pathlib import Path
 
 from tests.typing import generated
 
-__all__ = ["main"]
-
 HERE = Path(__file__).resolve().parent
 BIN = Path(sys.executable).parent
 CONFIG = {"typeCheckingMode": "standard", "reportUnusedExpression": False}

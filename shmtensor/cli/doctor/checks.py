@@ -19,8 +19,6 @@ from ..top.format import plural
 from ..top.snapshot import survey_domain
 from .finding import OK, PROBLEM, WARNING, Finding, MachineFiles
 
-__all__ = ["CHECKS"]
-
 GIB = 1 << 30
 F_OFD_SETLK = 37
 # Addresses that a process maps: the control file and 64 GiB or more of volumes

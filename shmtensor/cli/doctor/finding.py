@@ -6,8 +6,6 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["OK", "PROBLEM", "WARNING", "Finding", "MachineFiles"]
-
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 
 

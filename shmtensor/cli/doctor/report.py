@@ -11,8 +11,6 @@ from dataclasses import asdict
 from .checks import CHECKS
 from .finding import PROBLEM, Finding, MachineFiles
 
-__all__ = ["examine", "run"]
-
 
 def examine(root: str = "") -> list[Finding]:
     """All findings. It changes nothing and creates no domain.

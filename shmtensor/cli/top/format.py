@@ -5,8 +5,6 @@ from __future__ import annotations
 from ...memory.statistics import size
 from .snapshot import Process, Queue, Snapshot
 
-__all__ = ["count", "lines"]
-
 BEFORE_ROLE = 65  # columns of a process's line
 ALL = 1 << 20  # more lines than any snapshot has
 

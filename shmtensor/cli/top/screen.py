@@ -19,8 +19,6 @@ from .. import find_domains
 from .format import lines
 from .snapshot import Snapshot, survey_domain
 
-__all__ = ["run"]
-
 HOME, CLEAR_LINE, CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
 # To the alternate screen, without a cursor, and back.
 OPEN, CLOSE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"

@@ -9,8 +9,6 @@ from typing import Any
 from ... import native
 from ..find_domains import Domain
 
-__all__ = ["Held", "Process", "Queue", "Snapshot", "Unclaimed", "survey_domain"]
-
 
 @dataclass(frozen=True)
 class Held:

@@ -19,8 +19,6 @@ from ...memory.layout import empty_shared
 from ..group.call_signature import HEAD, write
 from ..group.operands import Array
 
-__all__ = ["Member"]
-
 
 class Member:
     """One rank's end of a group."""

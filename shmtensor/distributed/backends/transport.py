@@ -12,8 +12,6 @@ from typing import Any
 
 from ..group.operands import Array
 
-__all__ = ["Transport"]
-
 
 class Transport(ABC):
     """This process's messages to the others. All groups of the process share it.

@@ -27,8 +27,6 @@ from .exchange_parts import all_gather_rows, exchange_parts
 if TYPE_CHECKING:
     from .collectives import Operand
 
-__all__ = ["all_to_all", "all_to_all_single"]
-
 
 def all_to_all_splits(
     where: str, group: ProcessGroup, outputs: list[Array], x: Array, sends: list[int]

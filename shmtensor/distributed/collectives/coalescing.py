@@ -21,8 +21,6 @@ from .reference import ReduceOp
 if TYPE_CHECKING:
     from .collectives import Operand
 
-__all__ = ["_coalescing_manager", "all_gather_coalesced", "all_reduce_coalesced"]
-
 
 class CoalescingManager:
     """The work of a `_coalescing_manager`; it is set when the `with` block ends."""

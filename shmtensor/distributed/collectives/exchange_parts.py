@@ -14,9 +14,6 @@ from ..group.gpu_operands import is_on_gpu
 from ..group.operands import Array
 from ..group.process_group import ProcessGroup
 
-__all__ = ["all_gather_rows", "exchange_parts"]
-
-
 CALLS = (  # the collectives that gather tables first; a table begins with the index in CALLS
     "all_to_all",
     "all_gather_object",

@@ -14,8 +14,6 @@ import numpy as np
 
 from ...dtypes import HALVES
 
-__all__ = ["UFUNCS", "PremulSum", "ReduceOp", "op_and_factor", "reduce_arrays"]
-
 Array = np.ndarray[Any, np.dtype[Any]]
 
 

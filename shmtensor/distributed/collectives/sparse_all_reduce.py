@@ -17,8 +17,6 @@ from .reference import ReduceOp
 if TYPE_CHECKING:
     from ...sparse import SparseTensor
 
-__all__ = ["all_reduce_sparse", "sparse_total"]
-
 
 def all_reduce_sparse(x: SparseTensor, op: Any, group: ProcessGroup, async_op: bool) -> Work | None:
     """Replaces x by the sum (or average) of everybody's x, coalesced: the same bits on all ranks.

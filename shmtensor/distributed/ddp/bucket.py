@@ -37,16 +37,6 @@ from ..group.gpu_operands import assign, is_on_gpu
 from ..group.operands import Array, array_of
 from ..group.process_group import ProcessGroup
 
-__all__ = [
-    "IN_PLACE",
-    "Bucket",
-    "BuiltinCommHookType",
-    "GradBucket",
-    "SparseBucket",
-    "make_buckets",
-    "sparse_parameters",
-]
-
 IN_PLACE = object()  # the result of a reduction in place
 LARGE = 1 << 21  # bytes from which a gradient has a bucket of its own, tunable
 

@@ -42,8 +42,6 @@ from .mixed_precision import MixedPrecision, forward_in_dtype
 from .replica import Replica, broadcast, check_same_model, copy_from_root, current_tensors
 from .unused_parameters import reachable_leaves, used_on_any_rank
 
-__all__ = ["DistributedDataParallel"]
-
 FIRST = 1 << 20  # bytes of the first bucket, so that the first reduction begins early
 Hook = Callable[[Any, GradBucket], Future]
 node_of = attrgetter("node")

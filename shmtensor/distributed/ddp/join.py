@@ -21,8 +21,6 @@ from ...device import Device
 from ..collectives.reference import ReduceOp
 from ..group.process_group import ProcessGroup
 
-__all__ = ["Join", "JoinHook", "Joinable"]
-
 
 class JoinHook:
     """What a joined rank does instead of a step, and after all ranks have joined."""

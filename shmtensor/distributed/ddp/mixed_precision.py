@@ -13,8 +13,6 @@ from ... import native
 from ...func import functional_call
 from ...func.pytree import tree_map
 
-__all__ = ["MixedPrecision", "forward_in_dtype"]
-
 
 @dataclass(frozen=True)
 class MixedPrecision:

@@ -15,16 +15,6 @@ from ..group.gpu_operands import after_queued_work, is_on_gpu
 from ..group.operands import Array, array_of
 from ..group.process_group import ProcessGroup, identity_of
 
-__all__ = [
-    "Replica",
-    "broadcast",
-    "check_same_model",
-    "copy_from_root",
-    "current_tensors",
-    "is_shared_with_lower_rank",
-]
-
-
 MANY = 1_000_000
 
 

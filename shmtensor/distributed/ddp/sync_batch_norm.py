@@ -24,8 +24,6 @@ from ..group.operands import Array
 from ..group.process_group import ProcessGroup
 from ..group.world import group_of, is_initialized
 
-__all__ = ["SyncBatchNorm"]
-
 
 def all_reduce_rows(group: ProcessGroup, *rows: Array) -> Array:
     """The rows stacked in float64, summed over the ranks in rank order, where the rows are."""

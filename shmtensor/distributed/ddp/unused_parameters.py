@@ -12,8 +12,6 @@ from ...autograd.engine.accumulate_grad import AccumulateGrad
 from ..collectives.reference import ReduceOp
 from ..group.process_group import ProcessGroup
 
-__all__ = ["reachable_leaves", "used_on_any_rank"]
-
 
 def reachable_leaves(out: Any) -> set[int]:
     """Ids of the leaves that the tensors in `out` were computed from."""

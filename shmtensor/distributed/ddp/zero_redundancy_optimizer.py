@@ -21,8 +21,6 @@ from ..group.world import group_of
 from .join import Join, Joinable, JoinHook
 from .replica import broadcast
 
-__all__ = ["ZeroRedundancyOptimizer"]
-
 
 class ZeroRedundancyOptimizer(Optimizer, Joinable):
     """An optimizer whose state is distributed over the ranks.

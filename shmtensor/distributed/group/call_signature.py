@@ -20,22 +20,6 @@ from ...errors import CollectiveMismatch
 from ..collectives.reference import ReduceOp
 from .operands import Array
 
-__all__ = [
-    "HEAD",
-    "INLINE",
-    "NO_OP",
-    "ROW",
-    "array_of_call",
-    "check_list",
-    "check_message",
-    "check_op",
-    "check_pair",
-    "compare",
-    "describe",
-    "plain_op",
-    "write",
-]
-
 ROW = 1024
 HEAD = np.dtype(
     {

@@ -25,8 +25,6 @@ from typing import Any
 from .process_group import ProcessGroup
 from .world import group_of
 
-__all__ = ["analyse", "dump", "main", "write_dump"]
-
 VARIABLE = "TORCH_FR_DUMP_TEMP_FILE"
 
 

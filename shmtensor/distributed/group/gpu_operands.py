@@ -19,8 +19,6 @@ from ...memory.layout import empty_shared
 T = TypeVar("T")
 Array = np.ndarray[Any, np.dtype[Any]]  # or CuPy's
 
-__all__ = ["after_queued_work", "assign", "contiguous_on_gpu", "host_copy", "is_on_gpu"]
-
 
 def is_on_gpu(array: Any) -> bool:
     """Whether an array is CuPy's."""

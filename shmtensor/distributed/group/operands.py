@@ -10,8 +10,6 @@ import numpy as np
 
 from ... import native
 
-__all__ = ["Array", "array_of", "bump_version", "seconds"]
-
 Array = np.ndarray[Any, np.dtype[Any]]
 
 

@@ -25,8 +25,6 @@ from .gpu_operands import (
 from .operands import Array
 from .work import Lane, Work
 
-__all__ = ["GroupStatistics", "ProcessGroup"]
-
 
 @dataclass(frozen=True)
 class GroupStatistics:

@@ -13,8 +13,6 @@ from .init_process_group import destroy_process_group, set_default_group
 from .process_group import ProcessGroup
 from .world import World, group_of
 
-__all__ = ["SHRINK_ABORT", "SHRINK_DEFAULT", "shrink_group"]
-
 SHRINK_DEFAULT = 0
 SHRINK_ABORT = 1
 

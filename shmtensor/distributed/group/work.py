@@ -24,8 +24,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
-__all__ = ["Future", "Lane", "Work"]
-
 LINGER = 0.2  # seconds that an idle lane keeps its thread
 
 

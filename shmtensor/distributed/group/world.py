@@ -7,8 +7,6 @@ from typing import Any
 
 from .process_group import ProcessGroup
 
-__all__ = ["GroupMember", "World", "group_of", "is_initialized"]
-
 
 class GroupMember:
     """The default group, and the value that stands for a group without this process."""

@@ -36,8 +36,6 @@ from ..rendezvous.secret import shared_secret
 from ..rendezvous.store import PrefixStore
 from ..rendezvous.tcp_store import TCPStore
 
-__all__ = ["Agents", "NodePlacement", "spans_nodes"]
-
 POLL_INTERVAL = 0.05  # seconds between two polls of the store
 LINGER = 10.0  # seconds that the store waits for the other agents to end
 WHERE = "shmtensor.run"

@@ -7,8 +7,6 @@ import os
 import signal
 from typing import Any
 
-__all__ = ["parse_signals", "parser"]
-
 
 def parse_signals(text: str) -> list[signal.Signals]:
     """The signals of a list such as SIGTERM,SIGINT."""

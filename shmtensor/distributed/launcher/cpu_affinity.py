@@ -6,8 +6,6 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["bind", "cpus_of"]
-
 NODES = Path("/sys/devices/system/node")
 
 

@@ -15,14 +15,6 @@ from typing import Any
 from ..group.operands import seconds
 from ..group.world import group_of
 
-__all__ = [
-    "DebugLevel",
-    "breakpoint",
-    "get_debug_level",
-    "set_debug_level",
-    "set_debug_level_from_env",
-]
-
 
 class DebugLevel(Enum):
     """The level of TORCH_DISTRIBUTED_DEBUG, for scripts that query it. It changes nothing: the

@@ -36,8 +36,6 @@ from .arguments import parser
 from .cpu_affinity import cpus_of
 from .rank_output import Output
 
-__all__ = ["Failure", "launch", "main"]
-
 
 @dataclass
 class Failure:

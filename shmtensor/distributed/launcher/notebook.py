@@ -10,8 +10,6 @@ from ... import native
 from ..group.init_process_group import destroy_process_group, join_group, set_default_group
 from ..rendezvous.find_group import create_block
 
-__all__ = ["launch"]
-
 
 def run_rank(
     rank: int,

@@ -18,8 +18,6 @@ import threading
 from pathlib import Path
 from typing import IO
 
-__all__ = ["Output"]
-
 
 def stream_bits(text: str, rank: int) -> int:
     """The bits of this rank in 3, or 0:1,1:2: 1 for stdout, 2 for stderr."""

@@ -33,8 +33,6 @@ from dataclasses import dataclass
 from multiprocessing import AuthenticationError
 from typing import Any
 
-__all__ = ["BACKLOG", "Handshake", "Handshakes", "prove_to_client", "prove_to_server"]
-
 Handshake = Generator[int, bytes, Any]
 """Yields how many bytes it waits for, gets them, and returns who the other side is; of 0 bytes: it
 reads itself, once there may be something. Raises: OSError for one that is not served.

@@ -7,16 +7,6 @@ import socket
 import struct
 from contextlib import suppress
 
-__all__ = [
-    "address_of",
-    "is_loopback",
-    "is_own_address",
-    "is_silent",
-    "keep_alive",
-    "look_up",
-    "spans_hosts",
-]
-
 SILENCE = 5000  # milliseconds
 RETRIES = 4  # the fourth is sent after 3 s
 TCP_INFO = struct.Struct("8B13I")  # as far as last_ack_recv

@@ -65,31 +65,6 @@ from .places import Place, has_died
 from .store import PrefixStore
 from .tcp_store import TCPStore
 
-__all__ = [
-    "HOW_TO",
-    "Meeting",
-    "Network",
-    "Peer",
-    "address",
-    "apart_error",
-    "connect",
-    "create_block",
-    "decode_error",
-    "encode_error",
-    "fault_point",
-    "gone_error",
-    "handles_of",
-    "hello",
-    "is_of_this_session",
-    "open_address",
-    "parse_hello",
-    "peer_of",
-    "read_error",
-    "read_place",
-    "receive_blocks",
-    "wait",
-]
-
 PROTOCOL = 3  # increases when the messages change
 HOW_TO = (
     "ranks of another user, host, pid or network namespace share no memory: with the same "

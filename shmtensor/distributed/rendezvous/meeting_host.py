@@ -45,8 +45,6 @@ from .places import Place, stopped
 from .store import PrefixStore, Store
 from .tcp_store import TCPStore
 
-__all__ = ["Host"]
-
 RETRY_PAUSE = 0.005  # seconds between two attempts to bind
 POLL = 0.02  # seconds between two looks into the store
 MAX_DOMAINS = 64  # of which a process can be a guest: kGuests in native/memory/domain/guest.h

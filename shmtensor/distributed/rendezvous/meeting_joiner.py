@@ -39,8 +39,6 @@ from .places import Place, stopped
 from .secret import has_secret
 from .store import PrefixStore, Store
 
-__all__ = ["Joiner"]
-
 RETRY_PAUSE = 0.005  # seconds between two attempts to connect
 LATE_PAUSE = 0.05  # the same after SILENCE
 NETWORK_AFTER = 0.05  # seconds after which a rank also tries the network

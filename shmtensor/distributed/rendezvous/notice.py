@@ -7,8 +7,6 @@ import time
 
 from ...errors import CollectiveTimeout
 
-__all__ = ["SILENCE", "Notice"]
-
 SILENCE = 5.0  # seconds that a rank waits before it says for whom
 
 

@@ -9,8 +9,6 @@ from typing import Any
 
 from ... import native
 
-__all__ = ["Place", "boot_id", "has_died", "own_place", "stopped"]
-
 PF_EXITING = 0x4
 TEXT = 64  # characters of a name that another process sends
 

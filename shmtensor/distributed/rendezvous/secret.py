@@ -20,8 +20,6 @@ from pathlib import Path
 
 from .hosts import is_loopback
 
-__all__ = ["check_length", "has_secret", "secret_of_run", "shared_secret"]
-
 MIN_BYTES = 16
 
 

@@ -39,8 +39,6 @@ from ...errors import QueueEmptyError, StoreTimeout
 from ...memory.symbolic_links import resolve
 from ..group.operands import seconds
 
-__all__ = ["FileStore", "HashStore", "PrefixStore", "Store"]
-
 TIMEOUT = timedelta(seconds=300)
 POLL_SECONDS = 0.01  # between two reads of a file
 RECORD = struct.Struct("<II")

@@ -33,8 +33,6 @@ import socket
 import struct
 from collections.abc import Sequence
 
-__all__ = ["FRAME", "MAX_BYTES", "Exchange", "pack", "unpack_parts"]
-
 FRAME = struct.Struct("<IIQ")
 PART = struct.Struct("<I")
 MAX_BYTES = 1 << 30  # of the parts of a message

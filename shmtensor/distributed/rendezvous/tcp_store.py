@@ -42,8 +42,6 @@ from .tcp_store_server import (
     Server,
 )
 
-__all__ = ["TCPStore"]
-
 ANY = ("", "0.0.0.0", "::")
 
 

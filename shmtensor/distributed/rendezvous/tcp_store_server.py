@@ -28,8 +28,6 @@ from .hosts import is_silent, keep_alive
 from .store import HashStore
 from .store_messages import FRAME, MAX_BYTES, pack, unpack_parts
 
-__all__ = ["Server"]
-
 SET, ADD, APPEND, COMPARE, DELETE, GET, KEYS, WAIT, WILL, POP = range(10)
 # Operation: how many parts its request has, at least and at most.
 PARTS = {SET: (2, 2), ADD: (2, 2), APPEND: (2, 2), COMPARE: (3, 3), DELETE: (1, 1), GET: (1, 1)}

@@ -28,8 +28,6 @@ from . import streams
 from .blocks import BINNED, LEAVING, LENT, MIB, OWN, USED, Chunk, FreeLists, Slab, layout_of
 from .streams import StreamRecord, records
 
-__all__ = ["Allocator", "Device", "Own", "allocator", "require_own_process"]
-
 runtime = cupy.cuda.runtime
 MEMORY_ALLOCATION = 2  # cudaErrorMemoryAllocation
 EXIT_S = 0.2  # an allocation waits so long for the exit of the dead

@@ -19,18 +19,6 @@ from .streams import StreamRecord
 if TYPE_CHECKING:
     from .allocator import Device
 
-__all__ = [
-    "BINNED",
-    "FREE",
-    "LEAVING",
-    "LENT",
-    "USED",
-    "Chunk",
-    "FreeLists",
-    "Slab",
-    "layout_of",
-]
-
 MIB = 1 << 20
 GRANULE = 512
 SMALL, LARGE, OWN = range(3)  # pools

@@ -28,8 +28,6 @@ from .blocks import LENT, USED, Chunk
 from .streams import StreamRecord
 from .waits import Work
 
-__all__ = ["Message", "check_alive", "discard", "export", "note_use", "receive"]
-
 runtime, ndarray = cupy.cuda.runtime, cupy.ndarray
 MemoryPointer, UnownedMemory = cupy.cuda.MemoryPointer, cupy.cuda.UnownedMemory
 IDLE_S = 0.25  # an import without holds is closed after it

@@ -20,8 +20,6 @@ from ... import native
 from . import streams
 from .allocator import allocator, require_own_process
 
-__all__ = ["host_figures", "is_pinned", "pin_heap", "pinned_empty", "reset_host", "unpin_heap"]
-
 runtime = cupy.cuda.runtime
 PAGE = 4096
 PORTABLE = 1  # cudaHostRegisterPortable: for all devices

@@ -13,19 +13,6 @@ from . import lending, streams
 from .allocator import Device, allocator, require_own_process
 from .blocks import BINNED, FREE, LEAVING, LENT, MIB, SMALL, USED, Slab
 
-__all__ = [
-    "max_memory_allocated",
-    "max_memory_reserved",
-    "memory_allocated",
-    "memory_reserved",
-    "memory_snapshot",
-    "memory_stats",
-    "memory_summary",
-    "out_of_memory",
-    "reset_accumulated",
-    "reset_peaks",
-]
-
 
 def device_at(index: int | None) -> Device:
     require_own_process()

@@ -17,8 +17,6 @@ from ... import native
 from . import lending, waits
 from .allocator import allocator
 
-__all__ = ["start", "stop"]
-
 SHORTEST_S, LONGEST_S = 0.002, 0.25  # between two looks at what waits; doubles without progress
 LIVENESS_S = 0.5  # between two sweeps for dead owners of open slabs
 EXITING_S = 0.05  # the same while a dead process's context may still be there

@@ -24,8 +24,6 @@ from ... import native
 from ...cuda_arrays import watch
 from .streams import StreamRecord, on_device
 
-__all__ = ["Work", "check", "finish", "forget", "number", "require", "settle", "wait"]
-
 runtime = cupy.cuda.runtime
 TIMELINES = 64  # of a process
 PORTABLE, MAPPED = 1, 2  # cudaHostRegister: for all devices; GPUs write to it

@@ -15,8 +15,6 @@ import numpy as np
 from .kernel_source import kernel_source
 from .launch import OPTIONS, blocks_for
 
-__all__ = ["Gather", "fill_rows"]
-
 MOST = 64  # arrays that one launch gathers, as in copies.cu
 BLOCK_BYTES = 256 * 4 * 16  # that a block of threads copies
 UNITS = {2: "fill_rows_2", 4: "fill_rows_4", 8: "fill_rows_8", 16: "fill_rows_16"}

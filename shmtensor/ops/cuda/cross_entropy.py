@@ -28,9 +28,6 @@ from .launch import (
     row_threads,
 )
 
-__all__ = ["cross_entropy", "cross_entropy_backward", "nll_loss", "nll_loss_backward"]
-
-
 ALONE = 32 * 1024  # logits that one block computes, so that no second launch is needed
 INT64 = np.dtype(np.int64)
 Launch = Callable[..., None]

@@ -35,8 +35,6 @@ from ... import cudnn_runtime, cupy_runtime
 from ...dtypes import bfloat16
 from ..nn.sliding_window import Shape, output_sizes
 
-__all__ = ["convolve", "plan_count"]
-
 PLANS = 1000  # of a context
 ALIGNMENT = 16  # bytes, which the frontend promises cuDNN of each tensor
 DTYPES = {

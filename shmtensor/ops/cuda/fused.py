@@ -20,8 +20,6 @@ from ... import native
 from ..table.op_definition import ROWS
 from .pointwise import Routine
 
-__all__ = ["OpsTrace", "find_fused", "fused"]
-
 FLOATS = {np.dtype(c): np.dtype("d" if c == "d" else "f") for c in "efd"}  # dtype: computed in
 BOOL = np.dtype(np.bool_)
 VALUE, TRUTH = "acc_t", "bool"  # the C types of symbols

@@ -21,8 +21,6 @@ from ..table.dims import axis
 from ..table.op_definition import ROWS
 from .launch import acc_dtype, contiguous, is_floating, launch, split_at
 
-__all__ = ["add_slices", "embedding", "scatter_add"]
-
 FAR = -(2**62)  # an index that is nowhere
 
 

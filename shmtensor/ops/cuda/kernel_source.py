@@ -9,8 +9,6 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-__all__ = ["FLOATING", "KERNELS", "kernel_source"]
-
 FOLDER = Path(__file__).resolve().parent / "kernels"
 FLOATING = ("float32", "float64", "float16")
 

@@ -23,32 +23,6 @@ from cupy._core._scalar import CScalar
 from ... import cupy_runtime
 from .kernel_source import FLOATING, kernel_source
 
-__all__ = [
-    "ACC",
-    "CACHED",
-    "FLOAT32",
-    "FLOAT64",
-    "PACK",
-    "PLANS",
-    "THREADS",
-    "WARP",
-    "acc_dtype",
-    "as_acc",
-    "blocks_for",
-    "cast",
-    "contiguous",
-    "even_chunks",
-    "is_aligned",
-    "is_floating",
-    "launch",
-    "load_kernel",
-    "prepare",
-    "row_threads",
-    "split_at",
-    "two_of",
-    "warp_kernel",
-]
-
 OPTIONS = ("-std=c++17",)
 THREADS = 256  # of a block, where nothing else decides
 MAX_BLOCKS = 4096  # threads go on with further elements

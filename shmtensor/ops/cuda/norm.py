@@ -39,14 +39,6 @@ from .launch import (
 )
 from .reduce import prepare_stage, sum_of_dims
 
-__all__ = [
-    "batch_norm",
-    "batch_norm_apply",
-    "batch_norm_backward",
-    "layer_norm",
-    "layer_norm_backward",
-]
-
 BLOCKS = 512  # that sums over samples are shared by
 LAST_BLOCKS = 16384  # that write batch norm's elements: each adds up the chunks of its channels
 FUSED = 4 * WARP  # bytes of a row, in the type that is computed in, that a warp has registers for

@@ -16,8 +16,6 @@ import numpy as np
 
 from .launch import ACC, blocks_for, launch
 
-__all__ = ["adam_step", "sgd_step"]
-
 FLAGS = (np.int32(0), np.int32(1))
 
 

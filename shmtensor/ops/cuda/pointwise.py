@@ -22,8 +22,6 @@ from cupy._sorting.search import _where_ufunc as where_ufunc
 
 from ... import cupy_runtime, native
 
-__all__ = ["Namespace", "Routine", "cuda_ufunc", "find_ufunc", "pointwise"]
-
 VECTOR = 16  # bytes that a thread loads or stores at once
 
 SOURCE = string.Template(

@@ -24,8 +24,6 @@ from ..table.op_definition import ROWS, Row
 from .fused import OpsTrace, find_fused, fused
 from .pointwise import Routine, cuda_ufunc, find_ufunc
 
-__all__ = ["add_arrays", "assign", "copy_array", "pullback_of", "write_array"]
-
 UFUNCS = {
     "add": cupy.add, "sub": cupy.subtract, "mul": cupy.multiply, "div": cupy.true_divide,
     "neg": cupy.negative, "eq": cupy.equal, "ne": cupy.not_equal, "lt": cupy.less,

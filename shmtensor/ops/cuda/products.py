@@ -21,8 +21,6 @@ from ...dtypes import bfloat16
 from ..linalg import matmul as rows
 from .copies import fill_rows
 
-__all__ = ["product"]
-
 cublas, runtime = cupy.cuda.cublas, cupy.cuda.runtime
 ndarray, get_handle = cupy.ndarray, cupy.cuda.device.get_cublas_handle
 TF32, DEFAULT = cublas.CUBLAS_COMPUTE_32F_FAST_TF32, cublas.CUBLAS_GEMM_DEFAULT

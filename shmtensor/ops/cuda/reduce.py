@@ -23,9 +23,6 @@ from ..table.dims import axes, axes_of_all_any, axis, check_ordered
 from ..table.op_definition import ROWS
 from .launch import ACC, PACK, PLANS, WARP, as_acc, blocks_for, even_chunks, prepare
 
-__all__ = ["cumulative_max", "sum_of_dims"]
-
-
 # ---- sums: (outer, n, inner) along n, for each run of neighbouring dimensions that are summed
 
 BLOCKS = 1024  # that a sum is shared by, where there are fewer rows or columns

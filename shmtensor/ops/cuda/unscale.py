@@ -12,8 +12,6 @@ import cupy
 
 from ...cuda_arrays import guard
 
-__all__ = ["check", "count_step", "invert", "unscale", "update_scale"]
-
 multiply_and_check = cupy.ElementwiseKernel(
     "T x, raw float32 factor",
     "T out, raw float32 found",

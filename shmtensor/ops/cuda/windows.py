@@ -12,8 +12,6 @@ from typing import Any
 
 import cupy
 
-__all__ = ["add_columns", "columns_of", "kernel_of", "place", "three", "window_arguments"]
-
 Shape = tuple[int, ...]
 
 

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["cuda", "two"]
-
 
 @pytest.fixture
 def cuda(cp: Any) -> Iterator[ModuleType]:

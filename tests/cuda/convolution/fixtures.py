@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["cudnn", "dtypes_of", "plans"]
-
 
 @pytest.fixture
 def cudnn(cuda: ModuleType) -> ModuleType:

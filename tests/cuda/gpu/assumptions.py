@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["EXPERIMENTS", "NOT_ASSUMED", "UNSEEN", "see"]
-
 MIB = 2**20
 SIZE = 64 * MIB
 

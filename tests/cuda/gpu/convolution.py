@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any, NamedTuple
 
-__all__ = ["SHAPES", "Seen", "compare", "fastest"]
-
 # Image, filters, stride, padding, dilation, groups.
 SHAPES: dict[str, tuple[Any, ...]] = {
     "1d": ((4, 16, 100), (32, 16, 5), 2, 2, 1, 1),

@@ -20,8 +20,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["Skip", "main"]
-
 
 class Skip(Exception):
     """Something is missing that the part needs."""

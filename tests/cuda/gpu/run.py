@@ -20,8 +20,6 @@ from dataclasses import dataclass
 
 from tests.environment import ROOT, environment
 
-__all__ = ["PARTS", "Outcome", "main"]
-
 TOTAL = 480.0  # seconds
 SLOWER = 6  # times as long, on the stand-in: it compiles for the host
 # name -> seconds at most, and what it does

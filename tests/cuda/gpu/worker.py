@@ -15,8 +15,6 @@ from typing import Any
 
 from shmtensor import memory
 
-__all__ = ["Worker"]
-
 
 class Worker:
     """Such a process."""

@@ -11,8 +11,6 @@ import numpy as np
 from shmtensor.ops.cuda.kernel_source import kernel_source
 from tests.cuda.kernels.host import HostKernel
 
-__all__ = ["ORDERS", "TOLERANCE", "acc", "check", "host_kernel", "values"]
-
 ORDERS = range(1, 6)
 TOLERANCE = {"float16": 2e-3, "float32": 5e-6, "float64": 1e-12}
 

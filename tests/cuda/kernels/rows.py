@@ -10,8 +10,6 @@ from shmtensor.autograd.dispatch.op_function import declare
 from shmtensor.ops import ROWS
 from shmtensor.ops.cuda import load
 
-__all__ = ["compare", "device_forward", "laid_out", "to_device", "to_host"]
-
 TOLERANCE = {"float16": 4e-3, "float32": 1e-5, "float64": 1e-11}
 
 

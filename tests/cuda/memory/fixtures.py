@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-__all__ = ["mc"]
-
 
 @pytest.fixture
 def mc(cp: Any) -> Iterator[ModuleType]:

@@ -7,8 +7,6 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
-__all__ = ["in_threads"]
-
 
 def in_threads(work: Callable[[int], None], n: int = 4) -> None:
     """Runs work(0) to work(n - 1) at the same time; collects garbage and switches often.

@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["compare", "near"]
-
 
 def near(far: Any, expected: Any, tolerance: float = 1e-5) -> None:
     """Asserts that a tensor has another's dtype, and its values nearly."""

@@ -7,8 +7,6 @@ from typing import Any
 
 from tests.cuda.standin.install import ON_GPU
 
-__all__ = ["SOURCE", "busy"]
-
 # One thread; the timer counts nanoseconds.
 SOURCE = r"""
 __device__ __forceinline__ unsigned long long now() {

@@ -22,19 +22,6 @@ from shmtensor import cudnn_runtime, cupy_runtime
 from tests.cuda.standin.busy import busy
 from tests.cuda.standin.install import ON_GPU, install, missing
 
-__all__ = [
-    "Misuses",
-    "cp",
-    "device",
-    "last_device",
-    "late_work",
-    "misuses",
-    "no_background",
-    "two_devices",
-    "warm",
-]
-
-
 ONE_DEVICE = "one CUDA device is here: two are needed"
 
 

@@ -10,17 +10,6 @@ import numpy as np
 from shmtensor.ops import ROWS, Row
 from tests.ops.draws import Call, calls
 
-__all__ = [
-    "DTYPES",
-    "UP_TO_SIGNS",
-    "as_list",
-    "compare",
-    "device_calls",
-    "device_results",
-    "move",
-    "plain_rows",
-]
-
 # float32, and the first of the others that the row takes.
 DTYPES = ("float32", "int64", "bool", "complex64")
 

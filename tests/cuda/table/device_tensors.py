@@ -12,16 +12,6 @@ import numpy as np
 
 import shmtensor as st
 
-__all__ = [
-    "as_float32",
-    "cases_of_composites",
-    "cases_of_functions",
-    "compare",
-    "compare_calls",
-    "on",
-    "tensors_in",
-]
-
 OPS = str(Path(__file__).resolve().parents[2] / "ops")
 if OPS not in sys.path:  # with --import-mode=importlib the cases are not in the path
     sys.path.append(OPS)

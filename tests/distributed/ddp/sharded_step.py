@@ -9,8 +9,6 @@ from shmtensor import distributed as dist
 from shmtensor import nn
 from shmtensor.distributed import DistributedDataParallel
 
-__all__ = ["training"]
-
 
 def training(atol: float = 1e-14) -> bytes:
     """In a rank: DistributedDataParallel on shards has the gradients of one process on the union.

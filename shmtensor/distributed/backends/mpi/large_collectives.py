@@ -27,17 +27,6 @@ from .messages import BACK
 if TYPE_CHECKING:
     from .member import MpiMember
 
-__all__ = [
-    "all_gather",
-    "broadcast",
-    "exchange",
-    "gather",
-    "reduce_scatter",
-    "reduce_to_last_node",
-    "scatter",
-    "working_copy",
-]
-
 CHUNK = 1 << 20  # bytes, tunable
 Requests = tuple[list[Any], Sequence[int]]  # of messages, and the ranks that they wait for
 

@@ -24,8 +24,6 @@ from ..engine import Member
 from .messages import CALL, DATA, Wire
 from .nodes import Node
 
-__all__ = ["MpiMember"]
-
 SEE_NEWS = "the news say why"  # break_off's reason within a node; the cause comes as news
 SLACK = 2.0  # seconds that a node waits longer than its head, whose error says more
 GRACE = 0.5  # seconds in which the node of a missing rank may report that it is stopped

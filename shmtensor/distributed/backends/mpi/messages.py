@@ -23,8 +23,6 @@ from ....errors import CollectiveTimeout, PeerLostError
 from ...group.operands import Array
 from ..transport import Transport
 
-__all__ = ["BACK", "BODY", "CALL", "DATA", "HEADER", "VERDICT", "Wire"]
-
 CALL, DATA, BACK, HEADER, VERDICT, BODY, NEWS = range(7)
 SPIN = 50e-6  # seconds that a wait polls without a pause
 PAUSE = 1e-3  # the longest pause between two polls

@@ -20,8 +20,6 @@ from ....errors import CollectiveTimeout
 from ...group.operands import Array
 from ..transport import Transport
 
-__all__ = ["MpiTransport", "init_mpi"]
-
 PAUSE = 1e-3  # seconds between two polls
 
 

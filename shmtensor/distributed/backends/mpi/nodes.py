@@ -26,8 +26,6 @@ from ...rendezvous.find_group import all_gather_json, create_block
 from ...rendezvous.places import boot_id
 from .messages import Wire
 
-__all__ = ["Node", "describe_self", "find_nodes", "join_node", "subgroup_nodes"]
-
 Node = list[int]  # ranks in ascending order, the head first
 
 

@@ -11,8 +11,6 @@ from typing import Any
 
 from .cupy_nccl import BYTE
 
-__all__ = ["Communicator", "Part"]
-
 Part = tuple[int, int]  # device address, bytes
 
 

@@ -12,8 +12,6 @@ from .... import dtypes
 from ....device import EXTRA
 from ...collectives.reference import ReduceOp
 
-__all__ = ["BYTE", "count_gpus", "find_cupy", "find_device", "is_usable", "number_of"]
-
 MIN_VERSION = 21000  # NCCL 2.10: bfloat16 and the average
 BYTE = 1  # ncclUint8: data that is not reduced is sent as bytes
 

@@ -23,8 +23,6 @@ from .communicator import Communicator
 from .cupy_nccl import find_cupy, find_device
 from .member import CHECK_INTERVAL, remaining_seconds
 
-__all__ = ["init_engine"]
-
 
 def init_engine(control: native.Group, timeout: float, rank: int) -> Engine:
     """This rank's end of a group on GPUs, whose ranks share memory already; waits for all.

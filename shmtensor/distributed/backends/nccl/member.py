@@ -35,8 +35,6 @@ from ...group.operands import Array
 from ..engine import Member
 from .communicator import Communicator
 
-__all__ = ["NcclMember", "remaining_seconds"]
-
 CHECK_INTERVAL = 0.01  # seconds between two checks for deaths
 PAUSE = 0.001  # the longest sleep between two polls of the stream
 NEWS = 0.5  # seconds from the end of NCCL's connections until a death is visible

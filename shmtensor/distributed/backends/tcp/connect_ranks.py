@@ -48,8 +48,6 @@ from ..mpi.messages import Wire
 from ..mpi.nodes import describe_self, join_node
 from .connections import Connections
 
-__all__ = ["accept", "connect", "world_engine"]
-
 WHERE = "init_process_group"
 RANKS = struct.Struct("<II")  # the sender's, the receiver's
 TRIAL = 1.0  # seconds for one address

@@ -23,8 +23,6 @@ from contextlib import suppress
 from ...rendezvous.store_messages import FRAME
 from ..mpi.messages import PIECE
 
-__all__ = ["TAKEN", "Arrival", "Broken", "Link", "Request"]
-
 TAKEN = 0xFFFFFFFF
 
 

@@ -22,8 +22,6 @@ from ...rendezvous.hosts import is_silent, keep_alive
 from ..transport import Transport
 from .connection import TAKEN, Broken, Link, Request
 
-__all__ = ["Connections"]
-
 PATIENCE = 2.0  # seconds that `close` waits until the other kernels have acknowledged all data
 ASK = 1.0  # seconds between two checks for machines that no longer answer
 NEWS_FIRST = 0.2  # seconds in which ranks on the dead one's node, which know more, may send news

@@ -23,8 +23,6 @@ from typing import ParamSpec, TypeVar
 
 from ....multiprocessing import child_report
 
-__all__ = ["ErrorHandler", "get_error_handler", "record"]
-
 P = ParamSpec("P")
 R = TypeVar("R")
 

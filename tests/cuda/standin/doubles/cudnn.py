@@ -47,8 +47,6 @@ from tests.cuda.standin.doubles.library import (
     store,
 )
 
-__all__ = ["Executed", "Refusal", "executed", "install", "misuses", "refused"]
-
 VERSION = 92801
 OPERATIONS = (Kind.FORWARD, Kind.BACKWARD_DATA, Kind.BACKWARD_FILTER)
 

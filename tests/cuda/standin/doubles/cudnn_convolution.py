@@ -19,8 +19,6 @@ from shmtensor.dtypes import bfloat16
 from tests.cuda.standin.doubles.cudnn_names import Kind, Mode, Note
 from tests.cuda.standin.doubles.library import Misuse
 
-__all__ = ["DTYPES", "ENGINES", "Engine", "Operation", "Spec", "engines_for"]
-
 Array = np.ndarray[Any, Any]
 Shape = tuple[int, ...]
 

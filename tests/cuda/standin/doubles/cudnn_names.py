@@ -8,8 +8,6 @@ import ctypes
 from dataclasses import dataclass
 from enum import IntEnum
 
-__all__ = ["ATTRIBUTES", "Attribute", "Kind", "Mode", "Note", "Status", "Type"]
-
 
 class Status(IntEnum):
     """cudnnStatus_t."""
