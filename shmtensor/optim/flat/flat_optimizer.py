@@ -31,6 +31,9 @@ from .state_entry import Changes, Entry, State, is_outside
 if TYPE_CHECKING:
     from ...sparse import SparseTensor
 
+# (first element, end, number of the step, scalars) of each run of neighbours
+Runs = list[tuple[int, int, int, dict[str, Any]]]
+
 
 class FlatOptimizer(Optimizer):
     """Base of the optimizers whose rule is elementwise.
@@ -174,17 +177,24 @@ class FlatOptimizer(Optimizer):
             self._load_state()
 
     def _advance(self, flat: Flat, indices: list[int] | None) -> None:
+        for run in self._count(flat, indices):
+            self._update_range(flat, *run)
+
+    def _count(self, flat: Flat, indices: list[int] | None) -> Runs:
+        """Counts a step, and advances the scalars."""
         group = flat.group
         names = self._names(group)
         if names != flat.names or len(flat.has_entry) != len(flat.tensors):
             self._begin(flat, names, range(len(flat.tensors)) if indices is None else indices)
+        runs: Runs = []
         for run, start, stop, step in flat.runs(indices):
             scalars = {name: row[run.start] for name, row in flat.scalars.items()}
-            self._update_range(flat, start, stop, step, scalars)
+            runs.append((start, stop, step, scalars))
             if scalars:
                 after = self._next_scalars(as_numbers(group), step, scalars)
                 for name, value in after.items():
                     flat.scalars[name][run] = value
+        return runs
 
     def _advance_sparse(self, flat: Flat, i: int) -> None:
         group, p = flat.group, flat.tensors[i]
@@ -385,7 +395,7 @@ class FlatOptimizer(Optimizer):
     # ---------------------------------------------------------------- shards
     @property
     def flats(self) -> list[Flat]:
-        """The blocks of parameters, gradients and state, all allocated: for `step_range`."""
+        """The blocks of parameters, gradients and state, all allocated: for `step_part`."""
         self._reload_state()
         if any(p.array is not array for flat in self._flats for p, array, _ in flat.slots):
             self._rebuild_flats()
@@ -399,31 +409,33 @@ class FlatOptimizer(Optimizer):
                 flat.make_gradients()
         return self._flats
 
-    def step_range(self, index: int, start: int, stop: int, step: int | None = None) -> None:
-        """Updates the elements start to stop of flat `index`, from its `gradient`.
+    def count_step(self, index: int, indices: list[int] | None = None) -> Runs:
+        """Counts a step of flat `index`, of which `step_part` then updates parts, in this process
+        or others.
 
         Args:
-            step: the number of this update, from 1; by default one more than the flat's last: then
-                call it once per flat and step.
+            indices: the parameters that have a gradient; None: all.
+
+        Returns: (first element, end, number of the step, scalars) of each run of neighbours that
+            are updated together.
         """
         flat = self._flats[index]
         self._count_on_host(flat)
-        number = int(flat.steps.max()) + 1 if step is None else step
         with flat.device:
-            self._begin(flat, self._names(flat.group), range(len(flat.tensors)))
-            self._advance_scalars(flat, number)
-            flat.steps[:] = number
-            if stop > start:
-                self._update_range(flat, start, stop, number, flat.scalars_before)
+            return self._count(flat, indices)
 
-    def _advance_scalars(self, flat: Flat, number: int) -> None:
-        """Advances the scalars from the flat's last step to step `number`."""
-        group = as_numbers(flat.group)
-        for step in range(int(flat.steps.max()) + 1, number + 1 if self.scalars else 0):
-            flat.scalars_before = {name: row[0] for name, row in flat.scalars.items()}
-            after = self._next_scalars(group, step, flat.scalars_before)
-            for name, value in after.items():
-                flat.scalars[name][:] = value
+    def step_part(self, index: int, runs: Runs, start: int, stop: int) -> None:
+        """Updates the elements start to stop of flat `index`, from its `gradient`.
+
+        Args:
+            runs: what `count_step` returned.
+        """
+        flat = self._flats[index]
+        with flat.device:
+            for first, end, step, scalars in runs:
+                first, end = max(first, start), min(end, stop)
+                if first < end:
+                    self._update_range(flat, first, end, step, scalars)
 
     # ---------------------------------------------------------------- layout and state
     def add_param_group(self, param_group: Group) -> None:

@@ -48,7 +48,6 @@ class Flat:
         state: 1-D arrays by the names of PyTorch's state dictionary ("exp_avg", ...).
         steps: how many updates each parameter has had, in the dtype of PyTorch's "step".
         scalars: further numbers of each parameter, as `steps` ("mu_product", ...).
-        scalars_before: their values before update number `steps`.
         entry_outside: the entry in `optimizer.state` of the one parameter, if it has tensors of the
             program's; outside: name -> (tensor, its array) of what the step uses of it.
         sparse: indices of the parameters whose gradient is a sparse tensor. It is not copied, and
@@ -65,7 +64,6 @@ class Flat:
         "outside",
         "parameter",
         "scalars",
-        "scalars_before",
         "slots",
         "sparse",
         "starts",
@@ -90,7 +88,6 @@ class Flat:
         # In private memory: each rank that shares parameters and state counts its own steps.
         self.steps = np.zeros(len(tensors), scalar_dtype())
         self.scalars: dict[str, Array] = {}
-        self.scalars_before: dict[str, Any] = {}
         self.sparse: list[int] = []
         self.entry_outside: Any = None
         self.outside: dict[str, Any] = {}

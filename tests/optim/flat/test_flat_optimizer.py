@@ -242,7 +242,7 @@ def test_lr_may_be_a_tensor() -> None:
     assert p.item() == 0.5
 
 
-def test_ranges_make_the_full_step() -> None:
+def test_parts_make_the_full_step() -> None:
     a, b = model(), model()
     o, q = optim.Adam(a.parameters()), optim.Adam(b.parameters())
     for _ in range(3):
@@ -251,9 +251,9 @@ def test_ranges_make_the_full_step() -> None:
         b(st.ones(4, 5)).square().sum().backward()
         (flat,) = q.flats
         assert flat.gather() is None
-        n, count = flat.parameter.shape[0], int(flat.steps[0]) + 1
+        n, runs = flat.parameter.shape[0], q.count_step(0)
         for start, stop in ((0, 10), (10, 10), (10, n)):
-            q.step_range(0, start, stop, step=count)
+            q.step_part(0, runs, start, stop)
     for x, y in zip(values(a), values(b), strict=True):
         np.testing.assert_array_equal(x, y)
     assert q.state[b[0].bias]["step"].item() == 3
@@ -268,18 +268,18 @@ def test_ranges_make_the_full_step() -> None:
         (optim.SGD, {"momentum": 0.9, "weight_decay": 0.01, "nesterov": True, "lr": 0.1}),
     ],
 )
-def test_ranges_count_what_a_step_counts(kind: Any, kwargs: dict[str, Any]) -> None:
+def test_parts_count_what_a_step_counts(kind: Any, kwargs: dict[str, Any]) -> None:
     a, b = model(), model()
     o, q = kind(a.parameters(), **kwargs), kind(b.parameters(), **kwargs)
-    for i in range(4):
+    for _ in range(4):
         step(a, o)
         q.zero_grad()
         b(st.ones(4, 5)).square().sum().backward()
         (flat,) = q.flats
         assert flat.gather() is None
-        n = flat.parameter.shape[0]
+        n, runs = flat.parameter.shape[0], q.count_step(0)
         for start, stop in ((0, 10), (10, n)):
-            q.step_range(0, start, stop, step=i + 1)
+            q.step_part(0, runs, start, stop)
     for x, y in zip(values(a), values(b), strict=True):
         np.testing.assert_array_equal(x, y)
     p, twin = a[0].bias, b[0].bias
