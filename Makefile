@@ -120,8 +120,9 @@ stress: $(VENV)/.test
 collectives: $(VENV)/.test
 	$(BIN)/python -m tests.distributed.battery $(if $(RANKS),--ranks $(RANKS))
 
-# Ranks that end in every way at any step of random collectives; prints the seed.
+# Ranks that end in every way at any step of random collectives; ranks of a trainer that are replaced. Prints the seeds.
 kills: $(VENV)/.test
+	$(BIN)/python -m tests.trainer.kills --kills $(or $(ROUNDS),200)
 	$(BIN)/python -m tests.distributed.kills --rounds $(or $(ROUNDS),200) $(if $(SEED),--seed $(SEED))
 
 # spawn, launch, run, trainer and loader, 50 times each: a rank raises, is killed, or exits, and is what the user sees; then each without

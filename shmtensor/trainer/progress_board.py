@@ -1,16 +1,20 @@
-"""The progress board: one shared block in which the ranks write their progress for the parent.
+"""The progress board: one shared block in which the ranks write what the others read.
 
     rank r, 64 bytes, which only this rank writes:
-      +0  word u64      2 n: its shard of the weights is complete at step n;  2 n + 1: it is being
-                        updated to step n + 1. Read and written by `native.count_*`, which order
-                        the weights, too (Note [Order of a count] in native/ipc/bind_futex.cc)
-      +8  steps f64     of the present pass over data, as are the figures below
-     +16  samples f64   trained or evaluated by this rank
-     +24  loss f64      sum over its samples
-     +32  correct f64   of its samples
+      +0  word u64       2 n: its shard of the weights is complete at step n;  2 n + 1: it is being
+                         updated to step n + 1. Read and written by `native.count_*`, which order
+                         the weights, too (Note [Order of a count] in native/ipc/bind_futex.cc)
+      +8  samples f64    of this rank in the present step; in the present pass, if it evaluates;
+                         so are the next three
+     +16  weight f64     what the mean of the loss is divided by
+     +24  loss f64       times the weight
+     +32  correct f64    samples classified correctly; -1: this is no classification
+     +40  missing f64    how many parameters have no gradient on this rank in this step
+    the last 64 bytes, which only rank 0 writes:
+      +0  signals u64[2] what follows a meeting of the ranks: of meeting k in place k % 2
 
 The weights are complete at step n if every word is 2 n. Between the two barriers of a step the
-words may differ: a death then leaves the weights torn, and only a snapshot restores them.
+words may differ: see `Run.recover`.
 """
 
 from __future__ import annotations
@@ -28,18 +32,22 @@ class ProgressBoard:
     """The ranks' words and figures; `array` can be sent to other processes, which share its memory.
 
     Attributes:
-        array: (ranks, 8) uint64 in shared memory.
+        array: (ranks + 1, 8) uint64 in shared memory.
+        signals: (2,) uint64.
     """
 
     def __init__(self, array: np.ndarray[Any, np.dtype[Any]]) -> None:
         self.array = array
-        self.offsets = range(0, array.nbytes, LINE * 8)  # of the words, in bytes
-        self.figures = array.view(np.float64)[:, 1:5]
+        ranks = len(array) - 1
+        self.offsets = range(0, ranks * LINE * 8, LINE * 8)  # of the words, in bytes
+        self.figures = array[:ranks].view(np.float64)[:, 1:5]
+        self.missing = array[:ranks].view(np.float64)[:, 5]
+        self.signals = array[ranks, :2]
 
     @classmethod
     def create(cls, ranks: int) -> ProgressBoard:
-        block = native.allocate(ranks * LINE * 8, zero=True)
-        return cls(np.ndarray((ranks, LINE), np.uint64, memoryview(block)))
+        block = native.allocate((ranks + 1) * LINE * 8, zero=True)
+        return cls(np.ndarray((ranks + 1, LINE), np.uint64, memoryview(block)))
 
     def start(self, step: int) -> None:
         """Marks all shards as complete at `step`."""
@@ -50,9 +58,7 @@ class ProgressBoard:
         """Marks the rank's shard as being updated: it may be torn."""
         native.count_add(self.array.data, self.offsets[rank], 1)
 
-    def end_update(self, rank: int) -> None:
-        """Marks the rank's shard as complete at the next step."""
-        native.count_add(self.array.data, self.offsets[rank], 1)
+    end_update = begin_update  # marks the rank's shard as complete at the next step
 
     def complete_step(self) -> int | None:
         """The step at which all weights are complete, or None if they are torn."""
@@ -63,20 +69,35 @@ class ProgressBoard:
         """Every rank's word. The reader also sees everything that a rank wrote before its word."""
         return [native.count_load(self.array.data, offset) for offset in self.offsets]
 
-    def clear_figures(self) -> None:
-        self.figures[:] = 0
+    def clear_figures(self, rank: int) -> None:
+        self.figures[rank] = 0
 
-    def add(self, rank: int, samples: int, loss: float, correct: int) -> None:
-        row = self.figures[rank]
-        row += (1, samples, loss, correct)
 
-    def totals(self) -> tuple[int, float, int]:
-        """Samples, sum of losses and correct samples of all ranks, summed in rank order."""
-        samples, loss, correct = 0, 0.0, 0
-        for row in self.figures:
-            samples, loss, correct = (
-                samples + int(row[1]),
-                loss + float(row[2]),
-                correct + int(row[3]),
-            )
-        return samples, loss, correct
+class Figures:
+    """The figures of a pass over data.
+
+    Attributes:
+        samples: how many.
+        loss: the mean over the weights of the losses.
+        accuracy: the share of samples classified correctly; None if this is no classification.
+    """
+
+    def __init__(self) -> None:
+        self.sums = np.zeros(4)
+
+    def add(self, board: ProgressBoard) -> None:
+        """Adds the ranks' figures, in rank order."""
+        for row in board.figures:
+            self.sums += row
+
+    @property
+    def samples(self) -> int:
+        return int(self.sums[0])
+
+    @property
+    def loss(self) -> float:
+        return float(self.sums[2] / self.sums[1]) if self.sums[1] else float("nan")
+
+    @property
+    def accuracy(self) -> float | None:
+        return float(self.sums[3] / self.sums[0]) if self.sums[3] >= 0 else None

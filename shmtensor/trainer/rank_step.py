@@ -1,39 +1,29 @@
-"""A rank's step: gradients of its part of a batch, and the update of its shard of the shared
-weights.
+"""A rank's step: gradients of its part of a batch, and its share of the update.
 
-forward, backward of the rank's part         its flat gradients (shared memory, all ranks read it)
+forward, backward of the rank's part         its gradients (shared memory, all ranks read them)
 barrier                                      all gradients are complete
-reduce the shard of all ranks' gradients     directly from their memory, rank 0 first
-word += 1, update the shard, word += 1       parameters and optimizer state: one copy for all ranks
-barrier                                      the weights are complete again
+word += 1, reduce and update, word += 1      one copy of parameters and optimizer state
 """
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import native
 from ..amp import autocast
 from ..autograd import no_grad
 from ..device import CPU, Device
 from ..nn import Module
+from ..random import manual_seed
 from ..tensor import Tensor
 from ..tensor.from_data import as_tensor
+from .batches import on_device
+from .loss_weight import LossFunction, loss_and_weight
 from .progress_board import ProgressBoard
-from .sharded_optimizer import FullOptimizer, Shards
-from .split_batch import on_device, part_of
-
-LossFunction = Callable[[Any, Any], Tensor]
-
-
-class Barrier(Protocol):
-    """The method of a group that a replica calls."""
-
-    def barrier(self) -> None: ...
 
 
 class Precision(NamedTuple):
@@ -48,86 +38,112 @@ class Precision(NamedTuple):
         return nullcontext() if self.dtype is None else autocast(self.device_type, self.dtype)
 
 
-class Replica:
-    """A rank's model, whose parameters all ranks share unless they are on GPUs, and its gradients.
+class RankStep:
+    """A rank's part of each step.
 
     Args:
+        weights: one of weights.py.
+        barrier: returns when all ranks have called it.
         device: where the model is; the rank's part of a batch is moved there.
-        shards: the optimizer's flat arrays and all ranks' gradients.
-        barrier: returns when all ranks have called it; None for a single process.
     """
 
     def __init__(
         self,
         model: Module,
         loss_function: LossFunction,
-        shards: Shards | FullOptimizer,
+        weights: Any,
         board: ProgressBoard,
-        barrier: Barrier | None,
-        rank: int,
-        ranks: int,
+        barrier: Callable[[], None],
+        rank: int = 0,
+        ranks: int = 1,
         device: Device = CPU,
         precision: Precision = Precision(),  # noqa: B008 (it cannot be changed)
     ) -> None:
         self.model = model
-        self.device = device
-        self.precision = precision
         self.loss_function = loss_function
-        self.shards = shards
+        self.weights = weights
         self.board = board
         self.barrier = barrier
         self.rank = rank
         self.ranks = ranks
-        self.loss_is_sum = getattr(loss_function, "reduction", "mean") == "sum"
+        self.device = device
+        self.precision = precision
+        self.total, self.is_sum = 0, False  # of the present batch
 
-    def wait_for_ranks(self) -> None:
-        if self.barrier is not None:
-            self.barrier.barrier()
+    def train(self, part: Any, n: int, total: int, seed: int) -> None:
+        """One step.
 
-    def train(self, batch: Any) -> None:
-        """One step of all ranks; every rank calls it with the same batch."""
-        part, n, total = part_of(batch, self.rank, self.ranks)
-        shards = self.shards
-        shards.clear_gradients()
+        Args:
+            part: the rank's samples, n of the batch's total.
+            seed: of the rank's random numbers in this step.
+        """
+        weights, board, rank = self.weights, self.board, self.rank
+        weights.clear()
+        manual_seed(seed)
+        weight: float | None = 0.0
         loss_sum, correct = 0.0, 0
         if n:
-            inputs, targets = split(on_device(part, self.device))
-            with self.precision.context():
-                outputs = self.model(inputs)
-                loss = self.loss_function(outputs, targets)
-            # The mean over the batch is the sum of the ranks' means, each weighted by its share of
-            # the samples.
-            weight = 1.0 if self.loss_is_sum or n == total else n / total
-            scaled = shards.scale(loss)
-            if weight == 1.0:
+            outputs, targets, loss, weight = self.forward(part, n)
+            scaled = weights.scale(loss)
+            if self.ranks == 1 or weight is None:
                 scaled.backward()
             else:
-                scaled.backward(as_tensor(weight, dtype=scaled.dtype, device=self.device))
-            loss_sum, correct = self.measure(outputs, targets, loss, n)
-        shards.complete_gradients()
-        self.wait_for_ranks()
-        shards.reduce(self.rank)
-        self.board.begin_update(self.rank)
-        shards.update(self.rank)
-        self.board.end_update(self.rank)
-        self.board.add(self.rank, n, loss_sum, correct)
-        self.wait_for_ranks()
+                scaled.backward(as_tensor(weight / total, dtype=scaled.dtype, device=self.device))
+            loss_sum, correct = self.measure(outputs, targets, loss, weight)
+        self.total, self.is_sum = total, weight is None
+        board.figures[rank] = n, n if weight is None else weight, loss_sum, correct
+        board.missing[rank] = weights.complete(bool(n) and weight == 0)
+        self.barrier()
+        self.update()
 
-    def evaluate(self, batch: Any) -> None:
-        """Adds the rank's part of the batch to the board's figures."""
-        part, n, _ = part_of(batch, self.rank, self.ranks)
-        if not n:
-            self.board.add(self.rank, 0, 0.0, 0)
+    def update(self) -> None:
+        """This rank's share of the update, once all gradients are complete. Ctrl-C is taken after
+        it: it must not leave shared weights torn."""
+        board = self.board
+        if self.ranks == 1:
+            board.begin_update(0)
+            self.weights.update(board.missing, 1.0)
+            board.end_update(0)
             return
-        with no_grad(), self.precision.context():
-            inputs, targets = split(on_device(part, self.device))
-            outputs = self.model(inputs)
-            loss = self.loss_function(outputs, targets)
-        self.board.add(self.rank, n, *self.measure(outputs, targets, loss, n))
+        factor = 1.0
+        if not self.is_sum:
+            weight_sum = board.figures[:, 1].sum()
+            factor = self.total / weight_sum if weight_sum else 1.0
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        try:
+            board.begin_update(self.rank)
+            self.weights.update(board.missing, factor)
+            board.end_update(self.rank)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
-    def measure(self, outputs: Any, targets: Any, loss: Tensor, n: int) -> tuple[float, int]:
-        """The sum of the losses of n samples, and how many were classified correctly."""
-        return float(loss.item()) * (1 if self.loss_is_sum else n), count_correct(outputs, targets)
+    def evaluate(self, part: Any, n: int) -> None:
+        """Adds the figures of the rank's part of a batch."""
+        if n:
+            with no_grad():
+                outputs, targets, loss, weight = self.forward(part, n)
+            figures = self.measure(outputs, targets, loss, weight)
+            self.board.figures[self.rank] += n, n if weight is None else weight, *figures
+
+    def forward(self, part: Any, n: int) -> tuple[Any, Any, Tensor, float | None]:
+        on_gpu = self.device.type == "cuda"
+        inputs, targets = split(on_device(part, self.device) if on_gpu else part)
+        with self.precision.context():
+            outputs = self.model(inputs)
+            loss, weight = loss_and_weight(self.loss_function, outputs, targets, n)
+        return outputs, targets, loss, weight
+
+    def measure(
+        self, outputs: Any, targets: Any, loss: Tensor, weight: float | None
+    ) -> tuple[float, int]:
+        """The loss times its weight, and how many samples were classified correctly."""
+        value = 0.0 if weight == 0 else float(loss.item())  # a mean over nothing is NaN
+        return value * (1 if weight is None else weight), count_correct(outputs, targets)
+
+
+def seed_of(seed: int, number: int, rank: int) -> int:
+    """The seed of a rank's random numbers (dropout) in a step: the same in every run."""
+    return (seed * 1_000_003 + number) * 1_009 + rank
 
 
 def split(batch: Any) -> tuple[Any, Any]:
@@ -157,8 +173,3 @@ def count_correct(outputs: Any, targets: Any) -> int:
     if outputs.is_cuda:
         return int((outputs.detach().argmax(1) == targets).sum().item())
     return int(np.count_nonzero(outputs.array.argmax(1) == targets.array))
-
-
-def set_threads(ranks: int) -> None:
-    """Divides the CPUs among the ranks of this machine."""
-    native.share_threads(ranks)

@@ -9,7 +9,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import native
-from shmtensor.trainer.split_batch import Counter, part_of, samples_in, share
+from shmtensor.trainer.batches import Counter, part_of, samples_in, share
 
 Pair = namedtuple("Pair", "x y")
 

@@ -5,32 +5,56 @@ consistent or reported as torn.
 from __future__ import annotations
 
 import os
+import random
 import signal
+import subprocess
+import sys
+import threading
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from shmtensor import native
+from shmtensor import multiprocessing, native
 from shmtensor.errors import PeerLostError, TornWeights
 from shmtensor.trainer import Trainer
-from shmtensor.trainer import sharded_optimizer as shard
-from shmtensor.trainer.rank_step import Replica
+from shmtensor.trainer.gradients import Gradients
+from shmtensor.trainer.rank_step import RankStep
+from shmtensor.trainer.weights import Sharded
+from tests.environment import environment
 
+from .kills import run
 from .test_trainer import make_data, make_trainer, weights
 
 VICTIM, AT = 1, 3  # the rank and the step that it dies in
 
 
+def is_victim() -> bool:
+    """Whether this process is rank 1."""
+    return native.describe(*native.row())[0].startswith("rank 1")
+
+
+def is_due(when: str) -> bool:
+    """Whether the victim dies when it reaches this point now."""
+    once = os.environ.get("VICTIM_ONCE")  # a file that exists from the first death on
+    return (
+        os.environ.get("VICTIM_PLACE") == when
+        and is_victim()
+        and counts.get(when, 0) == AT - 1
+        and not (once and Path(once).exists())
+    )
+
+
 def die(when: str) -> None:
     """Kills the victim when it reaches this point for the AT-th time."""
-    if os.environ.get("VICTIM_PLACE") == when and native.describe(*native.row())[0].startswith(
-        "rank 1"
-    ):
+    if is_due(when):
+        if once := os.environ.get("VICTIM_ONCE"):
+            Path(once).touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    if is_victim():
         counts[when] = counts.get(when, 0) + 1
-        if counts[when] == AT:
-            os.kill(os.getpid(), signal.SIGKILL)
 
 
 counts: dict[str, int] = {}
@@ -44,7 +68,7 @@ PLACES = [
     "after update",
     "after step",
 ]
-TORN = {"mid update"}
+TORN = {"before update", "mid update"}  # between the two changes of its word
 
 
 class Deadly:
@@ -52,38 +76,38 @@ class Deadly:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
         monkeypatch.setenv("VICTIM_PLACE", place)
-        train, wait_for_ranks, update = Replica.train, Replica.wait_for_ranks, shard.Shards.update
-        complete, reduce = shard.Shards.complete_gradients, shard.Shards.reduce
+        train, update, complete = RankStep.train, RankStep.update, Gradients.complete
+        update_shard = Sharded.update_shard
 
-        def dying_train(self: Any, batch: Any) -> None:
+        def dying_train(self: Any, *arguments: Any) -> None:
             die("before forward")
-            train(self, batch)
+            train(self, *arguments)
             die("after step")
 
-        def dying_complete(self: Any) -> None:
-            complete(self)
+        def dying_complete(self: Any, is_zero: bool) -> int:
+            missing = complete(self, is_zero)
             die("after backward")
+            return missing
 
-        def dying_reduce(self: Any, rank: int) -> None:
+        def dying_update(self: Any) -> None:
             die("between")
-            reduce(self, rank)
-            die("before update")
+            update(self)
 
-        def dying_update(self: Any, rank: int) -> None:
-            if os.environ["VICTIM_PLACE"] == "mid update":
-                for i, before in enumerate(self.initial_steps):
+        def dying_update_shard(self: Any, rank: int) -> None:
+            die("before update")
+            if is_due("mid update"):
+                for i, runs in enumerate(self.runs):
                     begin, end = self.range(i, rank)
-                    middle = (begin + end) // 2
-                    self.optimizer.step_range(i, begin, middle, before + self.n_steps + 1)
-                    die("mid update")
-            update(self, rank)
+                    self.gradients.reduce(i, begin, end, self.factor)
+                    self.optimizer.step_part(i, runs, begin, (begin + end) // 2)
+            die("mid update")
+            update_shard(self, rank)
             die("after update")
 
-        monkeypatch.setattr(Replica, "train", dying_train)
-        monkeypatch.setattr(Replica, "wait_for_ranks", wait_for_ranks)
-        monkeypatch.setattr(shard.Shards, "complete_gradients", dying_complete)
-        monkeypatch.setattr(shard.Shards, "reduce", dying_reduce)
-        monkeypatch.setattr(shard.Shards, "update", dying_update)
+        monkeypatch.setattr(RankStep, "train", dying_train)
+        monkeypatch.setattr(RankStep, "update", dying_update)
+        monkeypatch.setattr(Gradients, "complete", dying_complete)
+        monkeypatch.setattr(Sharded, "update_shard", dying_update_shard)
 
 
 def states_of(trainer: Trainer, steps: int) -> list[Any]:
@@ -154,16 +178,113 @@ def test_training_can_go_on_after_a_death(monkeypatch: pytest.MonkeyPatch) -> No
 @pytest.mark.parametrize("nth", [2, 3, 4, 5])
 def test_rank_killed_in_a_barrier(point: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
     states = undisturbed()
-    original = Replica.train
+    original = RankStep.train
 
-    def arming(self: Any, batch: Any) -> None:
+    def arming(self: Any, *arguments: Any) -> None:
         if self.rank == 1 and not counts.get("armed"):
             counts["armed"] = 1
             native.arm_fault(f"group.{point}:{nth}")
-        original(self, batch)
+        original(self, *arguments)
 
-    monkeypatch.setattr(Replica, "train", arming)
+    monkeypatch.setattr(RankStep, "train", arming)
     trainer = make_trainer(2, start_method="fork")
     with pytest.raises(PeerLostError, match="rank 1"):
         trainer.fit(make_data(), epochs=1)
     assert is_equal(weights(trainer), states[trainer.step])
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_a_rank_is_replaced(place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The run ends with the bits of an undisturbed one."""
+    uninterrupted = make_trainer(2, dropout=0.3)
+    uninterrupted.fit(make_data(), epochs=2, eval=make_data(20))
+    monkeypatch.setenv("VICTIM_ONCE", str(tmp_path / "dead"))
+    Deadly(monkeypatch, place)
+    trainer = make_trainer(2, start_method="fork", dropout=0.3, max_restarts=1)
+    with pytest.warns(RuntimeWarning, match=r"rank 1 .*SIGKILL(?s:.*)started again, 0 restarts"):
+        trainer.fit(make_data(), epochs=2, eval=make_data(20))
+    assert is_equal(weights(trainer), weights(uninterrupted))
+    assert trainer.step == uninterrupted.step
+    for name in ("eval_loss", "loss"):
+        assert trainer.history[name] == uninterrupted.history[name]
+
+
+def test_ctrl_c_leaves_whole_weights() -> None:
+    data, states = make_data() * 5, [weights(make_trainer(2))]
+    recorded = make_trainer(2)
+    recorded.fit(data, 1, on_step=lambda step: states.append(weights(recorded)))
+    interrupted = 0
+    for after in (0.004, 0.007, 0.01, 0.013):
+        trainer = make_trainer(2)
+        started: list[threading.Timer] = []
+
+        def interrupt(step: int, after: float = after, timers: Any = started) -> None:
+            if step == 1:
+                timers.append(threading.Timer(after, os.kill, (os.getpid(), signal.SIGINT)))
+                timers[0].start()
+
+        try:
+            trainer.fit(data, 1, on_step=interrupt)
+            started[0].join()  # the training was faster
+        except KeyboardInterrupt:
+            interrupted += 1
+        assert is_equal(weights(trainer), states[trainer.step])
+    assert interrupted
+
+
+PROGRAM = """
+import os, sys
+import numpy as np
+import shmtensor as st
+from shmtensor import nn, optim
+from shmtensor.trainer import Trainer
+
+model = nn.Linear(4, 2)
+data = [(st.ones(8, 4), st.zeros(8, dtype=st.int64))]
+trainer = Trainer(model, optim.SGD(model.parameters(), 0.1), nn.CrossEntropyLoss(), nprocs=3,
+                  progress=False, start_method=sys.argv[1])
+if __name__ == "__main__":
+    trainer.fit(data, 10**9, on_epoch=lambda record: record.epoch == 3 and print("on", flush=True))
+"""
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_the_ranks_end_with_the_program(start_method: str, tmp_path: Path) -> None:
+    path = tmp_path / "train.py"
+    path.write_text(PROGRAM)
+    env = environment()
+    with subprocess.Popen(
+        [sys.executable, str(path), start_method], stdout=subprocess.PIPE, env=env, text=True
+    ) as program:
+        assert program.stdout is not None
+        assert program.stdout.readline() == "on\n"
+        children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
+        assert len(children) >= 2
+        program.kill()
+    deadline = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}/stat").exists() for pid in children):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def test_a_rank_that_dies_between_two_passes_is_named() -> None:
+    trainer = make_trainer(2)
+    victims: list[int] = []
+
+    def kill(record: Any) -> None:
+        (child,) = multiprocessing.active_children()
+        victims.append(child.pid or 0)
+        os.kill(victims[0], signal.SIGKILL)
+
+    with pytest.raises(
+        PeerLostError, match=r"Trainer: rank 1 .*SIGKILL.*whole at step 4"
+    ) as caught:
+        trainer.fit(make_data(), 3, on_epoch=kill)
+    assert caught.value.pid == victims[0]
+    assert (trainer.epoch, trainer.step) == (1, 4)
+
+
+def test_random_kills() -> None:
+    seed = random.randrange(2**32)
+    print(f"seed {seed}")
+    assert run(5, seed, 3)[0] == 5

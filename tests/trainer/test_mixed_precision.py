@@ -60,10 +60,15 @@ def test_an_infinity_skips_the_step_and_halves_the_scale() -> None:
     assert all((a == b).all() for a, b in zip(weights(trainer), before, strict=True))
 
 
-def test_ranks_on_the_cpu_take_no_scaler() -> None:
-    with pytest.raises(ValueError, match="GradScaler needs one rank or a GPU"):
-        make(2, scaler=st.amp.GradScaler("cpu")).fit(DATA, 1)
-    make(2, scaler=st.amp.GradScaler("cpu", enabled=False)).fit(DATA, 1)
+def test_an_infinity_of_one_rank_skips_the_step_of_all() -> None:
+    trainer = make(2, scaler=st.amp.GradScaler("cpu", 64.0))
+    before = weights(trainer)
+    x, y = DATA[0]
+    x = x.clone()
+    x[-1] = float("inf")  # rank 1's
+    trainer.fit([(x, y)], 1)
+    assert trainer.scaler.get_scale() == 32.0
+    assert all((a == b).all() for a, b in zip(weights(trainer), before, strict=True))
 
 
 def test_without_a_gpu_the_error_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

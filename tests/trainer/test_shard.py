@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shmtensor.trainer.sharded_optimizer import shard_start
+from shmtensor.trainer.weights import shard_start
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 1000, 12_345])

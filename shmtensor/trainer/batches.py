@@ -1,0 +1,232 @@
+"""Batches: the part of each rank, and how it gets there.
+
+| data | a rank's part |
+|---|---|
+| DataLoader of a map-style data set, default collation | is loaded by the rank (`Samples`) |
+| list or tuple of batches | is a view of the batch, which all ranks have from the beginning |
+| anything else | is a view of the batch, which rank 0 gets and hands over |
+
+Where ranks load their samples, rank 0 draws the order of an epoch, and each rank loads its indices,
+with its share of the workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import accumulate, pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import native
+from ..dataloaders import DataLoader
+from ..dataloaders.collate import default_collate
+from ..dataloaders.loader.seeding import new_seed
+from ..dataloaders.loader.worker_pool import MAX_RECIPE_BYTES, as_message
+from ..device import Device
+from ..memory.layout import empty_shared
+from ..tensor import Tensor
+
+MOST = 20_000_000  # samples whose order is drawn at once
+
+
+def apply(function: Callable[[Tensor], Any], batch: Any) -> Any:
+    """The same nested tuples, lists and dictionaries, with `function(x)` for each tensor x."""
+    if isinstance(batch, Tensor):
+        return function(batch)
+    if isinstance(batch, dict):
+        return {key: apply(function, value) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(apply(function, value) for value in batch))
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(apply(function, value) for value in batch)
+    return batch
+
+
+def samples_in(batch: Any) -> int:
+    """The size of the first dimension of the first tensor that is not 0-d."""
+    sizes: list[int] = []
+    apply(lambda x: sizes.extend(x.shape[:1]), batch)
+    if not sizes:
+        raise TypeError(
+            f"Trainer: the batch has no tensor with a dimension: {type(batch).__name__}"
+        )
+    return sizes[0]
+
+
+def split_range(total: int, rank: int, ranks: int) -> tuple[int, int]:
+    """The samples of a rank, from and to. No rank has a single one, which batch statistics could
+    not be taken of, unless the batch has: some have none instead.
+    """
+    n = min(ranks, max(total // 2, 1))
+    return total * min(rank, n) // n, total * min(rank + 1, n) // n
+
+
+def part_of(batch: Any, rank: int, ranks: int) -> tuple[Any, int, int]:
+    """The rank's samples (views of the batch), their number, and the number of all ranks' samples.
+
+    Copies: none.
+    """
+    total = samples_in(batch)
+    if ranks == 1:
+        return batch, total, total
+    begin, end = split_range(total, rank, ranks)
+    return apply(lambda x: x[begin:end] if x.ndim else x, batch), end - begin, total
+
+
+def on_device(batch: Any, device: Device) -> Any:
+    """The batch with its tensors on a device. Copies: one of those that are elsewhere."""
+    return apply(lambda x: x.to(device, non_blocking=True), batch)
+
+
+def on_host(state: Any) -> Any:
+    """A state with its tensors on the host. Copies: one of those on a GPU."""
+    return apply(lambda x: x.detach().cpu(), state)
+
+
+class Counter:
+    """Counts tensor bytes that were copied for another process."""
+
+    def __init__(self) -> None:
+        self.nbytes = 0
+
+
+def share(batch: Any, counter: Counter) -> Any:
+    """The batch with arrays as tensors, all in shared memory. Copies: one of each tensor that is
+    not there already.
+    """
+
+    def move(x: Tensor) -> Tensor:
+        if x.is_cuda:
+            counter.nbytes += x.array.nbytes
+            return x.detach().cpu()
+        if native.is_shared(x.array) or not x.array.nbytes:
+            return x
+        counter.nbytes += x.array.nbytes
+        return x.detach().clone()
+
+    return apply(move, as_tensors(batch))
+
+
+def as_tensors(batch: Any) -> Any:
+    if isinstance(batch, np.ndarray):
+        from ..tensor.from_data import from_numpy
+
+        return from_numpy(batch)
+    if isinstance(batch, dict):
+        return {key: as_tensors(value) for key, value in batch.items()}
+    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
+        return type(batch)(*(as_tensors(value) for value in batch))
+    if isinstance(batch, (tuple, list)):
+        return type(batch)(as_tensors(value) for value in batch)
+    return batch
+
+
+# ---------------------------------------------------------------- each rank loads its samples
+class Samples(NamedTuple):
+    """A loader's data set and options, with which each rank makes a loader of its own."""
+
+    dataset: Any
+    num_workers: int  # of all ranks
+    is_persistent: bool  # the data set does not change between epochs
+    options: dict[str, Any]
+    worker_options: dict[str, Any]
+
+    @classmethod
+    def of(cls, data: Iterable[Any]) -> Samples | None:
+        """None: the loader's batches are not known to be the ranks' samples, put together."""
+        loads_apart = (
+            type(data) is DataLoader
+            and not data.is_stream
+            and data.is_batched
+            and data.collate_fn is default_collate
+            and data._resumed is None
+            and hasattr(data.dataset, "__len__")
+            and len(data.dataset) <= MOST
+        )
+        if not loads_apart:
+            return None
+        loader: Any = data
+        names = ("pin_memory", "worker_init_fn", "stall_warning", "output", "write_warning")
+        of_workers = ("timeout", "multiprocessing_context", "prefetch_factor", "restart_workers")
+        return cls(
+            loader.dataset,
+            loader.num_workers,
+            loader.persistent_workers,
+            {name: getattr(loader, name) for name in names},
+            {name: getattr(loader, name) for name in of_workers},
+        )
+
+    def can_be_sent(self) -> bool:
+        """Whether sending the data set takes less than starting a process."""
+        try:
+            as_message(self.dataset, MAX_RECIPE_BYTES)
+        except Exception:
+            return False
+        return True
+
+    def loader(self, rank: int, ranks: int) -> tuple[Any, Lists]:
+        """The rank's loader, with its share of the workers, and the lists of its indices."""
+        first, after = (self.num_workers * r // ranks for r in (rank, rank + 1))
+        options: dict[str, Any] = dict(self.options)
+        if after > first:
+            options.update(self.worker_options, num_workers=after - first)
+            options["persistent_workers"] = self.is_persistent
+        lists = Lists()
+        return DataLoader(self.dataset, batch_sampler=lists, **options), lists
+
+
+class Lists:
+    """The index lists of a rank's loader, set for each epoch."""
+
+    def __init__(self) -> None:
+        self.lists: list[list[int]] = []
+
+    def __iter__(self) -> Iterator[list[int]]:
+        return iter(self.lists)
+
+    def __len__(self) -> int:
+        return len(self.lists)
+
+
+class Order(NamedTuple):
+    """The order of samples in an epoch, in shared memory."""
+
+    indices: Any  # (samples,) int64
+    sizes: list[int]  # of the batches
+
+    @classmethod
+    def draw(cls, loader: Any) -> Order | None:
+        """Draws the order of the next epoch, as the loader itself would; None: the samples have
+        other keys than integers."""
+        new_seed(loader.generator)  # of the samples: the loader draws it before the order
+        batches = list(loader.batch_sampler)
+        flat = [index for batch in batches for index in batch]
+        if not all(isinstance(index, (int, np.integer)) for index in flat):
+            return None
+        indices = empty_shared((len(flat),), np.dtype(np.int64))
+        indices[:] = flat
+        return cls(indices, [len(batch) for batch in batches])
+
+    def ranges(self, rank: int, ranks: int, start: int) -> list[tuple[int, int, int]]:
+        """From batch `start` on the range of the rank's indices, and the batch's size."""
+        out = []
+        for first, after in list(pairwise(accumulate(self.sizes, initial=0)))[start:]:
+            begin, end = split_range(after - first, rank, ranks)
+            out.append((first + begin, first + end, after - first))
+        return out
+
+
+def own_samples(
+    own: tuple[Any, Lists], order: Order, rank: int, ranks: int, start: int
+) -> Iterator[tuple[Any, int, int]]:
+    """From batch `start` on the rank's part, the number of its samples and of the batch's."""
+    loader, lists = own
+    ranges = order.ranges(rank, ranks, start)
+    lists.lists = [order.indices[begin:end].tolist() for begin, end, _ in ranges if begin < end]
+    batches = iter(loader)
+    for begin, end, total in ranges:
+        part = as_tensors(next(batches)) if begin < end else None
+        yield part, end - begin, total
+    for _ in batches:  # ends the epoch
+        pass

@@ -1,0 +1,229 @@
+"""How the optimizer updates the weights: in one process, or one copy that all ranks share.
+
+| | who updates |
+|---|---|
+| `OneProcess` | the only rank, by `optimizer.step()` |
+| `Sharded` | each rank its shard of the optimizer's flat arrays, by one kernel call |
+| `ByRankZero` | rank 0, by `optimizer.step()`: for hooks, and optimizers without flat arrays |
+
+`Sharded` is the default of several ranks, because the update is limited by memory bandwidth.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..memory.layout import aligned
+from ..optim import optimizer as optimizers
+from ..optim.flat.flat_optimizer import FlatOptimizer
+from .gradients import Gradients
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+def is_flat(optimizer: Any) -> bool:
+    """Whether parts of its arrays can be updated apart: nothing is called before or after."""
+    hooks = (
+        optimizers._global_pre_hooks,
+        optimizers._global_post_hooks,
+        optimizer._table("_optimizer_step_pre_hooks"),
+        optimizer._table("_optimizer_step_post_hooks"),
+    )
+    return (
+        isinstance(optimizer, FlatOptimizer)
+        and type(optimizer).step is FlatOptimizer.step
+        and not any(hooks)
+        and not any(group["differentiable"] for group in optimizer.param_groups)
+    )
+
+
+def shard_start(count: int, itemsize: int, rank: int, ranks: int) -> int:
+    """The index at which the shard of `rank` begins."""
+    line = aligned(1, itemsize)
+    lines = aligned(count, itemsize) // line
+    return min(count, lines * rank // ranks * line)
+
+
+class OneProcess:
+    """The whole optimizer, in the only rank."""
+
+    def __init__(self, optimizer: Any, scaler: Any = None) -> None:
+        self.optimizer = optimizer
+        self.scaler = scaler
+
+    def scale(self, loss: Any) -> Any:
+        """The loss, multiplied by the scaler's factor if there is one."""
+        return loss if self.scaler is None else self.scaler.scale(loss)
+
+    def clear(self) -> None:
+        self.optimizer.zero_grad()
+
+    def complete(self, is_zero: bool = False) -> int:
+        """Called after backward; returns the number of missing gradients.
+
+        Args:
+            is_zero: all gradients count as zeros.
+        """
+        return 0
+
+    def update(self, missing: Array, factor: float) -> None:
+        """Updates the weights: called by all ranks when all gradients are complete.
+
+        Args:
+            missing: how many gradients each rank misses.
+            factor: by which the gradients are multiplied.
+        """
+        if self.scaler is None:
+            self.optimizer.step()
+        else:
+            self.scaler.step(self.optimizer)
+            self.scaler.update()
+
+
+class ByRankZero(OneProcess):
+    """Rank 0 sums the gradients, and calls `optimizer.step()`."""
+
+    def __init__(self, optimizer: Any, scaler: Any, gradients: Gradients) -> None:
+        super().__init__(optimizer, scaler)
+        self.gradients = gradients
+        self.clear = gradients.clear  # type: ignore[method-assign]
+        self.complete = gradients.complete  # type: ignore[method-assign]
+
+    def update(self, missing: Array, factor: float) -> None:
+        gradients = self.gradients
+        if gradients.rank:
+            return
+        places = iter(gradients.slots)
+        for i, indices in enumerate(gradients.indices(missing)):
+            part = gradients.parts[i]
+            gradients.reduce(i, 0, part.size, factor)
+            for number, p in enumerate(part.tensors):
+                _, place = next(places)
+                if indices is None or number in indices:
+                    give_gradient(p, place)
+        super().update(missing, 1.0)
+
+
+def give_gradient(p: Any, place: Array) -> None:
+    """Makes the array `p.grad`, if that is not its memory already."""
+    from ..autograd import wrap
+
+    if p.grad is None or not np.shares_memory(p.grad.array, place):
+        p.grad = wrap(place)
+
+
+class SharedFlat(NamedTuple):
+    """What another process needs of a flat; it receives the arrays as views of the same memory."""
+
+    parameter: Array
+    state: dict[str, Array]
+    steps: Array  # of each parameter so far
+    scalars: dict[str, Array]
+    starts: list[int]  # of the parameters; the receiver compares them with its own
+
+
+class Sharded:
+    """A rank's share of the update of one copy of weights and state.
+
+    ```
+    flat i:   parameter  |....rank 0....|....rank 1....|     one copy; so is each state array
+    ```
+
+    Shards begin at multiples of a cache line: no two ranks write the same line. Each rank counts
+    the steps in its own optimizer.
+    """
+
+    def __init__(
+        self, optimizer: Any, gradients: Gradients, ranks: int, shared: list[SharedFlat] | None
+    ) -> None:
+        self.optimizer = optimizer
+        self.gradients = gradients
+        self.ranks = ranks
+        self.flats = [part.flat for part in gradients.parts]
+        if shared is not None:
+            self.use_shared(shared)
+        self.runs: list[Any] = []  # of the present step
+        self.factor = 1.0
+        self.clear = gradients.clear
+        self.complete = gradients.complete
+
+    def scale(self, loss: Any) -> Any:
+        """The loss itself: there is no GradScaler here."""
+        return loss
+
+    @staticmethod
+    def shared(optimizer: Any) -> list[SharedFlat]:
+        """The flats for other processes, which call `use_shared`."""
+        return [
+            SharedFlat(
+                flat.parameter, dict(flat.state), flat.steps.copy(), dict(flat.scalars),
+                list(flat.starts),
+            )
+            for flat in optimizer.flats
+        ]  # fmt: skip
+
+    def use_shared(self, shared: list[SharedFlat]) -> None:
+        """Makes this process's optimizer use the memory of the one of which it is a copy."""
+        ours, theirs = [flat.starts for flat in self.flats], [each.starts for each in shared]
+        if ours != theirs:
+            raise RuntimeError(
+                f"Trainer: the optimizer's flats differ between processes: {ours} here, {theirs}"
+            )
+        for flat, each in zip(self.flats, shared, strict=True):
+            flat.parameter = each.parameter
+            flat.state = dict(each.state)
+            flat.steps[...] = each.steps
+            for name, row in each.scalars.items():
+                flat.scalars[name] = np.array(row)
+
+    def range(self, i: int, rank: int) -> tuple[int, int]:
+        flat = self.flats[i].parameter
+        begin, end = (
+            shard_start(flat.size, flat.itemsize, r, self.ranks) for r in (rank, rank + 1)
+        )
+        return begin, end
+
+    def update(self, missing: Array, factor: float) -> None:
+        indices = self.gradients.indices(missing)
+        self.factor = factor
+        self.runs = [
+            [] if which == [] else self.optimizer.count_step(i, which)
+            for i, which in enumerate(indices)
+        ]
+        self.optimizer._opt_called = True  # schedulers check it
+        self.update_shard(self.gradients.rank)
+
+    def update_shard(self, rank: int) -> None:
+        """Updates a shard: this rank's, or that of one that has died before it began."""
+        for i, runs in enumerate(self.runs):
+            begin, end = self.range(i, rank)
+            self.gradients.reduce(i, begin, end, self.factor)
+            self.optimizer.step_part(i, runs, begin, end)
+
+    def arrays(self) -> list[Array]:
+        """The weights, the optimizer's state, and this rank's counts."""
+        out = []
+        for flat in self.flats:
+            out += [flat.parameter, *flat.state.values(), flat.steps, *flat.scalars.values()]
+        return out
+
+
+class Snapshot:
+    """A private copy of weights, optimizer's state and buffers at one step. Copies: one."""
+
+    def __init__(self, step: int, weights: Sharded, buffers: list[Array]) -> None:
+        self.step = step
+        self.sources = [*weights.arrays(), *buffers]
+        self.copies = [x.copy() for x in self.sources]
+
+    def take(self, step: int) -> None:
+        self.step = step
+        for source, copy in zip(self.sources, self.copies, strict=True):
+            np.copyto(copy, source)
+
+    def restore(self) -> int:
+        for source, copy in zip(self.sources, self.copies, strict=True):
+            np.copyto(source, copy)
+        return self.step
