@@ -247,8 +247,8 @@ def parts_of_process(process: Any) -> Iterator[tuple[str, Any]]:
         is_ours = function.__module__.startswith(OURS)
     for i, value in enumerate(args or ()):
         name = names[i] if i < len(names) else f"args[{i}]"
-        if is_ours and type(value) is dict:
-            yield from value.items()
+        if is_ours and hasattr(value, "_asdict"):  # a named tuple of what the user gave us
+            yield from value._asdict().items()
         else:
             yield from parts(value, name)
     yield from (kwargs or {}).items()

@@ -19,6 +19,20 @@ from ..ops.table.sizes import check_size
 if TYPE_CHECKING:
     from ..tensor import Tensor
 
+__all__ = [
+    "bartlett",
+    "blackman",
+    "cosine",
+    "exponential",
+    "gaussian",
+    "general_cosine",
+    "general_hamming",
+    "hamming",
+    "hann",
+    "kaiser",
+    "nuttall",
+]
+
 
 def window(
     name: str,
