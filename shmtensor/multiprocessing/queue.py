@@ -224,7 +224,10 @@ class Queue(SimpleQueue):
         self, block: bool = True, timeout: float | None = None, *, watch: Iterable[Any] = ()
     ) -> Any:
         """The next message; raises Empty if none comes in time. `watch`: see `SimpleQueue.get`."""
-        return super().get(timeout if block else 0.0, watch=watch)
+        message = self._receive(timeout if block else 0.0, watch)
+        if message is _EMPTY:
+            raise Empty
+        return message
 
     def put_nowait(self, obj: Any) -> None:
         """`put(obj, False)`."""
