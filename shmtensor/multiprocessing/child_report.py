@@ -34,7 +34,7 @@ GROUPS: Any = getattr(builtins, "BaseExceptionGroup", ())  # Python 3.11
 STARTERS = (
     str(Path(__file__).parent),
     str(Path(__file__).parents[1] / "distributed/launcher"),
-    str(Path(__file__).parents[1] / "trainer/worker_processes.py"),
+    str(Path(__file__).parents[1] / "trainer/ranks.py"),
     str(Path(multiprocessing.__file__).parent),
     runpy.__file__,
     "<frozen runpy>",

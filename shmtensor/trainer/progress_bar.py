@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Progress:
-    """One bar for the run, drawn by the process that supervises it.
+    """One bar for the run, drawn by rank 0.
 
     Args:
         total: optimizer steps, or None if the loader does not know.
