@@ -8,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
+from shmtensor.trainer import Epoch
+
 from .test_trainer import make_data, make_trainer, weights
 
 SCRIPT = """
@@ -27,7 +29,12 @@ adam = optim.Adam(model.parameters(), lr=0.01)
 trainer = Trainer(model, adam, nn.CrossEntropyLoss(), progress=False)
 if dist.get_rank():
     data = []  # rank 0's loader counts
-history = trainer.fit(data, epochs=3, checkpoint=sys.argv[1] + "/run.ckpt")
+
+def freeze(record):  # on rank 0: the ranks are set up anew
+    if record.epoch == 1:
+        model[0].requires_grad_(False)
+
+history = trainer.fit(data, epochs=3, checkpoint=sys.argv[1] + "/run.ckpt", on_epoch=freeze)
 weights = [p.detach().numpy() for p in model.parameters()]
 np.savez(f"{sys.argv[1]}/{dist.get_rank()}.npz", *weights)
 assert len(history) == 3 and trainer.step == 12
@@ -49,7 +56,13 @@ def test_launched_ranks_train_like_one_process(tmp_path: Path) -> None:
     completed = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert completed.returncode == 0, completed.stderr
     reference = make_trainer(1)
-    reference.fit(make_data(), epochs=3)
+    first_layer = reference.model[0]
+
+    def freeze(record: Epoch) -> None:
+        if record.epoch == 1:
+            first_layer.requires_grad_(False)
+
+    reference.fit(make_data(), 3, on_epoch=freeze)
     for rank in range(2):
         arrays = np.load(tmp_path / f"{rank}.npz")
         for name, want in zip(arrays.files, weights(reference), strict=True):
