@@ -161,7 +161,7 @@ class Samples(NamedTuple):
         """Whether sending the data set takes less than starting a process."""
         try:
             as_message(self.dataset, MAX_RECIPE_BYTES)
-        except Exception:
+        except Exception:  # too long, or of any kind: pickling calls methods of the data set
             return False
         return True
 

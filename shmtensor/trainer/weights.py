@@ -99,9 +99,10 @@ class ByRankZero(OneProcess):
         for i, indices in enumerate(gradients.indices(missing)):
             part = gradients.parts[i]
             gradients.reduce(i, 0, part.size, factor)
+            used = range(len(part.tensors)) if indices is None else set(indices)
             for number, p in enumerate(part.tensors):
                 _, place = next(places)
-                if indices is None or number in indices:
+                if number in used:
                     give_gradient(p, place)
         super().update(missing, 1.0)
 
