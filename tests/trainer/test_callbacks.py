@@ -272,7 +272,7 @@ def test_swa_averages_epochs_and_has_the_learning_rate(tmp_path: Path) -> None:
     assert rates.rates[::2] == [1, 0.5, 0.25, 0.125, 0]  # pauses the schedule after 2 epochs
     assert run.weight == 10
     assert swa.averaged.module.weight.item() == 8  # of 6, 8, 10
-    assert run.evaluated == [2, 4, 6, 6, 7]  # as before the epoch that is evaluated
+    assert run.evaluated == [2, 4, 6, 7, 8]
     resumed, later = averaging(lr=0.0, anneal_epochs=2, anneal_strategy="linear")
     resumed.load(tmp_path / "a").fit(5)
     assert later.rates == rates.rates[8:]

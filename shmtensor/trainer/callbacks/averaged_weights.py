@@ -46,9 +46,9 @@ class AveragedWeights(Callback):
 
     def on_eval_begin(self, trainer: Any) -> None:
         if self.evaluates and self._training_values is None and self._has_average():
-            averaged = self._averaged_of(trainer.model)
+            values = tensors_of(self._evaluated(trainer.model).module)
             self._training_values = [x.clone() for x in tensors_of(trainer.model)]
-            copy_all(tensors_of(trainer.model), tensors_of(averaged.module))
+            copy_all(tensors_of(trainer.model), values)
 
     def on_eval_end(self, trainer: Any) -> None:
         if self._training_values is not None:
@@ -70,6 +70,10 @@ class AveragedWeights(Callback):
 
     def _update(self, model: Module) -> None:
         self._averaged_of(model).update_parameters(model)
+
+    def _evaluated(self, model: Module) -> AveragedModel:
+        """The average that an evaluation uses."""
+        return self._averaged_of(model)
 
     def _has_average(self) -> bool:
         return self.averaged is not None or self._loaded is not None

@@ -72,6 +72,8 @@ class CSVLogger(Callback):
             for name, value in trainer.figures.items()
             if name.startswith("eval_") == of_evaluation
         }
+        if not figures:  # an evaluation has failed
+            return
         row: Row = {"step": step, "epoch": trainer.epoch, **figures}
         last = int(self._row.get("step", -1))
         if step == last:

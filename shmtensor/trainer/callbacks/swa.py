@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Any
 
-from ...optim.swa_utils import SWALR, get_swa_multi_avg_fn, update_bn
+from ...nn import Module
+from ...optim.swa_utils import SWALR, AveragedModel, get_swa_multi_avg_fn, update_bn
 from .averaged_weights import AveragedWeights
 from .figures import check_positive
 from .schedule import Schedule
@@ -17,13 +19,13 @@ class SWA(AveragedWeights):
     Args:
         start_epoch: the first epoch, counted from 1, whose weights are averaged.
         lr: the learning rate to which an SWALR goes from the beginning of that epoch, or one for
-            each parameter group. From then on the trainer's Schedules pause. None: the learning
-            rate is left to them.
+            each parameter group (of the first optimizer, if there are several). From then on the
+            trainer's Schedules pause. None: the learning rate is left to them.
         anneal_epochs: number of epochs that it takes to get there.
         anneal_strategy: "cos" or "linear".
-        evaluates: evaluations use the average, once there is one; the training's weights are back
-            in the model's memory after it. Statistics of batch normalization are those of the
-            training meanwhile.
+        evaluates: from `start_epoch` on evaluations use the average, with the present weights as
+            its last part; the training's weights are back in the model's memory after it.
+            Statistics of batch normalization are those of the training meanwhile.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -34,7 +36,7 @@ class SWA(AveragedWeights):
         averaged: the AveragedModel, or None before the first average. One of a checkpoint that was
             loaded is there from the next average, evaluation or `copy_to` on.
 
-    Copies: the model for `averaged`; its weights and buffers once more during an evaluation.
+    Copies: the model for `averaged`; twice more during an evaluation.
 
     Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization,
     2018.
@@ -105,6 +107,11 @@ class SWA(AveragedWeights):
         self._update(trainer.model)
         if self.scheduler is not None:
             self.scheduler.step()
+
+    def _evaluated(self, model: Module) -> AveragedModel:
+        averaged = deepcopy(self._averaged_of(model))
+        averaged.update_parameters(model)  # as at the end of this epoch
+        return averaged
 
     def state_dict(self) -> dict[str, Any]:
         scheduler = self.scheduler
