@@ -87,9 +87,11 @@ class AveragedWeights(Callback):
             if self._loaded is not None:
                 averaged.load_state_dict(self._loaded)
             self.averaged, self._loaded = averaged, None
-        devices = {p.device for p in model.parameters()}
-        if len(devices) == 1:  # it may have moved
-            self.averaged.to(devices.pop())
+        device, before = (
+            next((p.device for p in m.parameters()), None) for m in (model, self.averaged)
+        )
+        if device != before:  # the model has moved
+            self.averaged.to(device)
         return self.averaged
 
 
