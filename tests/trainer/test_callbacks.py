@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import csv
 import errno
+import fcntl
 import io
 import math
 import os
+import pty
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
@@ -623,8 +627,24 @@ def test_a_bar_in_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     run.step = 1  # as after the death of a rank
     run.run_step()
     assert bar._bar.n == 2
+    del run.figures["loss"]  # as after the end of an epoch
     run.call("on_fit_end")
-    assert "epoch 2: " in screen.getvalue().rpartition("\r")[2]
+    last = screen.getvalue().rpartition("\r")[2]
+    assert "epoch 2: " in last
+    assert "loss 0.25, " in last
+
+
+def test_a_terminal_without_a_width_has_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        with os.fdopen(theirs, "w") as screen:
+            monkeypatch.setattr(sys, "stderr", screen)
+            for columns, text in ((0, "epoch 1/1: loss 1, "), (80, "\repoch 1/1: 100%|")):
+                fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("4H", 24, columns, 0, 0))
+                Run(ProgressBar()).fit(1)
+                assert text in os.read(ours, 4096).decode()
+    finally:
+        os.close(ours)
 
 
 def test_a_step_without_a_drawing_draws_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
