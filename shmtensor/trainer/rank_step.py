@@ -112,7 +112,8 @@ class RankStep:
         self.is_divided = self.ranks > 1 or len(group) > 1
         samples, weight_sum, loss_sum, correct = 0, 0.0, 0.0, 0
         counts_nothing = False
-        self.names = []
+        if self.names:
+            board.named[rank], self.names = 0.0, []
         for part, n, _ in group:
             if not n:
                 continue
@@ -165,7 +166,6 @@ class RankStep:
             named = self.board.named[self.rank]
             for name, figure in result.figures.items():
                 if name not in self.names:
-                    named[len(self.names)] = 0.0
                     self.names.append(name)
                 named[self.names.index(name)] += figure * n
         correct = -1 if result.outputs is None else count_correct(result.outputs, result.targets)

@@ -126,15 +126,20 @@ class Member:
         self.board.clear_figures(self.rank)
         self.step.names, self.step.kept = [], []
         manual_seed(seed_of(setup.seed, number, self.rank))
-        setup.model.train(training)
-        if training or self.size == 1:
-            return
-        if setup.device.type == "cuda":
-            from .gpu_ranks import refresh_buffers
+        self.set_mode(training)
 
-            refresh_buffers(setup.model, self.weights[0].group)
-        for shared, copy in self.buffers:
-            copy[...] = shared
+    def set_mode(self, training: bool) -> None:
+        """Before a pass, and before the rest of one: rank 0's buffers evaluate, and on GPUs its
+        weights, which may be averages meanwhile."""
+        setup = self.setup
+        setup.model.train(training)
+        if self.size > 1 and setup.device.type == "cuda" and (setup.has_averages or not training):
+            from .gpu_ranks import refresh
+
+            refresh(setup.model, self.weights[0].group, setup.has_averages)
+        if not training:
+            for shared, copy in self.buffers:
+                copy[...] = shared
 
     def shape_of(self, this: Pass) -> tuple[int, int]:
         """How many batches make a group, and how many updates a group has."""
@@ -215,7 +220,7 @@ def follow(member: Member, this: Pass) -> None:
             continue
         if signal == PASS:
             follow(member, member.ranks.broadcast())
-            member.setup.model.train(this.training)
+            member.set_mode(this.training)
             continue
         if signal == OPTIONS:
             set_options(member, member.ranks.broadcast())
