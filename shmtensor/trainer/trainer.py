@@ -277,7 +277,7 @@ class Trainer:
                 one more barrier a step.
             eval_every: evaluate after so many steps, too.
             max_steps: the number of the last step.
-            max_time: seconds after which this call ends.
+            max_time: seconds of training, with evaluations, after which this call ends.
             limit_train_batches, limit_eval_batches: for a trial: how many batches of an epoch, and
                 of an evaluation, are used.
             max_restarts: how many times ranks that have died are started again. The run goes on
@@ -295,14 +295,15 @@ class Trainer:
         plan = Plan(
             train, math.inf if epochs is None else epochs, eval, eval_every,
             math.inf if max_steps is None else max_steps,
-            math.inf if max_time is None else time.monotonic() + max_time,
-            limit_train_batches, limit_eval_batches, callbacks, on_step,
+            math.inf, limit_train_batches, limit_eval_batches, callbacks, on_step,
         )  # fmt: skip
         self.should_stop, self.epochs = False, epochs
         self.total_steps = self._last_step(plan)
         with self._run(plan, max_restarts) as run:
             if run is None:  # another launched rank, which has done what rank 0 did
                 return self.history
+            if max_time is not None:
+                plan = plan._replace(deadline=time.monotonic() + max_time)
             while self.epoch < plan.epochs and not self._is_over(plan):
                 if not self._run_epoch(run, plan):
                     break
