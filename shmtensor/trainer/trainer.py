@@ -640,6 +640,8 @@ class Trainer:
     def _go_back(self, progress: dict[str, Any]) -> None:
         """After a death: the snapshot's progress."""
         self._load_progress(progress)
+        if not self.position:
+            self._lr = float(self.optimizer.param_groups[0]["lr"])
         self.should_stop = False
 
     def state_dict(self) -> dict[str, Any]:
