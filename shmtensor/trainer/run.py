@@ -27,6 +27,7 @@ from .gradients import Gradients, parts_of
 from .progress_board import Figures, ProgressBoard
 from .rank_step import Precision, RankStep, seed_of
 from .ranks import Ranks
+from .sync_batchnorm import synchronize
 from .weights import ByRankZero, OneProcess, Sharded, Snapshot, is_flat
 
 STEP, OPTIONS, AGAIN, END = range(4)
@@ -42,6 +43,7 @@ class Setup(NamedTuple):
         is_sharded: each rank updates a shard.
         shared: the optimizer's flats, if so.
         rows, has_gradient: the arrays of the gradients, if the ranks share weights.
+        sync_batchnorm: BatchNorm normalizes by the samples of all ranks.
     """
 
     model: Module
@@ -56,6 +58,7 @@ class Setup(NamedTuple):
     shared: Any = None
     rows: Any = None
     has_gradient: Any = None
+    sync_batchnorm: bool = False
 
 
 class Pass(NamedTuple):
@@ -105,6 +108,9 @@ class Member:
             setup.model, setup.loss, self.weights, self.board, ranks.barrier, self.rank, self.size,
             device, setup.precision,
         )  # fmt: skip
+        if setup.sync_batchnorm and ranks.group is not None:
+            synchronize(self.step, getattr(self.weights, "group", ranks.group))
+        self.least = 1 if setup.sync_batchnorm else 2  # samples of a rank
         if self.rank and setup.rows is not None:
             for buffer in setup.model.buffers():
                 shared = buffer.array
@@ -157,10 +163,10 @@ class Member:
         the batch's."""
         if isinstance(this.order, list):
             for batch in this.order[this.start :]:
-                yield part_of(batch, self.rank, self.size)
+                yield part_of(batch, self.rank, self.size, self.least)
         elif this.number is not None:
             own = self.own_loader(this.number, this.dataset if self.rank else None)
-            yield from own_samples(own, this.order, self.rank, self.size, this.start)
+            yield from own_samples(own, this.order, self.rank, self.size, this.start, self.least)
 
     def own_loader(self, number: int, dataset: Any) -> Any:
         """This rank's loader of its samples, of another data set if that is not None."""
@@ -212,7 +218,7 @@ def follow(member: Member, this: Pass) -> None:
         if signal == OPTIONS:
             set_options(member, member.ranks.broadcast())
         if is_handed_over:
-            item = part_of(member.ranks.broadcast(), member.rank, member.size)
+            item = part_of(member.ranks.broadcast(), member.rank, member.size, member.least)
         assert item is not None
         member.run_step(this, *item, number)
         number += 1
@@ -408,7 +414,7 @@ class Lead(Member):
             self.options = options
         if this.order is not None:
             return item
-        return part_of(self.ranks.broadcast(item[0]), 0, self.size)
+        return part_of(self.ranks.broadcast(item[0]), 0, self.size, self.least)
 
     def end_pass(self) -> None:
         if self.size > 1:

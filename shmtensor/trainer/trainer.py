@@ -30,6 +30,7 @@ from .progress_board import ProgressBoard
 from .rank_step import Precision, seed_of
 from .ranks import Ranks, launched_group
 from .run import Lead, Setup, serve
+from .sync_batchnorm import batch_norms
 from .weights import Sharded, is_flat
 
 
@@ -46,7 +47,7 @@ class Trainer:
     model, callbacks and order of samples are used.
 
     What differs from one process: dropout draws other random numbers on each rank, and `BatchNorm`
-    normalizes each rank's part of the batch by itself.
+    normalizes each rank's part of the batch by itself, unless `sync_batchnorm` is True.
 
     On GPUs several processes cannot update one copy of the weights in place. So there each rank has
     its own, and all gradients are reduced in every rank, as by DistributedDataParallel.
@@ -80,6 +81,10 @@ class Trainer:
             with the bits of an undisturbed one. Batches of an iterable that rank 0 hands over
             cannot be given again: from a snapshot only a DataLoader or a list goes on.
         check_parameters: refuse a model with parameters that the optimizer does not have.
+        sync_batchnorm: in training, `BatchNorm` layers take mean and variance from the samples of
+            all ranks, as in one process; each layer costs two small all_reduce calls a step. The
+            layers themselves do not change. Without it, the running statistics are rank 0's: those
+            of its part of each batch.
 
     Raises (by fit):
         PeerLostError: a rank died; the message has its pid and exit code. The model's weights are
@@ -88,7 +93,8 @@ class Trainer:
         ProcessRaisedException: a rank failed with an exception; the message has its traceback.
         ValueError: the optimizer lacks parameters of the model, or the data gave no batch.
         TypeError: a batch is no pair, the loss no tensor of one element, or a gradient is sparse
-            and there are several ranks.
+            and there are several ranks; or `sync_batchnorm` finds a subclass of BatchNorm with a
+            forward of its own.
 
     Copies: none of tensors between processes, if batches are in shared memory or the ranks load
     their own (a DataLoader of a map-style data set with the default collation);
@@ -124,6 +130,7 @@ class Trainer:
         scaler: Any = None,
         max_restarts: int = 0,
         check_parameters: bool = True,
+        sync_batchnorm: bool = False,
     ) -> None:
         if nprocs < 1:
             raise ValueError(f"Trainer: nprocs is not positive: {nprocs}")
@@ -149,6 +156,7 @@ class Trainer:
         self.step = 0
         self.max_restarts = max_restarts
         self.check_parameters = check_parameters
+        self.sync_batchnorm = sync_batchnorm
         self._seconds = 0.0
         self._samples = 0
         self._copied = 0
@@ -307,8 +315,9 @@ class Trainer:
         board.start(step)
         precision = Precision(device.type, self.autocast, self.scaler)
         setup = Setup(
-            model, self.loss, optimizer, precision, self.seed, board.array, device, samples
-        )
+            model, self.loss, optimizer, precision, self.seed, board.array, device, samples,
+            sync_batchnorm=self.sync_batchnorm and bool(batch_norms(model)),
+        )  # fmt: skip
         if ranks == 1:
             model.to(device)
             return setup
