@@ -10,14 +10,18 @@ from typing import Any
 import pytest
 
 import shmtensor as st
-from shmtensor import memory, nn, optim
+from shmtensor import memory, native, nn, optim
+from shmtensor.optim.flat.flat_optimizer import instances
 from shmtensor.trainer import Trainer
 
 
 def own_bytes() -> int:
-    """Bytes of this process's tensors and NumPy arrays, of which other processes may hold some."""
+    """Bytes of this process's own blocks, and of its optimizers' arrays outside shared memory."""
+    flats = [flat for optimizer in instances for flat in optimizer._flats]
+    arrays = [x for flat in flats for x in (flat.parameter, *flat.state.values())]
     s = memory.statistics()
-    return s.private_bytes + s.shared_bytes
+    outside = sum(x.nbytes for x in arrays if not native.is_shared(x))
+    return s.private_bytes + s.shared_bytes + outside
 
 
 class Measured(nn.Module):
