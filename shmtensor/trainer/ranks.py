@@ -40,6 +40,7 @@ class Ranks:
 
     Attributes:
         is_lost: a barrier or an object has not come, because a rank has ended.
+        seconds_waited: in barriers.
     """
 
     def __init__(self, group: ProcessGroup | None = None) -> None:
@@ -48,6 +49,7 @@ class Ranks:
         self.children: Children | None = None
         self.handle = b""
         self.is_lost = False
+        self.seconds_waited = 0.0
         self._bytes_copied = 0
 
     def barrier(self) -> None:
@@ -57,11 +59,13 @@ class Ranks:
             PeerLostError: a rank has ended.
         """
         if self.group is not None:
+            began = time.perf_counter()
             try:
                 self.group.native.barrier(self.group.timeout)
             except PeerLostError:
                 self.is_lost = True
                 raise
+            self.seconds_waited += time.perf_counter() - began
 
     def broadcast(self, obj: Any = None) -> Any:
         """Rank 0's object on every rank; tensors have the same memory."""
@@ -74,6 +78,18 @@ class Ranks:
             self.is_lost = True
             raise
         return objects[0]
+
+    def gather(self, obj: Any) -> list[Any]:
+        """Every rank's object, on rank 0; tensors have the same memory."""
+        if self.group is None:
+            return [obj]
+        objects: Any = None if self.rank else [None] * self.size
+        try:
+            distributed.gather_object(obj, objects, group=self.group, group_dst=0)
+        except PeerLostError:
+            self.is_lost = True
+            raise
+        return objects or []
 
     @property
     def bytes_copied(self) -> int:

@@ -41,21 +41,34 @@ def synchronize(step: RankStep, group: ProcessGroup) -> None:
     A rank without samples has to take part in the layers' collectives: it trains with the sample
     that it is given as its part, which counts neither in the statistics nor in the gradients.
     """
-    layers, train, weights = batch_norms(step.model), step.train, step.weights
-    complete = weights.complete
-    # Samples that the loss does not count have gradients, too, by the statistics.
-    weights.complete = lambda is_zero=False: complete()
+    layers, train = batch_norms(step.model), step.train
 
-    def train_together(part: Any, n: int, total: int, *arguments: Any) -> None:
+    def set_forward(counts: bool) -> None:
         for layer in layers:
-            layer.__dict__["forward"] = partial(normalize_together, layer, group, bool(n))
+            layer.__dict__["forward"] = partial(normalize_together, layer, group, counts)
+
+    def train_together(*arguments: Any) -> None:
+        set_forward(True)
         try:
-            if not n and total:
-                loss = step.forward(part, 1)[2]
-                loss.backward(as_tensor(0.0, dtype=loss.dtype, device=step.device))
-            train(part, n, total, *arguments)
+            train(*arguments)
         finally:
             for layer in layers:
                 layer.__dict__.pop("forward", None)
 
+    def without_samples(part: Any, index: int) -> None:
+        set_forward(False)
+        result = step.loss_of(part, 1, index)
+        if result is not None:
+            zero = as_tensor(0.0, dtype=result.loss.dtype, device=step.device)
+            result.loss.backward(zero)
+        set_forward(True)
+
     step.train = train_together  # type: ignore[assignment, method-assign]
+    step.without_samples = without_samples  # type: ignore[method-assign]
+    for weights in step.weights:  # samples that no loss counts have gradients by the statistics
+        weights.complete = partial(complete_all, weights.complete)
+
+
+def complete_all(complete: Any, is_zero: bool = False) -> Any:
+    """`weights.complete`, with the gradients of a loss that counts nothing."""
+    return complete()

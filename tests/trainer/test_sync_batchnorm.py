@@ -86,6 +86,15 @@ def test_batches_of_a_loader(is_handed_over: bool) -> None:
     check_same(LOSS, loader, image_net, sync_batchnorm=True)
 
 
+def test_accumulated_batches() -> None:
+    data = batches((7, 1, 4, 2), 2, 4, 4)
+    one, several = (
+        fit(n, LOSS, data, image_net, sync_batchnorm=True, accumulate=3) for n in (1, 3)
+    )
+    for x, y in zip(one.model.parameters(), several.model.parameters(), strict=True):
+        np.testing.assert_allclose(y.detach().numpy(), x.detach().numpy(), rtol=1e-12, atol=1e-13)
+
+
 def test_no_running_statistics() -> None:
     data = batches((5, 4), 6)
     check_same(
@@ -186,10 +195,10 @@ def test_a_rank_that_dies_between_two_layers_is_replaced(tmp_path: Path) -> None
         model = nn.Sequential(*layers, nn.Linear(9, 3)).double()
         trainer = Trainer(
             model, adam(model), LOSS, nprocs=2, progress=False, sync_batchnorm=True,
-            start_method="fork", max_restarts=1,
+            start_method="fork",
         )  # fmt: skip
         with nullcontext() if path is tmp_path else pytest.warns(RuntimeWarning, match="SIGKILL"):
-            trainer.fit(batches((7,), 6), 2)
+            trainer.fit(batches((7,), 6), 2, max_restarts=1)
         fits.append(model.state_dict())
     for name, x in fits[0].items():
         np.testing.assert_array_equal(x.numpy(), fits[1][name].numpy(), err_msg=name)

@@ -96,6 +96,8 @@ class SyncNormalize(Function):
             rows[0] = g.sum(ctx.axes, dtype=np.float64)
             rows[1] = xp.multiply(g, normalized, dtype=np.float64).sum(ctx.axes)
         sums, dots = sum_rows(ctx.group, rows)
+        if not ctx.counts:
+            return wrap(xp.zeros_like(g))
         mean_g, mean_dot = (each.reshape(ctx.shape) / ctx.n for each in (sums, dots))
         gx = ctx.scale * (g - mean_g - normalized * mean_dot)
         return wrap(gx.astype(g.dtype))

@@ -1,0 +1,56 @@
+"""Callback: what a Trainer calls at the points of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class Callback:
+    """Base of what a Trainer calls on rank 0 at the points of a run, while the other ranks wait.
+
+    Methods that are not overridden do nothing. Each gets the trainer, of which it may read
+    `model`, `optimizer`, `step`, `epoch`, `history`, and `figures`: the means of this epoch so far
+    ("loss", "accuracy", what the training step returned), "lr", and after an evaluation
+    "eval_loss", "eval_accuracy" and "eval_" with the name of each metric. It may change options of
+    the optimizer, and end the run by `trainer.should_stop = True`.
+
+    A run calls on_fit_begin; for each epoch on_epoch_begin, on_step after each step, on_epoch_end;
+    on_eval_begin and on_eval_end around each evaluation; and on_fit_end.
+
+    Attributes:
+        reads_weights: `on_step` needs the model's weights complete; costs a barrier a step, so it
+            is False in the base.
+    """
+
+    reads_weights = False
+
+    def on_fit_begin(self, trainer: Any) -> None:
+        """Called before ranks are started. An error that is raised here ends `fit` with nothing
+        changed."""
+
+    def on_epoch_begin(self, trainer: Any) -> None:
+        """Called before an epoch, or before what remains of one; `trainer.epoch` is the number of
+        those that are complete."""
+
+    def on_step(self, trainer: Any) -> None:
+        """Called after a training step, whose number is `trainer.step`."""
+
+    def on_eval_begin(self, trainer: Any) -> None:
+        """Called before an evaluation on held-out data, with complete weights."""
+
+    def on_eval_end(self, trainer: Any) -> None:
+        """Called after it, also if it has failed; `trainer.figures` has its figures."""
+
+    def on_epoch_end(self, trainer: Any) -> None:
+        """Called after an epoch, its evaluation, and the schedules; its record is
+        `trainer.history.epochs[-1]`. The weights are complete."""
+
+    def on_fit_end(self, trainer: Any) -> None:
+        """Called at the end of `fit`, also if it has failed, once for each on_fit_begin."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint keeps of this callback: what later calls depend on."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores what `state_dict` returned."""
