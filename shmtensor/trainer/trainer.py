@@ -92,8 +92,10 @@ class Trainer:
         clip_grad_value: limits each element, as `clip_grad_value_`.
         on_nonfinite: if the loss of a step is NaN or infinite: "raise", "skip" the update, or
             "warn". With a GradScaler it is the scaler that leaves out steps.
-        sync_batchnorm: batch statistics are taken over all ranks' samples, so that `BatchNorm` is
-            that of one process; costs two collectives for each layer.
+        sync_batchnorm: in training, `BatchNorm` layers take mean and variance from the samples of
+            all ranks, as in one process; each layer costs two small all_reduce calls a batch. The
+            layers themselves do not change. Without it, the running statistics are rank 0's: those
+            of its part of each batch.
         seed: of shuffling, dropout and other random numbers.
         start_method: "fork", "forkserver", "spawn", or None for the running Python's default.
         timeout: seconds that a rank waits for the others in a step; None: no limit. Under the
@@ -125,7 +127,8 @@ class Trainer:
         FloatingPointError: the loss is NaN or infinite; the message has step and rank.
         ValueError: the optimizers lack parameters of the model, or the data gave no batch.
         TypeError: a batch is of another kind, the loss no tensor of one element, or a gradient is
-            sparse and there are several ranks.
+            sparse and there are several ranks; or `sync_batchnorm` finds a subclass of BatchNorm
+            with a forward of its own.
 
     Copies: none of tensors between processes, if batches are in shared memory or the ranks load
     their own (a DataLoader of a map-style data set with the default collation);
