@@ -48,6 +48,9 @@ def apply(function: Callable[[Tensor], Any], batch: Any) -> Any:
 
 def samples_in(batch: Any) -> int:
     """The size of the first dimension of the first tensor that is not 0-d."""
+    first = batch[0] if isinstance(batch, (tuple, list)) and batch else None
+    if isinstance(first, Tensor) and first.ndim:
+        return int(first.shape[0])
     sizes: list[int] = []
     apply(lambda x: sizes.extend(x.shape[:1]), batch)
     if not sizes:
@@ -130,6 +133,8 @@ def share(batch: Any, counter: Counter) -> Any:
 
 def as_tensors(batch: Any) -> Any:
     """The batch with NumPy's arrays and PyTorch's tensors as tensors of the same memory."""
+    if isinstance(batch, Tensor):
+        return batch
     if isinstance(batch, np.ndarray):
         return from_numpy(batch)
     if type(batch).__module__ == "torch" and hasattr(batch, "__dlpack__"):
