@@ -73,6 +73,7 @@ class Gradients:
         self.rows = rows
         self.has_gradient = has_gradient
         self.rank = rank
+        self._shards: dict[tuple[int, int, int], tuple[Array, list[Array]]] = {}
         # Of each parameter: its node (None: it requires no grad), and the gradient's place.
         self.slots: list[tuple[Any, Array]] = []
         for part, row in zip(parts, rows, strict=True):
@@ -134,7 +135,7 @@ class Gradients:
         Args:
             missing: of each rank, from the board.
         """
-        if not missing.all():  # a rank has all
+        if 0 in missing.tolist():  # a rank has all
             return [None] * len(self.parts)
         used: Array = np.logical_or.reduce(self.has_gradient, axis=0)
         indices: list[list[int] | None] = []
@@ -155,14 +156,22 @@ class Gradients:
             factor: by which the sums are multiplied.
             limit: to which they are clipped then, or None.
         """
-        rows = self.rows[i]
         if begin < end:
-            own = rows[self.rank, begin:end]
-            native.reduce_into(own, [row[begin:end] for row in rows], "sum")
+            own, shards = self.shards(i, begin, end)
+            native.reduce_into(own, shards, "sum")
             if factor != 1.0:
                 own *= own.dtype.type(factor)
             if limit is not None:
                 np.clip(own, -limit, limit, out=own)
+
+    def shards(self, i: int, begin: int, end: int) -> tuple[Array, list[Array]]:
+        """From begin to end this rank's row of part i, and all rows."""
+        key = i, begin, end
+        if key not in self._shards:  # views are kept: making them takes as long as a small sum
+            rows = self.rows[i]
+            shards = [row[begin:end] for row in rows]
+            self._shards[key] = shards[self.rank], shards
+        return self._shards[key]
 
     def sum_of_squares(self, i: int, begin: int, end: int) -> float:
         """Of the sums of the ranks' rows of part i from begin to end, which are not written.

@@ -93,7 +93,7 @@ class Figures:
         self.clear()
 
     def clear(self) -> None:
-        self.sums = np.zeros(4)
+        self.sums = [0.0] * 4
         self.named: dict[str, list[float]] = {}
 
     def add(self, board: ProgressBoard, names: list[str], is_first: bool = True) -> None:
@@ -104,8 +104,8 @@ class Figures:
             is_first: of a step's optimizers; the others' samples are the same ones.
         """
         if is_first:
-            for row in board.figures:
-                self.sums += row
+            for row in board.figures.tolist():
+                self.sums = [total + x for total, x in zip(self.sums, row, strict=True)]
         if names:
             samples = float(board.figures[:, 0].sum())
             for name, value in zip(names, board.named.sum(axis=0), strict=False):
@@ -119,11 +119,11 @@ class Figures:
 
     @property
     def loss(self) -> float:
-        return float(self.sums[2] / self.sums[1]) if self.sums[1] else float("nan")
+        return self.sums[2] / self.sums[1] if self.sums[1] else float("nan")
 
     @property
     def accuracy(self) -> float | None:
-        return float(self.sums[3] / self.sums[0]) if self.sums[3] >= 0 else None
+        return self.sums[3] / self.sums[0] if self.sums[3] >= 0 else None
 
     def means(self) -> dict[str, float]:
         """All means, by name."""
@@ -135,8 +135,8 @@ class Figures:
         return out
 
     def state_dict(self) -> dict[str, Any]:
-        return {"sums": self.sums.tolist(), "named": {k: list(v) for k, v in self.named.items()}}
+        return {"sums": list(self.sums), "named": {k: list(v) for k, v in self.named.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.sums = np.array(state["sums"])
+        self.sums = [float(x) for x in state["sums"]]
         self.named = {name: list(total) for name, total in state["named"].items()}
