@@ -167,7 +167,7 @@ class Lead(Member):
                 if not training:
                     figures.clear()
             elif done > position and training:
-                figures.add(board, step.names, position % per_group == 0)
+                figures.add(board, step.names, position % per_group)
             if done > position and training:
                 if after is not None:
                     stops = after(updates + done)

@@ -113,6 +113,7 @@ class RankStep:
         samples, weight_sum, loss_sum, correct = 0, 0.0, 0.0, 0
         counts_nothing = False
         self.names = []
+        board.named[rank] = 0.0  # also if this rank has no samples
         for part, n, _ in group:
             if not n:
                 continue
@@ -134,9 +135,6 @@ class RankStep:
             correct += right
             weight_sum += n if weight is None else weight
         board.figures[rank] = samples, weight_sum, loss_sum, correct
-        if index:  # the loss of a further optimizer is a figure
-            board.named[rank][len(self.names)] = loss_sum / weight_sum * samples if samples else 0.0
-            self.names.append(f"loss_{index}")
         board.missing[rank] = weights.complete(counts_nothing and weight_sum == 0)
         if self.ranks > 1:
             self.barrier()
@@ -165,7 +163,6 @@ class RankStep:
             named = self.board.named[self.rank]
             for name, figure in result.figures.items():
                 if name not in self.names:
-                    named[len(self.names)] = 0.0
                     self.names.append(name)
                 named[self.names.index(name)] += figure * n
         correct = -1 if result.outputs is None else count_correct(result.outputs, result.targets)

@@ -77,7 +77,7 @@ class Trainer:
             number. Runs on different numbers of ranks differ by rounding; where the same bits
             matter, pass a number.
         training_step: `training_step(model, batch)` returns the loss, or `(loss, n)`, or a
-            dictionary with "loss" and optionally "n", "outputs", "targets", and up to seven numbers
+            dictionary with "loss" and optionally "n", "outputs", "targets", and up to eight numbers
             that become figures (means over the samples). With several optimizers it is called with
             (model, batch, i) for optimizer i, and may return None to leave out its step.
         eval_step: the same for evaluations, without gradients; None: as in training.

@@ -147,6 +147,43 @@ def test_a_loss_per_sample_is_refused() -> None:
         fit(1, nn.CrossEntropyLoss(reduction="none"), classes())
 
 
+# ---------------------------------------------------------------- the program's own step
+def with_figures(model: Any, batch: Any) -> dict[str, Any]:
+    x, y = batch
+    return {
+        "loss": F.cross_entropy(model(x), y), "mean": x.mean(), "one": True,
+        "numpy": np.float64(2.0), "bool": np.bool_(True), "array": np.array([3.0]), "text": "no",
+    }  # fmt: skip
+
+
+def test_figures_count_the_samples_of_this_step_alone() -> None:
+    data = classes()
+    data[-1] = tuple(x[:3] for x in data[-1])  # some ranks have no samples
+    mean = sum(float(x.sum()) for x, _ in data) / (6 * 75)
+    for nprocs in (1, 2, 3):
+        (figures, *_) = fit(nprocs, None, data, training_step=with_figures).history.epochs
+        expected = {"mean": mean, "one": 1, "numpy": 2, "bool": 1, "array": 3}
+        assert figures.metrics == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("second", [momentum, lambda model: SignSGD(model.parameters())])
+def test_a_step_that_is_left_out_for_one_of_two_optimizers(second: Any) -> None:
+    def every_second(model: Any, batch: Any, i: int) -> Any:
+        x, y = batch
+        if i and int(x[0, 0].item()) == 0:
+            return None
+        return F.cross_entropy(model(x[:, 1:]), y)
+
+    data = [(st.cat([st.full((7, 1), i % 2).double(), x], 1), y[:7])
+            for i, (x, y) in enumerate(classes(7))]  # fmt: skip
+    trainer = check_same(
+        None, data, make_optimizer=lambda model: [adam(model[0]), second(model[2])],
+        training_step=every_second,
+    )  # fmt: skip
+    means = trainer.history["loss_1"]
+    assert means[-1] == pytest.approx(trainer.history["loss"][-1], rel=0.2)  # not half of it
+
+
 # ---------------------------------------------------------------- what the program changes
 def test_options_changed_after_steps_and_epochs() -> None:
     def prepare(trainer: Trainer) -> dict[str, Any]:
