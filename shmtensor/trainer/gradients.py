@@ -166,11 +166,14 @@ class Gradients:
 
     def sum_of_squares(self, i: int, begin: int, end: int) -> float:
         """Of the sums of the ranks' rows of part i from begin to end, which are not written.
-        Copies: one, by blocks."""
+        Copies: one, by blocks; two of float16 and bfloat16, whose squares need more bits."""
         rows, total = self.rows[i], 0.0
         block = np.empty(min(BLOCK, max(end - begin, 0)), rows.dtype)
         for first in range(begin, end, BLOCK):
             sums = block[: min(BLOCK, end - first)]
             native.reduce_into(sums, [row[first : first + len(sums)] for row in rows], "sum")
-            total += float(np.dot(sums, sums))
+            if rows.itemsize < 4:
+                sums = sums.astype(np.float32)
+            with np.errstate(over="ignore"):  # an infinite norm
+                total += float(np.vdot(sums, sums).real)
         return total

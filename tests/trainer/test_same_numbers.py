@@ -348,6 +348,42 @@ def test_hooks_and_attributes_of_modules_are_those_of_rank_0() -> None:
     assert model.calls == 2 * STEPS
 
 
+# ---------------------------------------------------------------- limits of the gradients
+@pytest.mark.parametrize("make_optimizer", [adam, momentum, lambda m: SignSGD(m.parameters())])
+def test_clipped_gradients(make_optimizer: Any) -> None:
+    check_same(
+        nn.CrossEntropyLoss(), classes(7), make_optimizer=make_optimizer, clip_grad_norm=0.3,
+        clip_grad_value=0.05,
+    )  # fmt: skip
+
+
+def test_a_norm_that_is_nan_makes_all_weights_nan() -> None:
+    data = [(x, y) for x, y in classes()[:1]]
+    for nprocs in (1, 3):
+        model = net()
+        model[0].bias.register_hook(lambda g: g * float("nan"))
+        trainer = Trainer(
+            model, momentum(model), nn.CrossEntropyLoss(), nprocs=nprocs, progress=False,
+            clip_grad_norm=0.3,
+        )  # fmt: skip
+        trainer.fit(data, 1)
+        assert all(bool(p.isnan().all()) for p in model.parameters())
+
+
+@pytest.mark.parametrize("dtype", [st.float16, st.bfloat16])
+def test_norms_of_gradients_of_16_bits(dtype: Any) -> None:
+    def steep(outputs: Any, targets: Any) -> Any:
+        return F.cross_entropy(outputs.float(), targets) * 3000  # the norm's square overflows
+
+    data = [(x.to(dtype), y) for x, y in classes()]
+    one, two = (
+        fit(nprocs, steep, data, lambda: net().to(dtype), momentum, clip_grad_norm=0.1)
+        for nprocs in (1, 2)
+    )
+    for x, y in zip(one.model.parameters(), two.model.parameters(), strict=True):
+        np.testing.assert_allclose(y.float().detach(), x.float().detach(), atol=0.02)
+
+
 # ---------------------------------------------------------------- batches
 def numbers(n: int = 80) -> Any:
     rng = np.random.default_rng(7)
