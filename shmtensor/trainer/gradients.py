@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 def parts_of(optimizer: Any) -> list[Part]:
-    """The parts of an optimizer's parameters that require grad.
+    """The parts of an optimizer's parameters; those that are frozen may be unfrozen later.
 
     Raises:
         ValueError: a parameter is not contiguous.
@@ -44,7 +44,7 @@ def parts_of(optimizer: Any) -> list[Part]:
     flats = getattr(optimizer, "flats", None)
     if flats is None:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        parts = [Part([p], [0], [p.numel()], None) for p in parameters if p.requires_grad]
+        parts = [Part([p], [0], [p.numel()], None) for p in parameters]
     else:
         parts = [Part(flat.tensors, flat.starts, flat.stops, flat) for flat in flats]
     for part in parts:
@@ -73,7 +73,7 @@ class Gradients:
         self.rows = rows
         self.has_gradient = has_gradient
         self.rank = rank
-        # Of each parameter: its node (None: it requires no grad), and the gradient's place.
+        # Each parameter, and its gradient's place. One that never required grad has no node yet.
         self.slots: list[tuple[Any, Array]] = []
         for part, row in zip(parts, rows, strict=True):
             if part.flat is not None:
@@ -81,9 +81,9 @@ class Gradients:
             for p, start, stop in zip(part.tensors, part.starts, part.stops, strict=True):
                 place = row[rank, start:stop].reshape(p.array.shape)
                 p.grad = None
-                if part.flat is None and p.requires_grad:
+                if part.flat is None and p.accumulate_grad is not None:
                     p.accumulate_grad.grad_buffer = native.GradientBuffer(place)
-                self.slots.append((p.accumulate_grad, place))
+                self.slots.append((p, place))
 
     @staticmethod
     def create(parts: list[Part], ranks: int) -> tuple[list[Array], Array]:
@@ -96,9 +96,9 @@ class Gradients:
         return rows, zeros_shared((ranks, n), np.dtype(np.bool_))
 
     def clear(self) -> None:
-        for node, _ in self.slots:
-            if node is not None:
-                node.grad = None
+        for p, _ in self.slots:
+            if p.accumulate_grad is not None:
+                p.accumulate_grad.grad = None
 
     def complete(self, is_zero: bool = False) -> int:
         """Makes this rank's row complete after its backward: gradients from elsewhere are copied
@@ -108,7 +108,8 @@ class Gradients:
             is_zero: all gradients count as zeros: the loss has counted nothing of this part.
         """
         missing = 0
-        for node, place in self.slots:
+        for p, place in self.slots:
+            node = p.accumulate_grad
             g = None if node is None else node.grad
             if g is None:
                 missing += 1
@@ -123,8 +124,9 @@ class Gradients:
             elif not in_grad_buffer(node, g.array):
                 place[...] = g.array
         if missing:
+            nodes = [p.accumulate_grad for p, _ in self.slots]
             self.has_gradient[self.rank] = [
-                node is not None and node.grad is not None for node, _ in self.slots
+                node is not None and node.grad is not None for node in nodes
             ]
         return missing
 

@@ -305,7 +305,6 @@ class Trainer:
                     break
                 if on_epoch is not None:
                     on_epoch(self.history.epochs[-1])
-                run.check_setup(self._updates())
         return self.history
 
     def _run_epoch(self, run: Lead, plan: Plan) -> bool:
@@ -316,6 +315,7 @@ class Trainer:
         seed_loader(plan.train, self.seed, epoch)
         for callback in plan.callbacks:
             callback.on_epoch_begin(self)
+        run.check_setup(self._updates())
         began, first = time.perf_counter(), self._updates() - self.position
         self._began = began
         before = self._figures.samples
@@ -371,6 +371,7 @@ class Trainer:
         assert plan.eval is not None
         for callback in plan.callbacks:
             callback.on_eval_begin(self)
+        run.check_setup(self._updates())
         try:
             figures = run.run_pass(
                 plan.eval, False, self.epoch + 1, self._updates(), limit=plan.limit_eval_batches

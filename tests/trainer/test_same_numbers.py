@@ -14,7 +14,7 @@ import shmtensor as st
 from shmtensor import nn, optim
 from shmtensor.dataloaders import DataLoader, Dataset, TensorDataset
 from shmtensor.nn import functional as F
-from shmtensor.trainer import Trainer
+from shmtensor.trainer import Callback, Trainer
 
 EPOCHS, STEPS = 5, 10
 Data = list[tuple[Any, Any]]
@@ -231,6 +231,65 @@ def test_frozen_parameters(when: str) -> None:
         return {when: change}
 
     check_same(nn.CrossEntropyLoss(), classes(), make_optimizer=momentum, prepare=prepare)
+
+
+HOOKS = ["on_epoch_begin", "on_step", "on_eval_begin", "on_eval_end", "on_epoch_end"]
+
+
+@pytest.mark.parametrize("when", HOOKS)
+@pytest.mark.parametrize("second", [momentum, lambda model: SignSGD(model.parameters())])
+def test_parameters_frozen_by_a_callback(when: str, second: Any) -> None:
+    def change(self: Any, trainer: Trainer) -> None:
+        for layer in (0, 2):
+            trainer.model[layer].requires_grad_((trainer.epoch + layer) % 3 > 0)
+
+    def step(model: Any, batch: Any, i: int = 0) -> Any:
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    def prepare(trainer: Trainer) -> dict[str, Any]:
+        trainer.callbacks.append(type("Freezing", (Callback,), {when: change})())
+        return {"eval": classes(), "eval_every": 7}
+
+    check_same(
+        None, classes(), make_optimizer=lambda model: [adam(model[0]), second(model[2])],
+        prepare=prepare, training_step=step, eval_step=step,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("make_optimizer", [momentum, lambda model: SignSGD(model.parameters())])
+def test_a_step_that_freezes_the_other_optimizers_parameters(make_optimizer: Any) -> None:
+    def step(model: Any, batch: Any, i: int) -> Any:
+        model[0].requires_grad_(i == 0)
+        model[2].requires_grad_(i == 1)
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    def frozen() -> Any:
+        model = net()
+        model[0].requires_grad_(False)  # as after such a step
+        return model
+
+    check_same(
+        None, classes(), frozen, lambda model: [make_optimizer(model[0]), adam(model[2])],
+        training_step=step,
+    )  # fmt: skip
+
+
+def test_a_parameter_replaced_during_evaluations() -> None:
+    class Doubled(Callback):
+        def on_eval_begin(self, trainer: Trainer) -> None:
+            self.bias = trainer.model[2].bias.data
+            trainer.model[2].bias.data = self.bias * 2
+
+        def on_eval_end(self, trainer: Trainer) -> None:
+            trainer.model[2].bias.data = self.bias
+
+    def prepare(trainer: Trainer) -> dict[str, Any]:
+        trainer.callbacks.append(Doubled())
+        return {"eval": classes(), "eval_every": 30}
+
+    several = check_same(nn.CrossEntropyLoss(), classes(), prepare=prepare, ranks=(2,))
+    one = fit(1, nn.CrossEntropyLoss(), classes(), prepare=prepare)
+    np.testing.assert_allclose(several.history["eval_loss"], one.history["eval_loss"], rtol=1e-11)
 
 
 def test_parameters_frozen_from_the_beginning() -> None:
