@@ -138,9 +138,6 @@ class RankStep:
             correct += right
             weight_sum += n if weight is None else weight
         board.figures[rank] = samples, weight_sum, loss_sum, correct
-        if index:  # the loss of a further optimizer is a figure
-            board.named[rank][len(self.names)] = loss_sum / weight_sum * samples if samples else 0.0
-            self.names.append(f"loss_{index}")
         board.missing[rank] = weights.complete(counts_nothing and weight_sum == 0)
         if self.ranks > 1:
             self.barrier()
