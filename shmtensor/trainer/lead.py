@@ -147,7 +147,7 @@ class Lead(Member):
         while True:
             generation, done = self.generation, position
             board, step = self.board, self.step  # of this update; new ranks have others
-            self.former_buffers = []
+            self.former_buffers, is_due = [], False
             try:
                 if group is None or stops:
                     self.end_pass()
@@ -156,7 +156,8 @@ class Lead(Member):
                     break
                 self.begin_update(this, group, is_new)
                 self.run_update(this, group.parts, position)
-                if (looks is not None and looks(updates + position + 1)) or self.is_due(this):
+                is_due = self.is_due(this)
+                if is_due or (looks is not None and looks(updates + position + 1)):
                     self.complete()
                 done, is_new = position + 1, False
             except PeerLostError:
@@ -171,8 +172,7 @@ class Lead(Member):
             if done > position and training:
                 if after is not None:
                     stops = after(updates + done)
-                    self.check_setup(updates + done)
-                if self.is_due(this):
+                if is_due:
                     self.take_snapshot(updates + done)
                     self.forget(done // per_group, [group] if done % per_group else [])
             if self.generation != generation:

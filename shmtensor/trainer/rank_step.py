@@ -159,11 +159,11 @@ class RankStep:
         """Forward and loss of n samples for one optimizer, or (-1) in an evaluation."""
         if self.device.type == "cuda":
             part = on_device(part, self.device)
+        steps = self.steps
+        step = steps.training_step
+        if index < 0:
+            step = steps.eval_step or step
         with self.precision.context():
-            steps = self.steps
-            step = steps.training_step
-            if index < 0:
-                step = steps.eval_step or step
             if step is None:
                 return compute_loss(self.model, steps.loss, part, n)
             has_index = len(self.weights) > 1 and index >= 0

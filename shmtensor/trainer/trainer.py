@@ -345,6 +345,8 @@ class Trainer:
                 callback.on_step(self)
             if plan.on_step is not None:
                 plan.on_step(self.step)
+            if listeners or plan.on_step is not None:
+                run.check_setup(updates)
             if every is not None and self.step % every == 0:
                 self._evaluate(run, plan)
             return self._is_over(plan)
