@@ -67,7 +67,7 @@ class Replicated(OneProcess):
         super().update(missing, factor)
 
 
-def refresh_buffers(model: Any, group: ProcessGroup) -> None:
-    """Copies rank 0's buffers to the other ranks, before an evaluation."""
-    for buffer in model.buffers():
-        broadcast(group, buffer.array, 0)
+def refresh(model: Any, group: ProcessGroup, with_parameters: bool) -> None:
+    """Copies rank 0's buffers, and parameters, to the other ranks."""
+    for x in [*model.buffers(), *(model.parameters() if with_parameters else ())]:
+        broadcast(group, x.array, 0)

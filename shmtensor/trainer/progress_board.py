@@ -86,7 +86,8 @@ class Figures:
         samples: how many.
         loss: the mean over the weights of the losses.
         accuracy: the share of samples classified correctly; None if this is no classification.
-        named: of each further figure its sum over samples, and their number.
+        named: of each further figure its sum over samples, and their number; of the loss of a
+            further optimizer, over its weights.
     """
 
     def __init__(self) -> None:
@@ -96,14 +97,19 @@ class Figures:
         self.sums = [0.0] * 4
         self.named: dict[str, list[float]] = {}
 
-    def add(self, board: ProgressBoard, names: list[str], is_first: bool = True) -> None:
+    def add(self, board: ProgressBoard, names: list[str], index: int = 0) -> None:
         """Adds the ranks' figures, in rank order.
 
         Args:
             names: of the further figures on the board.
-            is_first: of a step's optimizers; the others' samples are the same ones.
+            index: of the optimizer; the loss of a further one is a figure, and its samples are
+                those of the first.
         """
-        if is_first:
+        if index:
+            total = self.named.setdefault(f"loss_{index}", [0.0, 0.0])
+            total[0] += float(board.figures[:, 2].sum())
+            total[1] += float(board.figures[:, 1].sum())
+        else:
             for row in board.figures.tolist():
                 self.sums = [total + x for total, x in zip(self.sums, row, strict=True)]
         if names:

@@ -113,7 +113,8 @@ class RankStep:
         self.is_divided = self.ranks > 1 or len(group) > 1
         samples, weight_sum, loss_sum, correct = 0, 0.0, 0.0, 0
         counts_nothing = False
-        self.names = []
+        if self.names:
+            board.named[rank], self.names = 0.0, []
         for part, n, total in group:
             if not n:
                 if total:
@@ -137,9 +138,6 @@ class RankStep:
             correct += right
             weight_sum += n if weight is None else weight
         board.figures[rank] = samples, weight_sum, loss_sum, correct
-        if index:  # the loss of a further optimizer is a figure
-            board.named[rank][len(self.names)] = loss_sum / weight_sum * samples if samples else 0.0
-            self.names.append(f"loss_{index}")
         board.missing[rank] = weights.complete(counts_nothing and weight_sum == 0)
         if self.ranks > 1:
             self.barrier()
@@ -161,11 +159,11 @@ class RankStep:
         """Forward and loss of n samples for one optimizer, or (-1) in an evaluation."""
         if self.device.type == "cuda":
             part = on_device(part, self.device)
+        steps = self.steps
+        step = steps.training_step
+        if index < 0:
+            step = steps.eval_step or step
         with self.precision.context():
-            steps = self.steps
-            step = steps.training_step
-            if index < 0:
-                step = steps.eval_step or step
             if step is None:
                 return compute_loss(self.model, steps.loss, part, n)
             has_index = len(self.weights) > 1 and index >= 0
@@ -180,7 +178,6 @@ class RankStep:
             named = self.board.named[self.rank]
             for name, figure in result.figures.items():
                 if name not in self.names:
-                    named[len(self.names)] = 0.0
                     self.names.append(name)
                 named[self.names.index(name)] += figure * n
         correct = -1 if result.outputs is None else count_correct(result.outputs, result.targets)

@@ -130,15 +130,20 @@ class Member:
         self.board.clear_figures(self.rank)
         self.step.names, self.step.kept = [], []
         manual_seed(seed_of(setup.seed, number, self.rank))
-        setup.model.train(training)
-        if training or self.size == 1:
-            return
-        if setup.device.type == "cuda":
-            from .gpu_ranks import refresh_buffers
+        self.set_mode(training)
 
-            refresh_buffers(setup.model, self.weights[0].group)
-        for shared, copy in self.buffers:
-            copy[...] = shared
+    def set_mode(self, training: bool) -> None:
+        """Before a pass, and before the rest of one: rank 0's buffers evaluate, and on GPUs its
+        weights, which may be averages meanwhile."""
+        setup = self.setup
+        setup.model.train(training)
+        if self.size > 1 and setup.device.type == "cuda" and (setup.has_averages or not training):
+            from .gpu_ranks import refresh
+
+            refresh(setup.model, self.weights[0].group, setup.has_averages)
+        if not training:
+            for shared, copy in self.buffers:
+                copy[...] = shared
 
     def shape_of(self, this: Pass) -> tuple[int, int]:
         """How many batches make a group, and how many updates a group has."""
@@ -221,7 +226,7 @@ def follow(member: Member, this: Pass) -> None:
             continue
         if signal == PASS:
             follow(member, member.ranks.broadcast())
-            member.setup.model.train(this.training)
+            member.set_mode(this.training)
             continue
         if signal == OPTIONS:
             set_options(member, member.ranks.broadcast())
@@ -238,7 +243,7 @@ def follow(member: Member, this: Pass) -> None:
 
 
 def options_of(member: Member) -> Any:
-    """What the other ranks need of rank 0's optimizers and scaler in each step."""
+    """What the other ranks need of rank 0's optimizers, scaler and parameters in each step."""
     scaler, setup = None, member.setup
     if setup.shared is not None and setup.precision.scaler is not None:
         scaler = setup.precision.scaler.state_dict()
@@ -248,11 +253,11 @@ def options_of(member: Member) -> Any:
         for group in optimizer.param_groups
         if not isinstance(weights, ByRankZero)
     ]
-    return scaler, groups
+    return scaler, groups, [p.requires_grad for p in parameters_of(member)]
 
 
 def set_options(member: Member, options: Any) -> None:
-    scaler, new_groups = options
+    scaler, new_groups, flags = options
     if scaler is not None:
         member.setup.precision.scaler.load_state_dict(scaler)
     groups = [
@@ -263,3 +268,11 @@ def set_options(member: Member, options: Any) -> None:
     ]
     for group, values in zip(groups, new_groups, strict=True):
         group.update(values)
+    for p, requires_grad in zip(parameters_of(member), flags, strict=True):
+        if p.requires_grad != requires_grad:
+            p.requires_grad_(requires_grad)
+
+
+def parameters_of(member: Member) -> list[Any]:
+    groups = [group for each in member.setup.optimizers for group in each.param_groups]
+    return [p for group in groups for p in group["params"]]

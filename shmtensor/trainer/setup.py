@@ -12,6 +12,7 @@ from ..distributed.group.process_group import ProcessGroup
 from ..nn import Module
 from ..tensor.share_memory import move_to_shared_memory
 from .batches import Samples
+from .callbacks.averaged_weights import AveragedWeights
 from .gradients import Gradients, parts_of
 from .progress_board import ProgressBoard
 from .rank_step import Precision, Steps
@@ -45,6 +46,7 @@ class Setup(NamedTuple):
         device: where the model is to be trained; without an index: each rank has another GPU.
         samples: of each data set of the run, if each rank loads its own.
         accumulate: how many batches make a step.
+        has_averages: evaluations may use averages of the weights.
         shared: for each optimizer, if the ranks share weights.
     """
 
@@ -63,6 +65,7 @@ class Setup(NamedTuple):
     board: Any
     device: Device
     samples: list[Samples | None]
+    has_averages: bool
     shared: list[SharedOptimizer] | None = None
 
     @property
@@ -88,6 +91,7 @@ def make_setup(trainer: Any, device: Device, ranks: int, samples: Any, updates: 
         board=board.array,
         device=device,
         samples=samples,
+        has_averages=any(isinstance(c, AveragedWeights) for c in trainer.callbacks),
     )
     if ranks == 1:
         model.to(device)

@@ -77,7 +77,7 @@ class Trainer:
             number. Runs on different numbers of ranks differ by rounding; where the same bits
             matter, pass a number.
         training_step: `training_step(model, batch)` returns the loss, or `(loss, n)`, or a
-            dictionary with "loss" and optionally "n", "outputs", "targets", and up to seven numbers
+            dictionary with "loss" and optionally "n", "outputs", "targets", and up to eight numbers
             that become figures (means over the samples). With several optimizers it is called with
             (model, batch, i) for optimizer i, and may return None to leave out its step.
         eval_step: the same for evaluations, without gradients; None: as in training.
@@ -220,7 +220,10 @@ class Trainer:
         self._figures = Figures()  # of the present epoch
         self._eval_figures: dict[str, float] = {}
         self._logged: dict[str, float] = {}
-        self._began = 0.0
+        self._lr = 0.0  # at the beginning of the present epoch
+        self._last_lr = 0.0  # of the last step
+        # When this call began and ended to train the epoch, and the samples before.
+        self._began, self._ended, self._before = 0.0, 0.0, 0
         self._statistics = TrainerStatistics()
 
     @property
@@ -277,7 +280,7 @@ class Trainer:
                 one more barrier a step.
             eval_every: evaluate after so many steps, too.
             max_steps: the number of the last step.
-            max_time: seconds after which this call ends.
+            max_time: seconds of training, with evaluations, after which this call ends.
             limit_train_batches, limit_eval_batches: for a trial: how many batches of an epoch, and
                 of an evaluation, are used.
             max_restarts: how many times ranks that have died are started again. The run goes on
@@ -295,33 +298,35 @@ class Trainer:
         plan = Plan(
             train, math.inf if epochs is None else epochs, eval, eval_every,
             math.inf if max_steps is None else max_steps,
-            math.inf if max_time is None else time.monotonic() + max_time,
-            limit_train_batches, limit_eval_batches, callbacks, on_step,
+            math.inf, limit_train_batches, limit_eval_batches, callbacks, on_step,
         )  # fmt: skip
         self.should_stop, self.epochs = False, epochs
         self.total_steps = self._last_step(plan)
         with self._run(plan, max_restarts) as run:
             if run is None:  # another launched rank, which has done what rank 0 did
                 return self.history
+            if max_time is not None:
+                plan = plan._replace(deadline=time.monotonic() + max_time)
             while self.epoch < plan.epochs and not self._is_over(plan):
                 if not self._run_epoch(run, plan):
                     break
                 if on_epoch is not None:
                     on_epoch(self.history.epochs[-1])
-                run.check_setup(self._updates())
         return self.history
 
     def _run_epoch(self, run: Lead, plan: Plan) -> bool:
         """Returns whether the epoch is complete."""
         epoch, optimizers = self.epoch + 1, len(self.optimizers)
-        lr = float(self.optimizer.param_groups[0]["lr"])
+        groups = self.optimizer.param_groups
+        if not self.position:
+            self._lr = float(groups[0]["lr"])
         manual_seed(seed_of(self.seed, epoch, 0))  # the loader's shuffling, in this process
         seed_loader(plan.train, self.seed, epoch)
         for callback in plan.callbacks:
             callback.on_epoch_begin(self)
-        began, first = time.perf_counter(), self._updates() - self.position
-        self._began = began
-        before = self._figures.samples
+        run.check_setup(self._updates())
+        first = self._updates() - self.position
+        self._began, self._ended, self._before = time.perf_counter(), 0.0, self._figures.samples
         listeners = [c for c in plan.callbacks if type(c).on_step is not Callback.on_step]
         looks_always = plan.on_step is not None or any(c.reads_weights for c in listeners)
         every = plan.eval_every if plan.eval is not None else None
@@ -335,10 +340,13 @@ class Trainer:
             if updates % optimizers:
                 return False
             self.step = updates // optimizers
+            self._last_lr = groups[0]["lr"]
             for callback in listeners:
                 callback.on_step(self)
             if plan.on_step is not None:
                 plan.on_step(self.step)
+            if listeners or plan.on_step is not None:
+                run.check_setup(updates)
             if every is not None and self.step % every == 0:
                 self._evaluate(run, plan)
             return self._is_over(plan)
@@ -347,17 +355,18 @@ class Trainer:
             plan.train, True, epoch, first, start=self.position, limit=plan.limit_train_batches,
             figures=self._figures, looks=looks if looks_always or every else None, after=after,
         )  # fmt: skip
-        seconds = time.perf_counter() - began
+        self._ended = time.perf_counter()
         if not figures.samples:
             raise ValueError(
                 "Trainer.fit: the loader gave no batch: can it be iterated again for each epoch?"
             )
-        self._statistics.add(seconds, figures.samples - before)
+        seconds, samples = self._ended - self._began, figures.samples - self._before
+        self._statistics.add(seconds, samples)
         expected = plan.updates_of_epoch(self.accumulate, optimizers)
         is_complete = not self._is_over(plan) or self.position == expected
         if is_complete and plan.eval is not None:
             self._evaluate(run, plan)
-        record = self._record(epoch, lr, seconds, figures.samples - before)
+        record = self._record(epoch, seconds, samples)
         if self.history.epochs and self.history.epochs[-1].epoch == epoch:
             self.history.epochs.pop()
         self.history.epochs.append(record)
@@ -372,18 +381,21 @@ class Trainer:
     def _evaluate(self, run: Lead, plan: Plan) -> None:
         """An evaluation on the held-out data by all ranks."""
         assert plan.eval is not None
+        self._eval_figures = {}  # if it fails
         for callback in plan.callbacks:
             callback.on_eval_begin(self)
+        run.check_setup(self._updates())
         try:
             figures = run.run_pass(
                 plan.eval, False, self.epoch + 1, self._updates(), limit=plan.limit_eval_batches
             )
             means = self._eval_means(run, figures)
             self._eval_figures = {f"eval_{name}": value for name, value in means.items()}
-            self.model.train()
         finally:
             for callback in plan.callbacks:
                 callback.on_eval_end(self)
+        if run.depth:  # the epoch goes on
+            run.set_mode(True)
 
     def _eval_means(self, run: Lead, figures: Figures) -> dict[str, float]:
         means = figures.means()
@@ -395,13 +407,13 @@ class Trainer:
                     means[name] = float(metric(outputs, targets))
         return means
 
-    def _record(self, epoch: int, lr: float, seconds: float, samples: int) -> Epoch:
+    def _record(self, epoch: int, seconds: float, samples: int) -> Epoch:
         means, held_out = self._figures.means(), self._eval_figures
         known = ("loss", "accuracy", "eval_loss", "eval_accuracy")
         others = {k: v for k, v in {**means, **held_out}.items() if k not in known}
         return Epoch(
             epoch, means["loss"], means.get("accuracy"), held_out.get("eval_loss"),
-            held_out.get("eval_accuracy"), lr, samples, seconds, others,
+            held_out.get("eval_accuracy"), self._lr, samples, seconds, others,
         )  # fmt: skip
 
     def _updates(self) -> int:
@@ -428,7 +440,7 @@ class Trainer:
     def _ordered_callbacks(self, checkpoint: Any) -> list[Callback]:
         """Those of this fit; checkpoints are the last, so that they have the others' state."""
         callbacks = [*self.callbacks]
-        if self.progress:
+        if self.progress and not any(isinstance(c, ProgressBar) for c in callbacks):
             callbacks.append(ProgressBar())
         if checkpoint is not None:
             callbacks.append(FileCheckpoint(checkpoint))
@@ -436,12 +448,12 @@ class Trainer:
 
     @property
     def figures(self) -> dict[str, float]:
-        """The means of this epoch so far, those of the last evaluation, the rate of the first
-        group, samples per second in this epoch, and what `log` was given."""
+        """The means of this epoch so far, the last step's learning rate of the first group, samples
+        per second of this epoch, the means of the last evaluation, and what `log` was given."""
         out = self._figures.means() if self._figures.samples else {}
-        out["lr"] = float(self.optimizer.param_groups[0]["lr"])
-        seconds = time.perf_counter() - self._began
-        out["samples_per_second"] = self._figures.samples / seconds if seconds else 0.0
+        out["lr"] = float(self._last_lr)
+        seconds = (self._ended or time.perf_counter()) - self._began
+        out["samples_per_second"] = (self._figures.samples - self._before) / seconds
         return {**out, **self._eval_figures, **self._logged}
 
     def log(self, name: str, value: Any) -> None:
@@ -613,6 +625,7 @@ class Trainer:
             "position": self.position,
             "figures": (self._figures if self.position else Figures()).state_dict(),
             "eval_figures": dict(self._eval_figures),
+            "lr": self._lr,
             "seed": self.seed,
             "nprocs": self.nprocs,
             "history": self.history.state_dict(),
@@ -623,7 +636,7 @@ class Trainer:
         self.epoch, self.step, self.seed = state["epoch"], state["step"], state["seed"]
         self.position = state["position"]
         self._figures.load_state_dict(state["figures"])
-        self._eval_figures = dict(state["eval_figures"])
+        self._eval_figures, self._lr = dict(state["eval_figures"]), state["lr"]
         if self.nprocs == "auto":
             self.nprocs = state["nprocs"]
         self.history.load_state_dict(state["history"])
@@ -633,6 +646,8 @@ class Trainer:
     def _go_back(self, progress: dict[str, Any]) -> None:
         """After a death: the snapshot's progress."""
         self._load_progress(progress)
+        if not self.position:
+            self._lr = float(self.optimizer.param_groups[0]["lr"])
         self.should_stop = False
 
     def state_dict(self) -> dict[str, Any]:

@@ -250,7 +250,7 @@ class Sharded:
             )
             barrier()
         norm = math.sqrt(board.squares.sum()) * factor
-        return factor * min(1.0, self.clip.norm / (norm + 1e-6))
+        return factor * min(self.clip.norm / (norm + 1e-6), 1.0)  # NaN stays NaN
 
     def update(self, missing: Array, factor: float) -> None:
         indices = self.gradients.indices(missing)
