@@ -85,14 +85,15 @@ class Gradients:
                 self.slots.append((p.accumulate_grad, place))
 
     @staticmethod
-    def create(parts: list[Part], ranks: int) -> tuple[list[Array], Array]:
-        """Zeroed rows, and `has_gradient`; gaps between parameters stay zero."""
+    def create(parts: list[Part], ranks: int, n_has_gradient: int = 0) -> tuple[list[Array], Array]:
+        """Zeroed rows, and `has_gradient`, of so many rows (0: of one for each rank); gaps between
+        parameters stay zero."""
         rows = []
         for part in parts:
             dtype = part.tensors[0].array.dtype
             rows.append(zeros_shared((ranks, aligned(part.size, dtype.itemsize)), dtype))
         n = sum(len(part.tensors) for part in parts)
-        return rows, zeros_shared((ranks, n), np.dtype(np.bool_))
+        return rows, zeros_shared((n_has_gradient or ranks, n), np.dtype(np.bool_))
 
     def clear(self) -> None:
         for node, _ in self.slots:

@@ -22,7 +22,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import distributed, multiprocessing, native
 from ..distributed.group.init_process_group import is_launched
@@ -31,6 +31,11 @@ from ..distributed.rendezvous.find_group import create_block
 from ..errors import PeerLostError
 from ..multiprocessing import child_report
 from ..multiprocessing.children import Child, Children
+from .gradients import Gradients
+from .progress_board import ProgressBoard
+
+if TYPE_CHECKING:
+    from ..memory.layout import Array
 
 GRACE = 10.0  # seconds that the other ranks have to notice an end and exit by themselves
 
@@ -40,15 +45,43 @@ class Ranks:
 
     Attributes:
         is_lost: a barrier or an object has not come, because a rank has ended.
+        spans_nodes: some ranks share no memory (nodes.py).
+        local_rank, local_size: among the ranks that share memory.
     """
+
+    spans_nodes = False
 
     def __init__(self, group: ProcessGroup | None = None) -> None:
         self.group = group
         self.rank, self.size = (0, 1) if group is None else (group.rank(), group.size())
+        self.local_rank, self.local_size = self.rank, self.size
         self.children: Children | None = None
         self.handle = b""
         self.is_lost = False
         self._bytes_copied = 0
+
+    @classmethod
+    def of(cls, group: ProcessGroup) -> Ranks:
+        """The ranks of a process group."""
+        if not group.spans_nodes:
+            return cls(group)
+        from .nodes import NodeRanks
+
+        return NodeRanks(group)
+
+    def make_board(self, setup: Any) -> ProgressBoard:
+        return ProgressBoard(setup.board)
+
+    def create_gradients(self, parts: list[Any]) -> tuple[list[Array], Array]:
+        """What `Gradients` needs, for the ranks that share memory."""
+        return Gradients.create(parts, self.size)
+
+    def broadcast_setup(self, setup: Any = None) -> Any:
+        """Rank 0's setup on every rank."""
+        return self.broadcast(setup)
+
+    def copy_from_rank_zero(self, arrays: list[Array]) -> None:
+        """Makes arrays in the shared memory of each node those of rank 0. All ranks call it."""
 
     def barrier(self) -> None:
         """Returns when all ranks have called it.
@@ -204,20 +237,14 @@ def run_child(
 
 
 def launched_group() -> ProcessGroup | None:
-    """The default group, if this process is one of its ranks or was launched to be one.
-
-    Raises:
-        RuntimeError: it spans several machines.
-    """
+    """The default group, if this process is one of its ranks or was launched to be one."""
     if not distributed.is_initialized() and is_launched():
         distributed.init_process_group()
     if not distributed.is_initialized() or distributed.get_world_size() == 1:
         return None
-    group = distributed.GroupMember.WORLD
-    assert group is not None
-    if group.spans_nodes:
-        raise RuntimeError(
-            "Trainer: its ranks share memory, so they must be on one machine: "
-            "for several machines wrap the model in DistributedDataParallel"
-        )
-    return group
+    return distributed.GroupMember.WORLD
+
+
+def local_size(group: ProcessGroup) -> int:
+    """How many of a group's ranks share this rank's memory."""
+    return len(group.native.local_ranks) if group.spans_nodes else group.size()

@@ -24,7 +24,7 @@ from ..nn import Module
 from ..random import manual_seed
 from .batches import Counter, Order, Samples, as_tensors, own_samples, part_of, share
 from .gradients import Gradients, parts_of
-from .progress_board import Figures, ProgressBoard
+from .progress_board import Figures
 from .rank_step import Precision, RankStep, seed_of
 from .ranks import Ranks
 from .weights import ByRankZero, OneProcess, Sharded, Snapshot, is_flat
@@ -89,7 +89,7 @@ class Member:
         self.setup = setup
         self.ranks = ranks
         self.rank, self.size = ranks.rank, ranks.size
-        self.board = ProgressBoard(setup.board)
+        self.board = ranks.make_board(setup)
         self.meetings = 0
         self.loaders: dict[int, Any] = {}  # this rank's, by the number of the data set
         self.buffers: list[tuple[Any, Any]] = []  # rank 0's, and this rank's copy
@@ -123,7 +123,13 @@ class Member:
             group = group_on_gpus(self.ranks.group, setup.device)
             return Replicated(setup.optimizer, scaler, group)
         parts = parts_of(setup.optimizer)
-        gradients = Gradients(parts, setup.rows, setup.has_gradient, self.rank)
+        ranks = self.ranks
+        gradients = Gradients(parts, setup.rows, setup.has_gradient, ranks.local_rank)
+        if ranks.spans_nodes:
+            from .nodes import NodeRanks, weights_on_nodes
+
+            assert isinstance(ranks, NodeRanks)
+            return weights_on_nodes(setup, gradients, ranks)
         if setup.is_sharded:
             shared = setup.shared if self.rank else None
             return Sharded(setup.optimizer, gradients, self.size, shared)
@@ -149,8 +155,14 @@ class Member:
             from .gpu_ranks import refresh_buffers
 
             refresh_buffers(setup.model, self.weights.group)
+        self.refresh_buffers()
         for shared, copy in self.buffers:
             copy[...] = shared
+
+    def refresh_buffers(self) -> None:
+        """Copies rank 0's buffers to the other nodes."""
+        own = [] if self.rank else [x.array for x in self.setup.model.buffers()]
+        self.ranks.copy_from_rank_zero(own or [shared for shared, _ in self.buffers])
 
     def parts(self, this: Pass) -> Iterator[tuple[Any, int, int]]:
         """This rank's part of each batch that it has or loads: the number of its samples, and of
@@ -171,7 +183,7 @@ class Member:
             assert samples is not None
             if dataset is not None:
                 samples = samples._replace(dataset=dataset)
-            self.loaders[number] = samples.loader(self.rank, self.size)
+            self.loaders[number] = samples.loader(self.ranks.local_rank, self.ranks.local_size)
         return self.loaders[number]
 
     def run_step(self, this: Pass, part: Any, n: int, total: int, number: int) -> None:
@@ -194,6 +206,7 @@ def serve(ranks: Ranks, setup: Setup) -> Any:
         while True:
             message = ranks.broadcast()
             if not isinstance(message, Pass):
+                member.refresh_buffers()
                 return message
             follow(member, message)
     finally:
@@ -364,7 +377,7 @@ class Lead(Member):
         """
         samples = self.setup.samples[number]
         assert samples is not None
-        is_known = number not in self.used or samples.is_persistent
+        is_known = number not in self.used or samples.is_persistent or self.ranks.spans_nodes
         self.used.add(number)
         if is_known:
             return None
@@ -423,6 +436,7 @@ class Lead(Member):
         """Ends the run on the other ranks, between two passes."""
         try:
             self.ranks.broadcast(message)
+            self.refresh_buffers()
         except PeerLostError:
             self.count_restart(self.failure()[1])
 

@@ -22,13 +22,13 @@ from ..random import fork_rng, manual_seed
 from ..tensor.share_memory import move_to_shared_memory
 from . import checkpoint
 from .batches import Samples
-from .gradients import Gradients, parts_of
+from .gradients import Gradients, Part, parts_of
 from .history import Epoch, History, TrainerStatistics
 from .loss_weight import LossFunction
 from .progress_bar import Progress
 from .progress_board import ProgressBoard
 from .rank_step import Precision, seed_of
-from .ranks import Ranks, launched_group
+from .ranks import Ranks, launched_group, local_size
 from .run import Lead, Setup, serve
 from .weights import Sharded, is_flat
 
@@ -262,7 +262,7 @@ class Trainer:
                     yield None
                     return
                 if ranks > 1:
-                    native.share_threads(ranks)
+                    native.share_threads(ranks if group is None else local_size(group))
                 if group is None:
                     start = partial(self._start, data, device)
                     lead = Lead(data, start, self.step, self.max_restarts)
@@ -300,7 +300,14 @@ class Trainer:
             self._copied += lead.bytes_copied
 
     # ---------------------------------------------------------------- ranks
-    def _setup(self, device: Device, ranks: int, samples: list[Samples | None], step: int) -> Setup:
+    def _setup(
+        self,
+        device: Device,
+        ranks: int,
+        samples: list[Samples | None],
+        step: int,
+        create: Callable[[list[Part]], Any] | None = None,
+    ) -> Setup:
         """Rank 0's setup: weights, buffers and gradients are in shared memory."""
         model, optimizer = self.model, self.optimizer
         board = ProgressBoard.create(ranks)
@@ -320,7 +327,7 @@ class Trainer:
             _ = getattr(optimizer, "flats", None)  # moves the state there
             return setup
         parts = parts_of(optimizer)
-        rows, has_gradient = Gradients.create(parts, ranks)
+        rows, has_gradient = create(parts) if create else Gradients.create(parts, ranks)
         is_sharded = is_flat(optimizer) and not (self.scaler and self.scaler.is_enabled())
         shared = Sharded.shared(optimizer) if is_sharded else None
         return setup._replace(
@@ -345,20 +352,21 @@ class Trainer:
         self, group: ProcessGroup, data: list[Any], device: Device, step: int
     ) -> tuple[Setup, Ranks]:
         """Hands the setup to the other ranks of a process group."""
-        ranks = Ranks(group)
-        setup = self._setup(device, ranks.size, common_samples(ranks, data), step)
-        ranks.broadcast(setup._replace(loss=None, samples=[], precision=Precision()))
+        ranks = Ranks.of(group)
+        samples = common_samples(ranks, data)
+        setup = self._setup(device, ranks.size, samples, step, ranks.create_gradients)
+        ranks.broadcast_setup(setup._replace(loss=None, samples=[], precision=Precision()))
         return setup, ranks
 
     def _serve(self, group: ProcessGroup, data: list[Any], device: Device) -> None:
         """On another rank of a process group: its part of rank 0's run, which may set the ranks up
         several times."""
-        ranks, progress = Ranks(group), None
-        native.share_threads(ranks.size)
+        ranks, progress = Ranks.of(group), None
+        native.share_threads(ranks.local_size)
         try:
             while progress is None:
                 samples = common_samples(ranks, data)
-                progress = serve(ranks, self._adopt(ranks.broadcast(), samples, device))
+                progress = serve(ranks, self._adopt(ranks.broadcast_setup(), samples, device))
         except BaseException as error:
             ranks.close(error)
             raise
