@@ -9,13 +9,14 @@ shared memory, and the nodes exchange figures and gradients over the group's con
    weights, state: one copy                                  one copy, the same bits
 ```
 
-A barrier exchanges the rows in log2(n) rounds. An object of rank 0 goes by value along a binary tree
-of the nodes' first ranks, and by handles within a node. Gradients are summed by shards in a node, in
-rank order; then each of n nodes sums one n-th of a shard, in the order of the nodes, and sends it to
-the others.
+A barrier exchanges the rows in log2(n) rounds. An object of rank 0 goes by value along a binary
+tree of the nodes' first ranks, and by handles within a node. Gradients are summed by shards in a
+node, in rank order; then each of n nodes sums one n-th of a shard, in the order of the nodes, and
+sends it to the others.
 
 Note [Whole weights] A rank updates its shard when all ranks of its node have the sums of all nodes:
-they meet in between. So the death of another node leaves this one's weights complete at a step.
+they meet in between. So the death of another node leaves this one's weights complete at a step. A
+rank's word is even while it waits for others, though its update has begun.
 """
 
 from __future__ import annotations
@@ -99,36 +100,44 @@ class NodeRanks(Ranks):
 
     # ---------------------------------------------------------------- calls that all ranks make
     @contextmanager
-    def call(self, is_reduction: bool = False) -> Iterator[None]:
-        """What all ranks do together. If a rank is lost: waits until this node's weights are
-        complete, and raises an error that also names the lost rank's node.
+    def call(self) -> Iterator[None]:
+        """What all ranks do together.
 
-        Args:
-            is_reduction: this rank's word is odd, but its update has not begun.
+        Raises:
+            PeerLostError: a rank is lost; its node is named, and this node's weights are complete.
         """
         try:
             with self.engine.combined(WHERE):
                 yield
         except PeerLostError as error:
             self.is_lost = True
-            self.complete_words(is_reduction)
+            if self.board is not None:
+                self.wait_for_updates(self.board)
             raise self.with_node(error) from None
 
-    def complete_words(self, is_reduction: bool) -> None:
-        """Makes this rank's word even, and waits for those of its node that are alive."""
+    @contextmanager
+    def call_in_update(self, is_updated: bool = False) -> Iterator[None]:
+        """The same in an update, before this rank writes weights or after that: meanwhile its word
+        is even. Note [Whole weights].
+        """
         board = self.board
-        if board is None:
-            return
-        offset = board.offsets[self.rank]
-        if native.count_load(board.array.data, offset) % 2:
-            native.count_add(board.array.data, offset, -1 if is_reduction else 1)
+        assert board is not None
+        memory, offset = board.array.data, board.offsets[self.rank]
+        word = native.count_load(memory, offset)
+        native.count_store(memory, offset, word + 1 if is_updated else word - 1)
+        with self.call():
+            yield
+        native.count_store(memory, offset, word)
+
+    def wait_for_updates(self, board: NodeBoard) -> None:
+        """Waits until this node's ranks that are alive have updated their shards."""
         rows = self.engine.process_rows
         deadline = time.monotonic() + GRACE
         while time.monotonic() < deadline:
             words = {
                 word
                 for rank, word in zip(board.own, board.read(), strict=True)
-                if rank == self.rank or native.liveness(*rows[rank]) == "alive"
+                if rank not in rows or native.liveness(*rows[rank]) == "alive"
             }
             if len(words) < 2 and not any(word % 2 for word in words):
                 return
@@ -381,7 +390,7 @@ class ShardedOnNodes(Sharded):
     def update_shard(self, rank: int) -> None:
         """Updates this rank's shard. Note [Whole weights]."""
         ranges = [self.range(i, rank) for i in range(len(self.flats))]
-        with self.among.call(is_reduction=True):
+        with self.among.call_in_update():
             for i, (begin, end) in enumerate(ranges):
                 self.gradients.reduce(i, begin, end, self.factor)
             own = [rows[rank] for rows in self.gradients.rows]
@@ -411,7 +420,7 @@ class ByRankZeroOnNodes(ByRankZero):
 
     def update(self, missing: Array, factor: float) -> None:
         ranks, gradients = self.among, self.gradients
-        with ranks.call(is_reduction=True):
+        with ranks.call_in_update():
             if ranks.local_rank == 0:
                 super().reduce(factor)
                 rows = [
@@ -422,4 +431,6 @@ class ByRankZeroOnNodes(ByRankZero):
         if ranks.rank == 0:
             super().update(missing, factor)
         groups = self.optimizer.param_groups
-        ranks.copy_from_rank_zero([p.array for group in groups for p in group["params"]])
+        with ranks.call_in_update(is_updated=True):
+            if ranks.local_rank == 0:
+                ranks.copy_to_first([p.array for group in groups for p in group["params"]])
