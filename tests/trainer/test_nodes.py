@@ -10,6 +10,7 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from queue import Queue
 from types import SimpleNamespace
@@ -40,10 +41,10 @@ rng = np.random.default_rng(5)
 x, y = st.tensor(rng.standard_normal((80, 6))), st.tensor(rng.integers(0, 3, 80))
 batches = [(x[i : i + 16], y[i : i + 16]) for i in range(0, 80, 16)]
 
-class Rare(nn.Module):  # its second layer is used for some samples, which are not in each batch
+class Rare(nn.Module):  # `rarely` is for samples that are in some batches, `never` for none
     def __init__(self):
         super().__init__()
-        self.always, self.rarely = nn.Linear(6, 3), nn.Linear(6, 3)
+        self.always, self.rarely, self.never = nn.Linear(6, 3), nn.Linear(6, 3), nn.Linear(6, 3)
     def forward(self, x):
         is_rare = x[:, 0] > 1.8
         out = self.always(x)
@@ -287,18 +288,20 @@ def states(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
         ("sum_among_nodes", "node", 2, 2),
         ("step_part", "node", 2, 3),
         ("sum_among_nodes", "rank", 1, 2),
+        ("sum_among_nodes", "rank", 3, 2),  # rank 0 has its sums then, rank 1 has not
         ("train", "raise", 2, 2),
     ],
 )
 def test_a_node_that_dies_is_named_and_the_weights_are_whole(
     tmp_path: Path, states: list[Any], place: str, how: str, victim: int, step: int
 ) -> None:
-    with nodes_of(tmp_path, DIES, f"{place}/{how}/{victim}", (2, 1)) as launchers:
+    ranks = (2, 2) if victim == 3 else (2, 1)
+    with nodes_of(tmp_path, DIES, f"{place}/{how}/{victim}", ranks) as launchers:
         outputs = [each.communicate(timeout=30) for each in launchers]
     lines = [line for out, _ in outputs for line in out.splitlines()]
-    assert len(lines) == 2, outputs
-    node = 1 if victim == 2 else 0
-    of_node = f"rank {victim} is of node {node} of 2 (ranks {'2' if node else '0, 1'})"
+    assert len(lines) == sum(ranks) - 1, outputs
+    node, of_it = {1: (0, "0, 1"), 2: (1, "2"), 3: (1, "2, 3")}[victim]
+    of_node = f"rank {victim} is of node {node} of 2 (ranks {of_it})"
     for line in lines:
         assert f"rank {victim} " in line
         assert of_node in line
@@ -332,7 +335,7 @@ class Engine:
 def on_nodes(sizes: list[int], function: Any) -> list[Any]:
     """The result of `function(ranks)` for each rank; each is a thread."""
     starts = np.cumsum([0, *sizes]).tolist()
-    nodes = [list(range(a, b)) for a, b in zip(starts, starts[1:], strict=False)]
+    nodes = [list(range(a, b)) for a, b in pairwise(starts)]
     n = starts[-1]
     queues = {(a, b): Queue() for a in range(n) for b in range(n)}
     results: list[Any] = [None] * n

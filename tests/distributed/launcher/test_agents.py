@@ -17,7 +17,6 @@ import pytest
 
 from shmtensor.distributed.launcher.agents import parse_nnodes, parse_settings
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
-
 from tests.network_namespaces import HOST, two_hosts
 
 from ..run_ranks import free_port
