@@ -1,5 +1,5 @@
 """The ranks of a training run: the calling process is rank 0, and the others are its children; or
-all are the ranks of a process group, and each calls `fit`.
+all are the ranks of a process group, and each calls `fit`; they may be on several nodes (nodes.py).
 
 ```
 rank 0: the program              rank 1 .. n - 1: children

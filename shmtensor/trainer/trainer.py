@@ -43,7 +43,8 @@ class Trainer:
     sum over ranks, and the same bits in every run with the same seed and number of ranks. Hooks,
     attributes that the model sets, callbacks and printed lines are those of rank 0. Under
     `python -m shmtensor.run` the launched processes are the ranks: each calls `fit`, and rank 0's
-    model, callbacks and order of samples are used.
+    model, callbacks and order of samples are used. On several nodes each has one copy of weights
+    and state, with the same bits.
 
     What differs from one process: dropout draws other random numbers on each rank, and `BatchNorm`
     normalizes each rank's part of the batch by itself.
