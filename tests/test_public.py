@@ -81,6 +81,7 @@ MODULES = [
     "shmtensor.distributed",
     "shmtensor.testing",
     "shmtensor.trainer",
+    "shmtensor.trainer.callbacks",
     "shmtensor.utils.checkpoint",
     "shmtensor.utils.hooks",
     "shmtensor.utils.tensorboard",

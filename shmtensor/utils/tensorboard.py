@@ -56,13 +56,7 @@ class SummaryWriter:
         flush_secs: float = 120,
         filename_suffix: str = "",
     ) -> None:
-        try:
-            library = import_module("tensorboardX")
-        except ImportError as error:
-            raise ImportError(
-                f"SummaryWriter: tensorboardX cannot be imported: {error}; {EXTRA}"
-            ) from error
-        self._writer = library.SummaryWriter(
+        self._writer = import_tensorboardx().SummaryWriter(
             None if log_dir is None else str(log_dir),
             comment,
             purge_step,
@@ -100,6 +94,16 @@ class SummaryWriter:
 
         write.__name__, write.__doc__ = name, method.__doc__
         return write
+
+
+def import_tensorboardx() -> Any:
+    """The library. Raises ImportError that says what to install if it is missing."""
+    try:
+        return import_module("tensorboardX")
+    except ImportError as error:
+        raise ImportError(
+            f"SummaryWriter: tensorboardX cannot be imported: {error}; {EXTRA}"
+        ) from error
 
 
 def to_arrays(value: Any) -> Any:

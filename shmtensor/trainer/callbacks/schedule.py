@@ -1,0 +1,70 @@
+"""Schedule: steps a scheduler of the learning rate after each epoch or each step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from .callback import Callback
+from .figures import figure_of
+
+
+class Schedule(Callback):
+    """Steps a scheduler after each epoch, or after each step.
+
+    Args:
+        scheduler: of `shmtensor.optim.lr_scheduler`, over the trainer's optimizer.
+        interval: "epoch" or "step".
+        monitor: the figure that a scheduler whose `step` takes one gets. ReduceLROnPlateau gets
+            "eval_loss" by default, or "loss" if there is no evaluation.
+
+    Raises:
+        ValueError: the interval is neither; or a figure is named, and the scheduler takes none. In
+            a run: there is no figure of that name.
+
+    A checkpoint keeps the scheduler's state.
+
+    >>> from shmtensor import nn, optim
+    >>> model = nn.Linear(2, 2)
+    >>> sgd = optim.SGD(model.parameters(), lr=0.1)
+    >>> schedule = Schedule(optim.lr_scheduler.ReduceLROnPlateau(sgd, patience=1))
+    >>> warm_up = Schedule(optim.lr_scheduler.LinearLR(sgd, total_iters=100), interval="step")
+    """
+
+    def __init__(self, scheduler: Any, interval: str = "epoch", monitor: str | None = None) -> None:
+        if interval not in ("epoch", "step"):
+            raise ValueError(f"Schedule: interval is neither 'epoch' nor 'step': {interval!r}")
+        if monitor is not None and type(scheduler).step is LRScheduler.step:
+            raise ValueError(
+                f"Schedule: monitor: {type(scheduler).__name__}.step takes no figure: {monitor!r}"
+            )
+        self.scheduler = scheduler
+        self.interval = interval
+        self.monitor = monitor
+        self.is_paused = False  # SWA has the learning rate
+
+    def on_step(self, trainer: Any) -> None:
+        if self.interval == "step":
+            self._step(trainer)
+
+    def on_epoch_end(self, trainer: Any) -> None:
+        if self.interval == "epoch":
+            self._step(trainer)
+
+    def _step(self, trainer: Any) -> None:
+        if self.is_paused:
+            return
+        monitor = self.monitor
+        if monitor is None and isinstance(self.scheduler, ReduceLROnPlateau):
+            monitor = "eval_loss" if "eval_loss" in trainer.figures else "loss"
+        if monitor is None:
+            self.scheduler.step()
+        else:
+            self.scheduler.step(figure_of(trainer, monitor, "Schedule"))
+
+    def state_dict(self) -> dict[str, Any]:
+        state: dict[str, Any] = self.scheduler.state_dict()
+        return state
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.scheduler.load_state_dict(state)

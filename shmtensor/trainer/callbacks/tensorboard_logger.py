@@ -1,0 +1,78 @@
+"""TensorBoardLogger: the figures of a run for TensorBoard."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from ...utils.tensorboard import SummaryWriter, import_tensorboardx
+from .callback import Callback
+from .figures import check_positive
+from .files import check_folder
+
+
+class TensorBoardLogger(Callback):
+    """Writes the figures to event files that TensorBoard shows, by
+    `shmtensor.utils.tensorboard.SummaryWriter`.
+
+    The figures of the training are written every `every` steps and at the end of each epoch, those
+    of an evaluation after it; the tags are the figures' names. Of steps that are made again, after
+    the death of a rank or from an earlier checkpoint, TensorBoard shows the later values; so after
+    a new run in the same folder it shows that one only.
+
+    Args:
+        folder: where to write; it is created if its parent exists.
+        every: number of steps between two values.
+
+    Raises:
+        ValueError: `every` is not positive.
+        ImportError: at the beginning of a run: tensorboardX is missing.
+        OSError: at the beginning of a run: the folder cannot be created or written.
+
+    >>> log = TensorBoardLogger("runs", every=100)
+    """
+
+    def __init__(self, folder: str | os.PathLike[str], every: int = 50) -> None:
+        check_positive("every", every, "TensorBoardLogger")
+        self.folder = Path(folder)
+        self.every = every
+        self._writer: SummaryWriter | None = None
+        self._step = 0  # the last one that was written
+        self._tags: set[str] = set()  # written for it
+
+    def on_fit_begin(self, trainer: Any) -> None:
+        import_tensorboardx()
+        check_folder(self.folder, "TensorBoardLogger")
+        self._step, self._tags = trainer.step, set()
+
+    def on_step(self, trainer: Any) -> None:
+        if trainer.step % self.every == 0:
+            self._write(trainer, of_evaluation=False)
+
+    def on_eval_end(self, trainer: Any) -> None:
+        self._write(trainer, of_evaluation=True)
+
+    def on_epoch_end(self, trainer: Any) -> None:
+        self._write(trainer, of_evaluation=False)
+
+    def on_fit_end(self, trainer: Any) -> None:
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def _write(self, trainer: Any, of_evaluation: bool) -> None:
+        step = trainer.step
+        if step != self._step:
+            self._tags.clear()
+        if step < self._step:  # steps are made again: a new file says that the old ones are void
+            self.on_fit_end(trainer)
+        if self._writer is None:
+            # Not earlier: it starts a thread, of which a fork of ranks would warn.
+            purge_step = min(step, self._step + 1)
+            self._writer = SummaryWriter(self.folder, purge_step=purge_step)
+        self._step = step
+        for name, value in trainer.figures.items():
+            if name.startswith("eval_") == of_evaluation and name not in self._tags:
+                self._writer.add_scalar(name, float(value), step)
+                self._tags.add(name)
