@@ -371,6 +371,16 @@ class NodeRanks(Ranks):
         self.wait(requests)
 
 
+def ranks_of(group: ProcessGroup) -> Ranks:
+    """This rank's end, in a process group."""
+    return NodeRanks(group) if group.spans_nodes else Ranks(group)
+
+
+def local_size(group: ProcessGroup) -> int:
+    """How many of a group's ranks share this rank's memory."""
+    return len(group.native.local_ranks) if group.spans_nodes else group.size()
+
+
 def weights_on_nodes(setup: Any, gradients: Gradients, ranks: NodeRanks) -> Any:
     """How a rank updates its node's weights."""
     if setup.is_sharded:

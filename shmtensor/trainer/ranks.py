@@ -60,15 +60,6 @@ class Ranks:
         self.is_lost = False
         self._bytes_copied = 0
 
-    @classmethod
-    def of(cls, group: ProcessGroup) -> Ranks:
-        """The ranks of a process group."""
-        if not group.spans_nodes:
-            return cls(group)
-        from .nodes import NodeRanks
-
-        return NodeRanks(group)
-
     def make_board(self, setup: Any) -> ProgressBoard:
         return ProgressBoard(setup.board)
 
@@ -243,8 +234,3 @@ def launched_group() -> ProcessGroup | None:
     if not distributed.is_initialized() or distributed.get_world_size() == 1:
         return None
     return distributed.GroupMember.WORLD
-
-
-def local_size(group: ProcessGroup) -> int:
-    """How many of a group's ranks share this rank's memory."""
-    return len(group.native.local_ranks) if group.spans_nodes else group.size()

@@ -24,6 +24,7 @@ from ..nn import Module
 from ..random import manual_seed
 from .batches import Counter, Order, Samples, as_tensors, own_samples, part_of, share
 from .gradients import Gradients, parts_of
+from .nodes import NodeRanks, weights_on_nodes
 from .progress_board import Figures
 from .rank_step import Precision, RankStep, seed_of
 from .ranks import Ranks
@@ -125,10 +126,7 @@ class Member:
         parts = parts_of(setup.optimizer)
         ranks = self.ranks
         gradients = Gradients(parts, setup.rows, setup.has_gradient, ranks.local_rank)
-        if ranks.spans_nodes:
-            from .nodes import NodeRanks, weights_on_nodes
-
-            assert isinstance(ranks, NodeRanks)
+        if isinstance(ranks, NodeRanks):
             return weights_on_nodes(setup, gradients, ranks)
         if setup.is_sharded:
             shared = setup.shared if self.rank else None

@@ -25,10 +25,11 @@ from .batches import Samples
 from .gradients import Gradients, Part, parts_of
 from .history import Epoch, History, TrainerStatistics
 from .loss_weight import LossFunction
+from .nodes import local_size, ranks_of
 from .progress_bar import Progress
 from .progress_board import ProgressBoard
 from .rank_step import Precision, seed_of
-from .ranks import Ranks, launched_group, local_size
+from .ranks import Ranks, launched_group
 from .run import Lead, Setup, serve
 from .weights import Sharded, is_flat
 
@@ -353,7 +354,7 @@ class Trainer:
         self, group: ProcessGroup, data: list[Any], device: Device, step: int
     ) -> tuple[Setup, Ranks]:
         """Hands the setup to the other ranks of a process group."""
-        ranks = Ranks.of(group)
+        ranks = ranks_of(group)
         samples = common_samples(ranks, data)
         setup = self._setup(device, ranks.size, samples, step, ranks.create_gradients)
         ranks.broadcast_setup(setup._replace(loss=None, samples=[], precision=Precision()))
@@ -362,7 +363,7 @@ class Trainer:
     def _serve(self, group: ProcessGroup, data: list[Any], device: Device) -> None:
         """On another rank of a process group: its part of rank 0's run, which may set the ranks up
         several times."""
-        ranks, progress = Ranks.of(group), None
+        ranks, progress = ranks_of(group), None
         native.share_threads(ranks.local_size)
         try:
             while progress is None:
