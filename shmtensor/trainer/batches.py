@@ -24,8 +24,11 @@ from ..dataloaders.collate import default_collate
 from ..dataloaders.loader.seeding import new_seed
 from ..dataloaders.loader.worker_pool import MAX_RECIPE_BYTES, as_message
 from ..device import Device
+from ..functions import cat, stack
 from ..memory.layout import empty_shared
 from ..tensor import Tensor
+from ..tensor.dlpack import from_dlpack
+from ..tensor.from_data import from_numpy
 
 MOST = 20_000_000  # samples whose order is drawn at once
 
@@ -84,6 +87,19 @@ def on_host(state: Any) -> Any:
     return apply(lambda x: x.detach().cpu(), state)
 
 
+def concatenate(batches: list[Any]) -> Any:
+    """One batch of all, along the first dimension. Copies: one."""
+    first = batches[0]
+    if isinstance(first, Tensor):
+        return cat(batches) if first.ndim else stack(batches)
+    if isinstance(first, dict):
+        return {key: concatenate([batch[key] for batch in batches]) for key in first}
+    if isinstance(first, (tuple, list)):
+        columns = [concatenate(list(column)) for column in zip(*batches, strict=True)]
+        return type(first)(*columns) if hasattr(first, "_fields") else type(first)(columns)
+    return first if all(batch is first for batch in batches) else batches
+
+
 class Counter:
     """Counts tensor bytes that were copied for another process."""
 
@@ -109,10 +125,11 @@ def share(batch: Any, counter: Counter) -> Any:
 
 
 def as_tensors(batch: Any) -> Any:
+    """The batch with NumPy's arrays and PyTorch's tensors as tensors of the same memory."""
     if isinstance(batch, np.ndarray):
-        from ..tensor.from_data import from_numpy
-
         return from_numpy(batch)
+    if type(batch).__module__ == "torch" and hasattr(batch, "__dlpack__"):
+        return from_dlpack(batch.detach())
     if isinstance(batch, dict):
         return {key: as_tensors(value) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
@@ -207,6 +224,11 @@ class Order(NamedTuple):
         indices = empty_shared((len(flat),), np.dtype(np.int64))
         indices[:] = flat
         return cls(indices, [len(batch) for batch in batches])
+
+    def first(self, batches: int) -> Order:
+        """The first batches."""
+        sizes = self.sizes[:batches]
+        return Order(self.indices[: sum(sizes)], sizes)
 
     def ranges(self, rank: int, ranks: int, start: int) -> list[tuple[int, int, int]]:
         """From batch `start` on the range of the rank's indices, and the batch's size."""

@@ -1,13 +1,16 @@
-"""Checkpoints: written to a temporary file and renamed, so that a path always has a whole one."""
+"""Checkpoints: written to a temporary file and renamed, so that a path always has a whole one; and
+whether one is of this trainer.
+"""
 
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2
 
 
 def write(path: str | os.PathLike[str], state: dict[str, Any]) -> None:
@@ -46,3 +49,63 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"Trainer.load: not a checkpoint of this format: {path}: {file_format}, not {FORMAT}"
         )
     return state
+
+
+def check(trainer: Any, state: dict[str, Any]) -> None:
+    """Raises ValueError if a state is not one of this trainer's model, optimizers and callbacks."""
+    check_model(trainer.model.state_dict(), state["model"])
+    types = [type(each).__name__ for each in trainer.optimizers]
+    if types != state["optimizer_types"]:
+        raise ValueError(
+            f"Trainer.load: the optimizers are {', '.join(types)}, those of the checkpoint "
+            f"{', '.join(state['optimizer_types'])}"
+        )
+    for optimizer, saved in zip(trainer.optimizers, state["optimizers"], strict=True):
+        sizes = [len(group["params"]) for group in optimizer.param_groups]
+        saved_sizes = [len(group["params"]) for group in saved["param_groups"]]
+        if sizes != saved_sizes:
+            raise ValueError(
+                f"Trainer.load: the groups of {type(optimizer).__name__} have {sizes} parameters, "
+                f"those of the checkpoint {saved_sizes}"
+            )
+
+
+def check_model(state: dict[str, Any], saved: dict[str, Any]) -> None:
+    differing = [
+        f"{name} {tuple(x.shape)}, not {tuple(saved[name].shape)}"
+        for name, x in state.items()
+        if name in saved and getattr(saved[name], "shape", ()) != getattr(x, "shape", ())
+    ]
+    missing = [name for name in state if name not in saved]
+    unexpected = [name for name in saved if name not in state]
+    if missing or unexpected or differing:
+        texts = [
+            f"{what}: {', '.join(names[:3])}{', ...' * (len(names) > 3)}"
+            for what, names in (
+                ("missing", missing), ("unexpected", unexpected), ("of another shape", differing)
+            )
+            if names
+        ]  # fmt: skip
+        raise ValueError(f"Trainer.load: the checkpoint is of another model: {'; '.join(texts)}")
+
+
+def paired(callbacks: list[Any], saved: list[tuple[str, Any]]) -> list[tuple[Any, Any]]:
+    """Each callback with its saved state: those of one class in their order. A new callback has
+    none; of one that is missing here, the state is left, with a warning if there is one.
+    """
+    pairs, left, lost = [], list(callbacks), []
+    for name, state in saved:
+        callback = next((c for c in left if type(c).__name__ == name), None)
+        if callback is not None:
+            left.remove(callback)
+            pairs.append((callback, state))
+        elif state:
+            lost.append(name)
+    if lost:
+        warnings.warn(
+            f"Trainer.load: the checkpoint's state of {', '.join(lost)} is not used: this trainer "
+            f"has no such callback",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return pairs

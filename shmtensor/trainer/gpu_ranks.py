@@ -15,7 +15,7 @@ from ..distributed.ddp.bucket import make_buckets
 from ..distributed.ddp.replica import broadcast
 from ..distributed.group.backend import Backend
 from ..distributed.group.process_group import ProcessGroup
-from .weights import OneProcess
+from .weights import Clip, OneProcess
 
 BUCKET = 25 << 20  # bytes of gradients that are reduced together
 
@@ -50,8 +50,8 @@ class Replicated(OneProcess):
     Missing gradients count as zeros, so ranks without samples take part.
     """
 
-    def __init__(self, optimizer: Any, scaler: Any, group: ProcessGroup) -> None:
-        super().__init__(optimizer, scaler)
+    def __init__(self, optimizer: Any, scaler: Any, group: ProcessGroup, clip: Clip) -> None:
+        super().__init__(optimizer, scaler, clip)
         self.group = group
         _ = getattr(optimizer, "flats", None)  # where the parameters are now
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
@@ -64,13 +64,10 @@ class Replicated(OneProcess):
         """
         for bucket in self.buckets:
             bucket.reduce(self.group, 1, None)
-        if factor != 1.0:
-            for p in self.parameters:
-                p.grad.mul_(factor)
-        super().update(missing, 1.0)
+        super().update(missing, factor)
 
 
-def refresh_buffers(model: Any, group: ProcessGroup) -> None:
-    """Copies rank 0's buffers to the other ranks, before an evaluation."""
-    for buffer in model.buffers():
-        broadcast(group, buffer.array, 0)
+def refresh(model: Any, group: ProcessGroup, with_parameters: bool) -> None:
+    """Copies rank 0's buffers, and parameters, to the other ranks."""
+    for x in [*model.buffers(), *(model.parameters() if with_parameters else ())]:
+        broadcast(group, x.array, 0)

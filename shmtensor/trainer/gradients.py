@@ -19,6 +19,7 @@ from ..autograd.engine.grad_buffer import in_grad_buffer
 from ..memory.layout import aligned, zeros_shared
 
 Array = np.ndarray[Any, np.dtype[Any]]
+BLOCK = 1 << 15  # elements: they stay in the cache
 
 
 class Part(NamedTuple):
@@ -85,15 +86,14 @@ class Gradients:
                 self.slots.append((p.accumulate_grad, place))
 
     @staticmethod
-    def create(parts: list[Part], ranks: int, n_has_gradient: int = 0) -> tuple[list[Array], Array]:
-        """Zeroed rows, and `has_gradient`, of so many rows (0: of one for each rank); gaps between
-        parameters stay zero."""
+    def create(parts: list[Part], ranks: int, n_has_gradient: int) -> tuple[list[Array], Array]:
+        """Zeroed rows, one for each rank, and `has_gradient`; gaps between parameters stay zero."""
         rows = []
         for part in parts:
             dtype = part.tensors[0].array.dtype
             rows.append(zeros_shared((ranks, aligned(part.size, dtype.itemsize)), dtype))
         n = sum(len(part.tensors) for part in parts)
-        return rows, zeros_shared((n_has_gradient or ranks, n), np.dtype(np.bool_))
+        return rows, zeros_shared((n_has_gradient, n), np.dtype(np.bool_))
 
     def clear(self) -> None:
         for node, _ in self.slots:
@@ -145,9 +145,15 @@ class Gradients:
             indices.append(None if of_part.all() else np.flatnonzero(of_part).tolist())
         return indices
 
-    def reduce(self, i: int, begin: int, end: int, factor: float) -> None:
+    def reduce(
+        self, i: int, begin: int, end: int, factor: float, limit: float | None = None
+    ) -> None:
         """Sums the ranks' rows of part i from begin to end, in rank order, into this rank's.
         Copies: none.
+
+        Args:
+            factor: by which the sums are multiplied.
+            limit: to which they are clipped then, or None.
         """
         rows = self.rows[i]
         if begin < end:
@@ -155,3 +161,16 @@ class Gradients:
             native.reduce_into(own, [row[begin:end] for row in rows], "sum")
             if factor != 1.0:
                 own *= own.dtype.type(factor)
+            if limit is not None:
+                np.clip(own, -limit, limit, out=own)
+
+    def sum_of_squares(self, i: int, begin: int, end: int) -> float:
+        """Of the sums of the ranks' rows of part i from begin to end, which are not written.
+        Copies: one, by blocks."""
+        rows, total = self.rows[i], 0.0
+        block = np.empty(min(BLOCK, max(end - begin, 0)), rows.dtype)
+        for first in range(begin, end, BLOCK):
+            sums = block[: min(BLOCK, end - first)]
+            native.reduce_into(sums, [row[first : first + len(sums)] for row in rows], "sum")
+            total += float(np.dot(sums, sums))
+        return total

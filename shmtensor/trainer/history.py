@@ -17,6 +17,8 @@ class Epoch:
         eval_loss, eval_accuracy: on the held-out data after the epoch, or None.
         lr: of the first parameter group.
         seconds, samples: of the training part.
+        metrics: other figures, by name: those of the training step, and with "eval_" those of the
+            last evaluation.
     """
 
     epoch: int
@@ -27,6 +29,7 @@ class Epoch:
     lr: float
     samples: int
     seconds: float
+    metrics: dict[str, float] = field(default_factory=dict)
 
     @property
     def samples_per_second(self) -> float:
@@ -35,12 +38,20 @@ class Epoch:
 
 @dataclass
 class History:
-    """The epochs so far; `history["loss"]` is the list of their losses."""
+    """The epochs so far; `history["loss"]` is the list of their losses, and `history["eval_f1"]`
+    that of a metric (None where an epoch has none)."""
 
     epochs: list[Epoch] = field(default_factory=list)
 
     def __getitem__(self, name: str) -> list[Any]:
-        return [getattr(epoch, name) for epoch in self.epochs]
+        if name in Epoch.__dataclass_fields__:
+            return [getattr(epoch, name) for epoch in self.epochs]
+        names = {name for epoch in self.epochs for name in epoch.metrics}
+        if name not in names:
+            raise KeyError(
+                f"History: no {name!r}: there are {[*Epoch.__dataclass_fields__, *names]}"
+            )
+        return [epoch.metrics.get(name) for epoch in self.epochs]
 
     def __len__(self) -> int:
         return len(self.epochs)
@@ -52,23 +63,62 @@ class History:
         self.epochs = [Epoch(**record) for record in state]
 
 
-@dataclass(frozen=True)
+@dataclass
 class TrainerStatistics:
-    """Statistics of a trainer.
+    """Statistics of a trainer's runs in this process; `str()` says what bounds a step.
 
     Attributes:
         steps: optimizer steps since the first epoch.
-        samples: training samples in this process's runs.
-        seconds: training time, without evaluation.
+        samples: training samples.
+        seconds: training time, with evaluations in the middle of an epoch.
         tensor_bytes_copied: bytes of tensors that were copied for another process: batches that
             were not in shared memory, and small or private operands of collectives.
+        nprocs: ranks of the last run.
+        seconds_of_data: for which rank 0 has waited for batches.
+        seconds_waited: for which rank 0 has waited for the other ranks.
     """
 
-    steps: int
-    samples: int
-    seconds: float
-    tensor_bytes_copied: int
+    steps: int = 0
+    samples: int = 0
+    seconds: float = 0.0
+    tensor_bytes_copied: int = 0
+    nprocs: int = 1
+    seconds_of_data: float = 0.0
+    seconds_waited: float = 0.0
+
+    def add(self, seconds: float, samples: int) -> None:
+        self.seconds += seconds
+        self.samples += samples
+
+    def end(self, run: Any, step: int) -> None:
+        """Adds what a run has counted."""
+        self.steps, self.nprocs = step, run.size
+        self.tensor_bytes_copied += run.bytes_copied
+        self.seconds_of_data += run.seconds_of_data
+        self.seconds_waited += run.ranks.seconds_waited
 
     @property
     def samples_per_second(self) -> float:
         return self.samples / self.seconds if self.seconds else 0.0
+
+    def __str__(self) -> str:
+        if not self.seconds:
+            return "no step yet"
+        shares = {
+            "batches": self.seconds_of_data / self.seconds,
+            "the other ranks": self.seconds_waited / self.seconds,
+        }
+        shares["compute"] = max(0.0, 1.0 - sum(shares.values()))
+        most = max(shares, key=lambda name: shares[name])
+        advice = {
+            "batches": ": more num_workers may help",
+            "the other ranks": ": the steps are short, or the parts unequal; try nprocs=1",
+            "compute": "",
+        }[most]
+        ranks = "one rank" if self.nprocs == 1 else f"{self.nprocs} ranks"
+        return (
+            f"{self.samples_per_second:,.0f} samples/s on {ranks}: {shares['compute']:.0%} of the "
+            f"time computes, {shares['batches']:.0%} waits for batches, "
+            f"{shares['the other ranks']:.0%} for other ranks; {most} "
+            f"bound{'s' * (most == 'compute')} it{advice}"
+        )

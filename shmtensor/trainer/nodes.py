@@ -15,16 +15,16 @@ node, in rank order; then each of n nodes sums one n-th of a shard, in the order
 sends it to the others.
 
 Note [Whole weights] A rank updates its shard when all ranks of its node have the sums of all nodes:
-they meet in between. So the death of another node leaves this one's weights complete at a step. A
-rank's word is even while it waits for others, though its update has begun.
+they meet in between. So the death of another node leaves this one's weights complete at a step.
 """
 
 from __future__ import annotations
 
+import math
 import pickle
 import time
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -36,11 +36,10 @@ from ..distributed.collectives.object_collectives import dumps_by_value
 from ..distributed.group.process_group import ProcessGroup
 from ..errors import PeerLostError
 from ..memory.layout import empty_shared
-from ..tensor.share_memory import move_to_shared_memory
-from .gradients import Gradients, parts_of
+from .gradients import Gradients
 from .progress_board import ProgressBoard
 from .ranks import GRACE, Ranks
-from .weights import ByRankZero, Sharded, shard_start
+from .weights import ByRankZero, Clip, Sharded, shard_start
 
 Array = np.ndarray[Any, np.dtype[Any]]
 WHERE = "Trainer"
@@ -52,7 +51,7 @@ class NodeBoard(ProgressBoard):
     copies of the weights.
 
     Attributes:
-        own: the ranks that update this node's copy.
+        own: this node's ranks.
     """
 
     def __init__(self, array: Array, own: list[int]) -> None:
@@ -96,7 +95,7 @@ class NodeRanks(Ranks):
             local_ranks = list(range(self.local_size))
             self.node_group = ProcessGroup(engine.local_group, group.timeout, local_ranks)
         self.board: NodeBoard | None = None
-        self.has_gradient: Array | None = None
+        self.has_gradient: list[Array] = []  # of each optimizer
 
     # ---------------------------------------------------------------- calls that all ranks make
     @contextmanager
@@ -114,20 +113,6 @@ class NodeRanks(Ranks):
             if self.board is not None:
                 self.wait_for_updates(self.board)
             raise self.with_node(error) from None
-
-    @contextmanager
-    def call_in_update(self, is_updated: bool = False) -> Iterator[None]:
-        """The same in an update, before this rank writes weights or after that: meanwhile its word
-        is even. Note [Whole weights].
-        """
-        board = self.board
-        assert board is not None
-        memory, offset = board.array.data, board.offsets[self.rank]
-        word = native.count_load(memory, offset)
-        native.count_store(memory, offset, word + 1 if is_updated else word - 1)
-        with self.call():
-            yield
-        native.count_store(memory, offset, word)
 
     def wait_for_updates(self, board: NodeBoard) -> None:
         """Waits until this node's ranks that are alive have updated their shards."""
@@ -166,27 +151,30 @@ class NodeRanks(Ranks):
 
     # ---------------------------------------------------------------- barrier
     def make_board(self, setup: Any) -> NodeBoard:
-        own = self.own if setup.is_sharded else self.own[:1]
-        self.board, self.has_gradient = NodeBoard(setup.board, own), setup.has_gradient
+        self.board = NodeBoard(setup.board, self.own)
+        self.has_gradient = [each.has_gradient for each in setup.shared]
         return self.board
 
     def barrier(self) -> None:
         """Returns when all ranks have called it; then each node's board has the rows of all ranks,
         and rank 0's signals.
         """
+        began = time.perf_counter()
         with self.call():
             self.node_barrier()
             if self.local_rank == 0 and len(self.nodes) > 1:
                 self.exchange_rows()
             self.node_barrier()
+        self.seconds_waited += time.perf_counter() - began
 
     def exchange_rows(self) -> None:
-        board, has_gradient = self.board, self.has_gradient
+        board, n = self.board, self.local_size
         assert board is not None
-        assert has_gradient is not None
-        rows = board.array.view(np.uint8)  # (ranks + 1, 64)
-        n, signals = self.local_size, rows[-1]
-        used = np.packbits(np.logical_or.reduce(has_gradient[:n], axis=0))
+        rows = board.array.view(np.uint8)  # (ranks + 1, bytes)
+        signals = rows[-1]
+        used = np.packbits(
+            np.concatenate([np.logical_or.reduce(x[:n], axis=0) for x in self.has_gradient])
+        )
         own = [rows[self.own[0] : self.own[-1] + 1].reshape(-1), signals, used]
         line = rows.shape[1]
         sizes = [(len(node) + 1) * line + used.size for node in self.nodes]
@@ -199,8 +187,10 @@ class NodeRanks(Ranks):
             rows[node[0] : node[-1] + 1] = data[:end].reshape(len(node), line)
             if number == 0:
                 signals[:] = data[end : end + line]
-            bits = np.unpackbits(data[end + line :], count=has_gradient.shape[1])
-            has_gradient[n + number] = bits
+            bits, first = np.unpackbits(data[end + line :]), 0
+            for x in self.has_gradient:
+                x[n + number] = bits[first : first + x.shape[1]]
+                first += x.shape[1]
 
     def all_gather(self, own: Array, sizes: list[int]) -> list[Array]:
         """The bytes of all nodes' first ranks, in log2(n) rounds (Bruck et al., Efficient
@@ -234,7 +224,7 @@ class NodeRanks(Ranks):
         with self.call():
             return self.within_node(self.to_first(obj))
 
-    def broadcast_setup(self, setup: Any = None) -> Any:
+    def broadcast_setup(self, setup: Any = None, own_setup: Any = None) -> Any:
         """Rank 0's setup on every rank; other nodes have copies of model and optimizer."""
         with self.call():
             if setup is not None and setup.device.type != "cpu":
@@ -243,28 +233,19 @@ class NodeRanks(Ranks):
                     "wrap it in DistributedDataParallel"
                 )
             if self.local_rank == 0:
-                arrays = {"shared": None, "rows": None, "has_gradient": None}
-                copy = self.to_first(setup and setup._replace(**arrays))
-                setup = setup or self.own_setup(copy)
+                copy = None
+                if setup is not None:
+                    arrays: Any = {"flats": None, "rows": [], "has_gradient": None}
+                    shared = [each._replace(**arrays) for each in setup.shared]
+                    copy = setup._replace(shared=shared)
+                copy = self.to_first(copy)
+                setup = setup or own_setup(copy, self)
             return self.within_node(setup)
 
-    def own_setup(self, setup: Any) -> Any:
-        """The setup of a node, with its own arrays, from a copy of rank 0's."""
-        model, optimizer = setup.model, setup.optimizer
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        move_to_shared_memory([*model.parameters(), *model.buffers(), *parameters])
-        board = ProgressBoard.create(self.size)
-        board.array[...] = setup.board
-        rows, has_gradient = self.create_gradients(parts_of(optimizer))
-        shared = Sharded.shared(optimizer) if setup.is_sharded else None
-        return setup._replace(
-            board=board.array, shared=shared, rows=rows, has_gradient=has_gradient
-        )
-
-    def create_gradients(self, parts: list[Any]) -> tuple[list[Array], Array]:
-        """As `Gradients.create`, for this node's ranks; behind their rows `has_gradient` has one
-        for each node."""
-        return Gradients.create(parts, self.local_size, self.local_size + len(self.nodes))
+    @property
+    def gradient_rows(self) -> tuple[int, int]:
+        """Of this node's ranks; behind their rows `has_gradient` has one for each node."""
+        return self.local_size, self.local_size + len(self.nodes)
 
     def within_node(self, obj: Any) -> Any:
         """The object of the node's first rank; tensors have the same memory."""
@@ -304,12 +285,24 @@ class NodeRanks(Ranks):
             if node and not np.may_share_memory(x, each):
                 x[...] = each.reshape(x.shape)
 
-    def copy_from_rank_zero(self, arrays: list[Array]) -> None:
-        """Makes each node's arrays, in its shared memory, those of rank 0. All ranks call it."""
+    def copy_to_nodes(self, arrays: list[Array]) -> None:
         with self.call():
+            self.node_barrier()
             if self.local_rank == 0:
                 self.copy_to_first(arrays)
             self.node_barrier()
+
+    def copy_in_update(self, arrays: list[Array]) -> None:
+        """The same, in an update that rank 0 has made. Meanwhile words are even: its weights are
+        complete.
+        """
+        board = self.board
+        assert board is not None
+        memory, offset = board.array.data, board.offsets[self.rank]
+        word = native.count_load(memory, offset)
+        native.count_store(memory, offset, word + 1)
+        self.copy_to_nodes(arrays)
+        native.count_store(memory, offset, word)
 
     @property
     def bytes_copied(self) -> int:
@@ -381,39 +374,70 @@ def local_size(group: ProcessGroup) -> int:
     return len(group.native.local_ranks) if group.spans_nodes else group.size()
 
 
-def weights_on_nodes(setup: Any, gradients: Gradients, ranks: NodeRanks) -> Any:
+def weights_on_nodes(
+    optimizer: Any, scaler: Any, shared: Any, gradients: Gradients, clip: Clip, ranks: NodeRanks
+) -> Any:
     """How a rank updates its node's weights."""
-    if setup.is_sharded:
-        return ShardedOnNodes(setup, gradients, ranks)
-    return ByRankZeroOnNodes(setup, gradients, ranks)
+    if shared.is_sharded:
+        return ShardedOnNodes(optimizer, gradients, shared.flats, clip, ranks)
+    return ByRankZeroOnNodes(optimizer, scaler, gradients, clip, ranks)
 
 
 class ShardedOnNodes(Sharded):
     """A rank's share of the update of its node's copy, with the sums over all nodes."""
 
-    def __init__(self, setup: Any, gradients: Gradients, ranks: NodeRanks) -> None:
-        shared = setup.shared if ranks.local_rank else None
-        super().__init__(setup.optimizer, gradients, ranks.local_size, shared)
+    def __init__(
+        self, optimizer: Any, gradients: Gradients, flats: Any, clip: Clip, ranks: NodeRanks
+    ) -> None:
+        shared = flats if ranks.local_rank else None
+        super().__init__(optimizer, gradients, ranks.local_size, shared, clip)
         self.among = ranks
         self.intervals = [ranks.intervals(flat.parameter) for flat in self.flats]
 
-    def update_shard(self, rank: int) -> None:
-        """Updates this rank's shard. Note [Whole weights]."""
-        ranges = [self.range(i, rank) for i in range(len(self.flats))]
-        with self.among.call_in_update():
-            for i, (begin, end) in enumerate(ranges):
-                self.gradients.reduce(i, begin, end, self.factor)
-            own = [rows[rank] for rows in self.gradients.rows]
-            self.among.sum_among_nodes(
+    def own_shards(self) -> list[Array]:
+        """Of each flat this rank's shard of the gradients, in its row."""
+        rank = self.gradients.rank
+        shards = []
+        for i, rows in enumerate(self.gradients.rows):
+            begin, end = self.range(i, rank)
+            shards.append(rows[rank, begin:end])
+        return shards
+
+    def clipped(
+        self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
+    ) -> float:
+        """Sums the shard over all ranks, into this rank's row; and the norm is that of the sums.
+        Note [Whole weights].
+        """
+        ranks, rank = self.among, self.gradients.rank
+        with ranks.call():
+            for i in range(len(self.flats)):
+                self.gradients.reduce(i, *self.range(i, rank), 1.0)
+            ranks.sum_among_nodes(
                 [
-                    (row[begin:end], holders)
-                    for row, intervals in zip(own, self.intervals, strict=True)
+                    (rows[rank, begin:end], holders)
+                    for rows, intervals in zip(self.gradients.rows, self.intervals, strict=True)
                     for begin, end, holders in intervals
                 ]
             )
-            self.among.node_barrier()
-        for i, (runs, (begin, end)) in enumerate(zip(self.runs, ranges, strict=True)):
-            self.optimizer.step_part(i, runs, begin, end)
+            ranks.node_barrier()
+        if self.clip.norm is None:
+            return factor
+        board.squares[ranks.rank] = sum(float(np.dot(x, x)) for x in self.own_shards())
+        ranks.barrier()
+        # Nodes with other numbers of ranks add the squares in another order: all take node 0's.
+        norm = math.sqrt(board.squares[ranks.nodes[0]].sum()) * factor
+        return factor * min(1.0, self.clip.norm / (norm + 1e-6))
+
+    def update_shard(self, rank: int) -> None:
+        """Updates this rank's shard by the sums."""
+        limit = self.clip.value
+        for i, (runs, own) in enumerate(zip(self.runs, self.own_shards(), strict=True)):
+            if self.factor != 1.0:
+                own *= own.dtype.type(self.factor)
+            if limit is not None:
+                np.clip(own, -limit, limit, out=own)
+            self.optimizer.step_part(i, runs, *self.range(i, rank))
 
 
 class ByRankZeroOnNodes(ByRankZero):
@@ -421,16 +445,18 @@ class ByRankZeroOnNodes(ByRankZero):
     is on rank 0 alone.
     """
 
-    def __init__(self, setup: Any, gradients: Gradients, ranks: NodeRanks) -> None:
-        super().__init__(setup.optimizer, setup.precision.scaler, gradients)
+    def __init__(
+        self, optimizer: Any, scaler: Any, gradients: Gradients, clip: Clip, ranks: NodeRanks
+    ) -> None:
+        super().__init__(optimizer, scaler, gradients, clip)
         self.among = ranks
 
-    def reduce(self, factor: float) -> None:
-        """Nothing: `update` has done it."""
-
-    def update(self, missing: Array, factor: float) -> None:
+    def clipped(
+        self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
+    ) -> float:
+        """Sums the gradients over all ranks, into the rows of the nodes' first ranks."""
         ranks, gradients = self.among, self.gradients
-        with ranks.call_in_update():
+        with ranks.call():
             if ranks.local_rank == 0:
                 super().reduce(factor)
                 rows = [
@@ -438,9 +464,14 @@ class ByRankZeroOnNodes(ByRankZero):
                     for row, part in zip(gradients.rows, gradients.parts, strict=True)
                 ]
                 ranks.sum_among_nodes(rows)
-        if ranks.rank == 0:
+            ranks.node_barrier()
+        return factor
+
+    def reduce(self, factor: float) -> None:
+        """Nothing: `clipped` has done it."""
+
+    def update(self, missing: Array, factor: float) -> None:
+        if self.among.rank == 0:
             super().update(missing, factor)
         groups = self.optimizer.param_groups
-        with ranks.call_in_update(is_updated=True):
-            if ranks.local_rank == 0:
-                ranks.copy_to_first([p.array for group in groups for p in group["params"]])
+        self.among.copy_in_update([p.array for group in groups for p in group["params"]])

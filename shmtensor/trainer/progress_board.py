@@ -1,6 +1,6 @@
 """The progress board: one shared block in which the ranks write what the others read.
 
-    rank r, 64 bytes, which only this rank writes:
+    rank r, 128 bytes, which only this rank writes:
       +0  word u64       2 n: its shard of the weights is complete at step n;  2 n + 1: it is being
                          updated to step n + 1. Read and written by `native.count_*`, which order
                          the weights, too (Note [Order of a count] in native/ipc/bind_futex.cc)
@@ -10,11 +10,13 @@
      +24  loss f64       times the weight
      +32  correct f64    samples classified correctly; -1: this is no classification
      +40  missing f64    how many parameters have no gradient on this rank in this step
-    the last 64 bytes, which only rank 0 writes:
+     +48  squares f64    the sum of the squares of its shard of the gradients, if they are clipped
+     +64  named f64[8]   figures that the training step returned, times the samples
+    the last 128 bytes, which only rank 0 writes:
       +0  signals u64[2] what follows a meeting of the ranks: of meeting k in place k % 2
 
 The weights are complete at step n if every word is 2 n. Between the two barriers of a step the
-words may differ: see `Run.recover`.
+words may differ: see `Lead.recover`.
 """
 
 from __future__ import annotations
@@ -25,14 +27,15 @@ import numpy as np
 
 from .. import native
 
-LINE = 8  # words of 8 bytes
+LINE = 16  # words of 8 bytes
+NAMED = 8  # figures that a training step may return
 
 
 class ProgressBoard:
     """The ranks' words and figures; `array` can be sent to other processes, which share its memory.
 
     Attributes:
-        array: (ranks + 1, 8) uint64 in shared memory.
+        array: (ranks + 1, 16) uint64 in shared memory.
         signals: (2,) uint64.
     """
 
@@ -42,6 +45,8 @@ class ProgressBoard:
         self.offsets = range(0, ranks * LINE * 8, LINE * 8)  # of the words, in bytes
         self.figures = array[:ranks].view(np.float64)[:, 1:5]
         self.missing = array[:ranks].view(np.float64)[:, 5]
+        self.squares = array[:ranks].view(np.float64)[:, 6]
+        self.named = array[:ranks].view(np.float64)[:, 8:]
         self.signals = array[ranks, :2]
 
     @classmethod
@@ -71,6 +76,7 @@ class ProgressBoard:
 
     def clear_figures(self, rank: int) -> None:
         self.figures[rank] = 0
+        self.named[rank] = 0
 
 
 class Figures:
@@ -80,15 +86,32 @@ class Figures:
         samples: how many.
         loss: the mean over the weights of the losses.
         accuracy: the share of samples classified correctly; None if this is no classification.
+        named: of each further figure its sum over samples, and their number.
     """
 
     def __init__(self) -> None:
-        self.sums = np.zeros(4)
+        self.clear()
 
-    def add(self, board: ProgressBoard) -> None:
-        """Adds the ranks' figures, in rank order."""
-        for row in board.figures:
-            self.sums += row
+    def clear(self) -> None:
+        self.sums = np.zeros(4)
+        self.named: dict[str, list[float]] = {}
+
+    def add(self, board: ProgressBoard, names: list[str], is_first: bool = True) -> None:
+        """Adds the ranks' figures, in rank order.
+
+        Args:
+            names: of the further figures on the board.
+            is_first: of a step's optimizers; the others' samples are the same ones.
+        """
+        if is_first:
+            for row in board.figures:
+                self.sums += row
+        if names:
+            samples = float(board.figures[:, 0].sum())
+            for name, value in zip(names, board.named.sum(axis=0), strict=False):
+                total = self.named.setdefault(name, [0.0, 0.0])
+                total[0] += float(value)
+                total[1] += samples
 
     @property
     def samples(self) -> int:
@@ -101,3 +124,19 @@ class Figures:
     @property
     def accuracy(self) -> float | None:
         return float(self.sums[3] / self.sums[0]) if self.sums[3] >= 0 else None
+
+    def means(self) -> dict[str, float]:
+        """All means, by name."""
+        out = {"loss": self.loss}
+        if self.accuracy is not None:
+            out["accuracy"] = self.accuracy
+        for name, (total, samples) in self.named.items():
+            out[name] = total / samples if samples else float("nan")
+        return out
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"sums": self.sums.tolist(), "named": {k: list(v) for k, v in self.named.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.sums = np.array(state["sums"])
+        self.named = {name: list(total) for name, total in state["named"].items()}

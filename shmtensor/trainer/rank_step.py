@@ -1,4 +1,4 @@
-"""A rank's step: gradients of its part of a batch, and its share of the update.
+"""A rank's step: gradients of its part of the batches, and its share of the update.
 
 forward, backward of the rank's part         its gradients (shared memory, all ranks read them)
 barrier                                      all gradients are complete
@@ -8,21 +8,20 @@ word += 1, reduce and update, word += 1      one copy of parameters and optimize
 from __future__ import annotations
 
 import signal
+import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from math import isfinite
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from ..amp import autocast
 from ..autograd import no_grad
 from ..device import CPU, Device
 from ..nn import Module
 from ..random import manual_seed
-from ..tensor import Tensor
 from ..tensor.from_data import as_tensor
-from .batches import on_device
-from .loss_weight import LossFunction, loss_and_weight
+from .batch_loss import BatchLoss, LossFunction, compute_loss, count_correct, run_step
+from .batches import on_device, on_host
 from .progress_board import ProgressBoard
 
 
@@ -38,20 +37,40 @@ class Precision(NamedTuple):
         return nullcontext() if self.dtype is None else autocast(self.device_type, self.dtype)
 
 
+class Steps(NamedTuple):
+    """How the program wants the loss of a batch computed, and what follows it.
+
+    Attributes:
+        training_step, eval_step: the program's own; None: the model and the loss function.
+        on_nonfinite: "raise", "skip" or "warn", if the loss is NaN or infinite.
+        keeps_outputs: evaluations keep outputs and targets, for metrics.
+    """
+
+    loss: LossFunction | None
+    training_step: Callable[..., Any] | None = None
+    eval_step: Callable[..., Any] | None = None
+    on_nonfinite: str = "raise"
+    keeps_outputs: bool = False
+
+
 class RankStep:
     """A rank's part of each step.
 
     Args:
-        weights: one of weights.py.
+        weights: for each optimizer one of weights.py.
         barrier: returns when all ranks have called it.
         device: where the model is; the rank's part of a batch is moved there.
+
+    Attributes:
+        names: of the figures that the training step has returned in this step.
+        kept: of an evaluation: of each batch, outputs and targets of this rank's samples, or None.
     """
 
     def __init__(
         self,
         model: Module,
-        loss_function: LossFunction,
-        weights: Any,
+        steps: Steps,
+        weights: list[Any],
         board: ProgressBoard,
         barrier: Callable[[], None],
         rank: int = 0,
@@ -60,7 +79,7 @@ class RankStep:
         precision: Precision = Precision(),  # noqa: B008 (it cannot be changed)
     ) -> None:
         self.model = model
-        self.loss_function = loss_function
+        self.steps = steps
         self.weights = weights
         self.board = board
         self.barrier = barrier
@@ -68,108 +87,155 @@ class RankStep:
         self.ranks = ranks
         self.device = device
         self.precision = precision
-        self.total, self.is_sum = 0, False  # of the present batch
+        self.names: list[str] = []
+        self.kept: list[Any] = []
+        # Of the present step: its number and optimizer; whether its losses were divided, by what.
+        self.number, self.index, self.is_divided, self.base = 0, 0, False, 1
+        scaler = precision.scaler
+        self.looks_at_loss = scaler is None or not scaler.is_enabled()
 
-    def train(self, part: Any, n: int, total: int, seed: int) -> None:
-        """One step.
+    # ---------------------------------------------------------------- training
+    def train(self, group: list[Any], seed: int, number: int, index: int = 0) -> None:
+        """One step of one optimizer.
 
         Args:
-            part: the rank's samples, n of the batch's total.
+            group: of each batch, this rank's samples, their number, and that of the batch's.
             seed: of the rank's random numbers in this step.
+            number: of the step.
+            index: of the optimizer.
         """
-        weights, board, rank = self.weights, self.board, self.rank
+        weights, board, rank = self.weights[index], self.board, self.rank
         weights.clear()
         manual_seed(seed)
-        weight: float | None = 0.0
-        loss_sum, correct = 0.0, 0
-        if n:
-            outputs, targets, loss, weight = self.forward(part, n)
-            scaled = weights.scale(loss)
-            if self.ranks == 1 or weight is None:
-                scaled.backward()
+        self.number, self.index = number, index
+        self.base = group[0][2] if len(group) == 1 else sum(total for _, _, total in group)
+        self.is_divided = self.ranks > 1 or len(group) > 1
+        samples, weight_sum, loss_sum, correct = 0, 0.0, 0.0, 0
+        counts_nothing = False
+        if self.names:
+            board.named[rank], self.names = 0.0, []
+        for part, n, _ in group:
+            if not n:
+                continue
+            samples += n
+            result = self.loss_of(part, n, index)
+            if result is None:
+                continue
+            weight, loss = result.weight, weights.scale(result.loss)
+            if weight == 0:
+                counts_nothing = True
+            if weight is None:  # a sum
+                self.is_divided = False
+            if self.is_divided and weight is not None:
+                loss.backward(as_tensor(weight / self.base, dtype=loss.dtype, device=self.device))
             else:
-                scaled.backward(as_tensor(weight / total, dtype=scaled.dtype, device=self.device))
-            loss_sum, correct = self.measure(outputs, targets, loss, weight)
-        self.total, self.is_sum = total, weight is None
-        board.figures[rank] = n, n if weight is None else weight, loss_sum, correct
-        board.missing[rank] = weights.complete(bool(n) and weight == 0)
-        self.barrier()
+                loss.backward()
+            value, right = self.measure(result, n)
+            loss_sum += value
+            correct += right
+            weight_sum += n if weight is None else weight
+        board.figures[rank] = samples, weight_sum, loss_sum, correct
+        if index:  # the loss of a further optimizer is a figure
+            board.named[rank][len(self.names)] = loss_sum / weight_sum * samples if samples else 0.0
+            self.names.append(f"loss_{index}")
+        board.missing[rank] = weights.complete(counts_nothing and weight_sum == 0)
+        if self.ranks > 1:
+            self.barrier()
         self.update()
 
-    def update(self) -> None:
+    def loss_of(self, part: Any, n: int, index: int) -> BatchLoss | None:
+        """Forward and loss of n samples for one optimizer, or (-1) in an evaluation."""
+        if self.device.type == "cuda":
+            part = on_device(part, self.device)
+        with self.precision.context():
+            steps = self.steps
+            step = steps.training_step
+            if index < 0:
+                step = steps.eval_step or step
+            if step is None:
+                return compute_loss(self.model, steps.loss, part, n)
+            has_index = len(self.weights) > 1 and index >= 0
+            return run_step(step, (self.model, part, *([index] if has_index else [])), n)
+
+    def measure(self, result: BatchLoss, n: int) -> tuple[float, int]:
+        """The loss times its weight, and how many samples were classified correctly; adds the
+        further figures."""
+        weight = result.weight
+        value = 0.0 if weight == 0 else float(result.loss.item())  # a mean over nothing is NaN
+        if result.figures:
+            named = self.board.named[self.rank]
+            for name, figure in result.figures.items():
+                if name not in self.names:
+                    self.names.append(name)
+                named[self.names.index(name)] += figure * n
+        correct = -1 if result.outputs is None else count_correct(result.outputs, result.targets)
+        return value * (1 if weight is None else weight), correct
+
+    def update(self, has_met: bool = False) -> None:
         """This rank's share of the update, once all gradients are complete. Ctrl-C is taken after
-        it: it must not leave shared weights torn."""
-        board = self.board
+        it: it must not leave shared weights torn.
+
+        Args:
+            has_met: no other rank runs any more: all have met for the norm of the gradients.
+        """
+        board, weights = self.board, self.weights[self.index]
+        figures = board.figures[0] if self.ranks == 1 else board.figures.sum(axis=0)
+        _, weight_sum, loss_sum, _ = figures.tolist()
+        is_skipped = False
+        if self.looks_at_loss and not isfinite(loss_sum):
+            if self.steps.on_nonfinite == "raise" and self.rank:
+                return  # rank 0 ends the run
+            is_skipped = self.report_nonfinite()
+        factor = 1.0
+        if self.is_divided and weight_sum:
+            factor = self.base / weight_sum
         if self.ranks == 1:
             board.begin_update(0)
-            self.weights.update(board.missing, 1.0)
+            if not is_skipped:
+                weights.update(board.missing, factor)
             board.end_update(0)
             return
-        factor = 1.0
-        if not self.is_sum:
-            weight_sum = board.figures[:, 1].sum()
-            factor = self.total / weight_sum if weight_sum else 1.0
+        if not is_skipped:
+            factor = weights.clipped(board, factor, None if has_met else self.barrier)
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             board.begin_update(self.rank)
-            self.weights.update(board.missing, factor)
+            if not is_skipped:
+                weights.update(board.missing, factor)
             board.end_update(self.rank)
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
+    def report_nonfinite(self) -> bool:
+        """Raises or warns on rank 0; returns whether the update is to be skipped."""
+        action = self.steps.on_nonfinite
+        if self.rank == 0:
+            losses = self.board.figures[:, 2].tolist()
+            rank = next(r for r, loss in enumerate(losses) if not isfinite(loss))
+            text = f"Trainer: the loss is {losses[rank]} at step {self.number + 1} on rank {rank}"
+            if action == "raise":
+                raise FloatingPointError(
+                    f"{text}: the weights are those before it; on_nonfinite='skip' leaves out such "
+                    "steps, 'warn' takes them"
+                )
+            end = ": the step is left out" if action == "skip" else ""
+            warnings.warn(text + end, RuntimeWarning, stacklevel=2)
+        return action == "skip"
+
+    # ---------------------------------------------------------------- evaluation
     def evaluate(self, part: Any, n: int) -> None:
         """Adds the figures of the rank's part of a batch."""
+        result = None
         if n:
             with no_grad():
-                outputs, targets, loss, weight = self.forward(part, n)
-            figures = self.measure(outputs, targets, loss, weight)
-            self.board.figures[self.rank] += n, n if weight is None else weight, *figures
-
-    def forward(self, part: Any, n: int) -> tuple[Any, Any, Tensor, float | None]:
-        on_gpu = self.device.type == "cuda"
-        inputs, targets = split(on_device(part, self.device) if on_gpu else part)
-        with self.precision.context():
-            outputs = self.model(inputs)
-            loss, weight = loss_and_weight(self.loss_function, outputs, targets, n)
-        return outputs, targets, loss, weight
-
-    def measure(
-        self, outputs: Any, targets: Any, loss: Tensor, weight: float | None
-    ) -> tuple[float, int]:
-        """The loss times its weight, and how many samples were classified correctly."""
-        value = 0.0 if weight == 0 else float(loss.item())  # a mean over nothing is NaN
-        return value * (1 if weight is None else weight), count_correct(outputs, targets)
+                result = self.loss_of(part, n, -1)
+            if result is not None:
+                weight = n if result.weight is None else result.weight
+                self.board.figures[self.rank] += n, weight, *self.measure(result, n)
+        if self.steps.keeps_outputs:
+            self.kept.append(result and on_host((result.outputs, result.targets)))
 
 
 def seed_of(seed: int, number: int, rank: int) -> int:
     """The seed of a rank's random numbers (dropout) in a step: the same in every run."""
     return (seed * 1_000_003 + number) * 1_009 + rank
-
-
-def split(batch: Any) -> tuple[Any, Any]:
-    if isinstance(batch, (tuple, list)) and len(batch) == 2:
-        return batch[0], batch[1]
-    raise TypeError(
-        f"Trainer: a batch has to be a pair of inputs and targets: got {type(batch).__name__}"
-        + (f" of {len(batch)}" if isinstance(batch, (tuple, list)) else "")
-    )
-
-
-def is_classification(outputs: Any, targets: Any) -> bool:
-    """Whether outputs are scores (N, classes), and targets class indices (N)."""
-    return (
-        isinstance(outputs, Tensor)
-        and isinstance(targets, Tensor)
-        and outputs.ndim == 2
-        and targets.ndim == 1
-        and targets.array.dtype.kind in "iu"
-    )
-
-
-def count_correct(outputs: Any, targets: Any) -> int:
-    """How many samples have their highest score at the target; -1 if it is not a classification."""
-    if not is_classification(outputs, targets):
-        return -1
-    if outputs.is_cuda:
-        return int((outputs.detach().argmax(1) == targets).sum().item())
-    return int(np.count_nonzero(outputs.array.argmax(1) == targets.array))

@@ -31,7 +31,6 @@ from ..distributed.rendezvous.find_group import create_block
 from ..errors import PeerLostError
 from ..multiprocessing import child_report
 from ..multiprocessing.children import Child, Children
-from .gradients import Gradients
 from .progress_board import ProgressBoard
 
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ class Ranks:
         is_lost: a barrier or an object has not come, because a rank has ended.
         spans_nodes: some ranks share no memory (nodes.py).
         local_rank, local_size: among the ranks that share memory.
+        seconds_waited: in barriers.
     """
 
     spans_nodes = False
@@ -58,21 +58,29 @@ class Ranks:
         self.children: Children | None = None
         self.handle = b""
         self.is_lost = False
+        self.seconds_waited = 0.0
         self._bytes_copied = 0
 
     def make_board(self, setup: Any) -> ProgressBoard:
         return ProgressBoard(setup.board)
 
-    def create_gradients(self, parts: list[Any]) -> tuple[list[Array], Array]:
-        """What `Gradients` needs, for the ranks that share memory."""
-        return Gradients.create(parts, self.size)
+    @property
+    def gradient_rows(self) -> tuple[int, int]:
+        """How many rows of gradients, and of `has_gradient`, are in shared memory."""
+        return self.size, self.size
 
-    def broadcast_setup(self, setup: Any = None) -> Any:
-        """Rank 0's setup on every rank."""
+    def broadcast_setup(self, setup: Any = None, own_setup: Any = None) -> Any:
+        """Rank 0's setup on every rank.
+
+        Args:
+            own_setup: `own_setup(setup, ranks)` is that of another node.
+        """
         return self.broadcast(setup)
 
-    def copy_from_rank_zero(self, arrays: list[Array]) -> None:
-        """Makes arrays in the shared memory of each node those of rank 0. All ranks call it."""
+    def copy_to_nodes(self, arrays: list[Array]) -> None:
+        """Copies rank 0's arrays to those in the shared memory of each other node. All ranks call
+        it.
+        """
 
     def barrier(self) -> None:
         """Returns when all ranks have called it.
@@ -81,11 +89,13 @@ class Ranks:
             PeerLostError: a rank has ended.
         """
         if self.group is not None:
+            began = time.perf_counter()
             try:
                 self.group.native.barrier(self.group.timeout)
             except PeerLostError:
                 self.is_lost = True
                 raise
+            self.seconds_waited += time.perf_counter() - began
 
     def broadcast(self, obj: Any = None) -> Any:
         """Rank 0's object on every rank; tensors have the same memory."""
@@ -98,6 +108,18 @@ class Ranks:
             self.is_lost = True
             raise
         return objects[0]
+
+    def gather(self, obj: Any) -> list[Any]:
+        """Every rank's object, on rank 0; tensors have the same memory."""
+        if self.group is None:
+            return [obj]
+        objects: Any = None if self.rank else [None] * self.size
+        try:
+            distributed.gather_object(obj, objects, group=self.group, group_dst=0)
+        except PeerLostError:
+            self.is_lost = True
+            raise
+        return objects or []
 
     @property
     def bytes_copied(self) -> int:

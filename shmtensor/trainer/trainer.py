@@ -4,34 +4,38 @@ optimizer state.
 
 from __future__ import annotations
 
+import math
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
-from .. import distributed, native
-from ..autograd import enable_grad
+from .. import native
+from ..autograd import enable_grad, no_grad
 from ..device import CPU, Device
 from ..distributed.group.process_group import ProcessGroup
 from ..errors import TornWeights
 from ..nn import Module
 from ..optim import Optimizer
 from ..random import fork_rng, manual_seed
-from ..tensor.share_memory import move_to_shared_memory
-from . import checkpoint
-from .batches import Samples
-from .gradients import Gradients, Part, parts_of
+from . import checkpoint as checkpoints
+from .auto import choose_nprocs
+from .batch_loss import LossFunction, inputs_of
+from .batches import as_tensors, concatenate, on_device, on_host
+from .callbacks import Callback, FileCheckpoint, ModelCheckpoint, ProgressBar, Schedule
 from .history import Epoch, History, TrainerStatistics
-from .loss_weight import LossFunction
+from .lead import Lead
 from .nodes import local_size, ranks_of
-from .progress_bar import Progress
-from .progress_board import ProgressBoard
-from .rank_step import Precision, seed_of
+from .plan import Plan, calling, schedules, seed_loader
+from .progress_board import Figures
+from .rank_step import Steps, seed_of
 from .ranks import Ranks, launched_group
-from .run import Lead, Setup, serve
-from .weights import Sharded, is_flat
+from .run import serve
+from .setup import adopt, common_samples, hand_over, make_setup, start_children
+from .weights import Clip
 
 
 class Trainer:
@@ -44,53 +48,85 @@ class Trainer:
     sum over ranks, and the same bits in every run with the same seed and number of ranks. Hooks,
     attributes that the model sets, callbacks and printed lines are those of rank 0. Under
     `python -m shmtensor.run` the launched processes are the ranks: each calls `fit`, and rank 0's
-    model, callbacks and order of samples are used. On several nodes each has one copy of weights
-    and state, with the same bits.
+    model, callbacks and order of samples are used.
 
-    What differs from one process: dropout draws other random numbers on each rank, and `BatchNorm`
-    normalizes each rank's part of the batch by itself.
+    What differs from one process: dropout draws other random numbers on each rank, and without
+    `sync_batchnorm` `BatchNorm` normalizes each rank's part of the batch by itself.
 
     On GPUs several processes cannot update one copy of the weights in place. So there each rank has
     its own, and all gradients are reduced in every rank, as by DistributedDataParallel.
 
+    A batch is (inputs, targets); a tuple or list of any length, whose last is the targets and whose
+    others are the model's arguments; or a dictionary, whose "labels", "label", "targets" or
+    "target" are the targets and whose others are the model's arguments by name. NumPy's arrays and
+    PyTorch's tensors become tensors. Other batches need a `training_step`.
+
     Args:
         model: a Module; its parameters are updated in place.
         optimizer: of `shmtensor.optim`, over the model's parameters. One with hooks or a `step` of
-            its own is called by rank 0 alone, with the sums of all ranks' gradients.
+            its own is called by rank 0 alone, with the sums of all ranks' gradients. Or a list of
+            optimizers over different parameters (as for a GAN): each batch makes a step of each, in
+            order, and `training_step` gets the number of the optimizer.
         loss: called with (outputs, targets); returns the mean over the batch (or with `reduction`
             "sum" the sum). The mean of a batch is put together from those of its parts: by the
             number of samples; for `CrossEntropyLoss`, `NLLLoss` and their functions by the targets
             that count, with their classes' weights. A function whose mean is over something else
-            returns `(loss, n)`, where n is what it is divided by.
-        nprocs: number of ranks.
-        scheduler: of `shmtensor.optim.lr_scheduler`; stepped after every epoch.
+            returns `(loss, n)`, where n is what it is divided by. None: the model gets the whole
+            batch, and returns a dictionary with "loss" or an object with `.loss`.
+        nprocs: number of ranks. "auto" measures a few steps of a copy of the model on one process
+            and on ranks, takes the faster and says so in one line; afterwards this attribute is the
+            number. Runs on different numbers of ranks differ by rounding; where the same bits
+            matter, pass a number.
+        training_step: `training_step(model, batch)` returns the loss, or `(loss, n)`, or a
+            dictionary with "loss" and optionally "n", "outputs", "targets", and up to seven numbers
+            that become figures (means over the samples). With several optimizers it is called with
+            (model, batch, i) for optimizer i, and may return None to leave out its step.
+        eval_step: the same for evaluations, without gradients; None: as in training.
+        metrics: functions by name, or a list of them, called with (outputs, targets) of the whole
+            held-out data; their results are figures of each evaluation.
+        callbacks: of `shmtensor.trainer.Callback`; checkpoints are called after the others.
+        scheduler: of `shmtensor.optim.lr_scheduler`, stepped after every epoch;
+            `ReduceLROnPlateau` by the loss of the held-out data. Or a `Schedule`, or a list.
+        accumulate: how many batches make a step. The gradient is that of all their samples
+            together: of a mean over tokens, too.
+        clip_grad_norm: limits the gradients' common norm, as `clip_grad_norm_`.
+        clip_grad_value: limits each element, as `clip_grad_value_`.
+        on_nonfinite: if the loss of a step is NaN or infinite: "raise", "skip" the update, or
+            "warn". With a GradScaler it is the scaler that leaves out steps.
+        sync_batchnorm: batch statistics are taken over all ranks' samples, so that `BatchNorm` is
+            that of one process; costs two collectives for each layer.
         seed: of shuffling, dropout and other random numbers.
         start_method: "fork", "forkserver", "spawn", or None for the running Python's default.
         timeout: seconds that a rank waits for the others in a step; None: no limit. Under the
             launcher the process group's timeout counts instead.
-        snapshots: keep a copy of the weights of the last epoch, and restore it if a death leaves
-            them torn.
-        progress: show a progress bar on standard error.
+        snapshots: keep a copy of the weights, and restore it if a death leaves them torn. True:
+            taken after each epoch, and within it as often as 2 % of the time allow; an integer: and
+            after so many steps.
+        progress: show a progress bar on standard error, or lines if that is no terminal.
         device: where to train: "cpu"; "cuda:1": all ranks on that GPU; "cuda": rank 0 on the first
             GPU, rank 1 on the second, and so on, again from the first if there are more ranks;
             None: where the model is. With one rank the model moves there. Several ranks on GPUs
             are started by "spawn" (or "forkserver"); the model is where it was after `fit`.
         autocast: a dtype: forward and loss run under `shmtensor.autocast` with it; None: without.
         scaler: an `amp.GradScaler` for the loss.
-        max_restarts: how many times ranks that have died are started again in a `fit`. The run goes
-            on from the last step, or from the snapshot if the death left the weights torn, and ends
-            with the bits of an undisturbed one. Batches of an iterable that rank 0 hands over
-            cannot be given again: from a snapshot only a DataLoader or a list goes on.
-        check_parameters: refuse a model with parameters that the optimizer does not have.
+        check_parameters: refuse a model with parameters that no optimizer has.
+
+    Attributes:
+        step, epoch: optimizer steps, and complete epochs.
+        position: updates (a step has one for each optimizer) of the present epoch.
+        history: a record for each epoch.
+        should_stop: set it to True to end `fit` after this step.
+        choice: how `nprocs` was found, in a sentence; or "".
 
     Raises (by fit):
         PeerLostError: a rank died; the message has its pid and exit code. The model's weights are
             complete: those of the last step, or of the last snapshot, as the message says.
         TornWeights: a rank died, and the weights are torn, because snapshots are off.
         ProcessRaisedException: a rank failed with an exception; the message has its traceback.
-        ValueError: the optimizer lacks parameters of the model, or the data gave no batch.
-        TypeError: a batch is no pair, the loss no tensor of one element, or a gradient is sparse
-            and there are several ranks.
+        FloatingPointError: the loss is NaN or infinite; the message has step and rank.
+        ValueError: the optimizers lack parameters of the model, or the data gave no batch.
+        TypeError: a batch is of another kind, the loss no tensor of one element, or a gradient is
+            sparse and there are several ranks.
 
     Copies: none of tensors between processes, if batches are in shared memory or the ranks load
     their own (a DataLoader of a map-style data set with the default collation);
@@ -112,32 +148,56 @@ class Trainer:
         self,
         model: Module,
         optimizer: Any,
-        loss: LossFunction,
+        loss: LossFunction | None = None,
         *,
-        nprocs: int = 2,
+        nprocs: int | str = "auto",
+        training_step: Callable[..., Any] | None = None,
+        eval_step: Callable[..., Any] | None = None,
+        metrics: Mapping[str, Callable[..., Any]] | Sequence[Callable[..., Any]] = (),
+        callbacks: Sequence[Callback] = (),
         scheduler: Any = None,
+        accumulate: int = 1,
+        clip_grad_norm: float | None = None,
+        clip_grad_value: float | None = None,
+        on_nonfinite: str = "raise",
+        sync_batchnorm: bool = False,
         seed: int = 0,
         start_method: str | None = None,
         timeout: float | None = 600.0,
-        snapshots: bool = True,
+        snapshots: bool | int = True,
         progress: bool = True,
         device: Any = None,
         autocast: Any = None,
         scaler: Any = None,
-        max_restarts: int = 0,
         check_parameters: bool = True,
     ) -> None:
-        if nprocs < 1:
-            raise ValueError(f"Trainer: nprocs is not positive: {nprocs}")
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(
-                f"Trainer: not an optimizer of shmtensor.optim: {type(optimizer).__name__}"
+        if nprocs != "auto" and (not isinstance(nprocs, int) or nprocs < 1):
+            raise ValueError(f'Trainer: nprocs is not positive, nor "auto": {nprocs!r}')
+        if accumulate < 1:
+            raise ValueError(f"Trainer: accumulate is not positive: {accumulate}")
+        if on_nonfinite not in ("raise", "skip", "warn"):
+            raise ValueError(
+                f'Trainer: on_nonfinite is not "raise", "skip" or "warn": {on_nonfinite!r}'
             )
+        optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
+        for each in optimizers:
+            if not isinstance(each, Optimizer):
+                raise TypeError(
+                    f"Trainer: not an optimizer of shmtensor.optim: {type(each).__name__}"
+                )
+        if len(optimizers) > 1 and training_step is None:
+            raise ValueError(f"Trainer: {len(optimizers)} optimizers need a training_step")
+        if not isinstance(metrics, Mapping):
+            metrics = {getattr(f, "__name__", type(f).__name__): f for f in metrics}
         self.model = model
-        self.optimizer = optimizer
-        self.loss = loss
-        self.nprocs = nprocs
-        self.scheduler = scheduler
+        self.optimizers = optimizers
+        self.metrics = dict(metrics)
+        self.steps = Steps(loss, training_step, eval_step, on_nonfinite, bool(self.metrics))
+        self.nprocs: Any = nprocs
+        self.callbacks = [*schedules(scheduler), *callbacks]
+        self.accumulate = accumulate
+        self.clip = Clip(clip_grad_norm, clip_grad_value)
+        self.sync_batchnorm = sync_batchnorm
         self.seed = seed
         self.start_method = start_method
         self.timeout = -1.0 if timeout is None else float(timeout)
@@ -146,114 +206,262 @@ class Trainer:
         self.device = None if device is None else Device(device)
         self.autocast = autocast
         self.scaler = scaler
+        self.check_parameters = check_parameters
         self.history = History()
         self.epoch = 0
         self.step = 0
-        self.max_restarts = max_restarts
-        self.check_parameters = check_parameters
-        self._seconds = 0.0
-        self._samples = 0
-        self._copied = 0
+        self.position = 0
+        self.epochs: int | None = None
+        self.total_steps: int | None = None
+        self.should_stop = False
+        self.choice = ""
+        self._figures = Figures()  # of the present epoch
+        self._eval_figures: dict[str, float] = {}
+        self._logged: dict[str, float] = {}
+        self._lr = 0.0  # at the beginning of the present epoch
+        self._last_lr = 0.0  # of the last step
+        # When this call began and ended to train the epoch, and the samples before.
+        self._began, self._ended, self._before = 0.0, 0.0, 0
+        self._statistics = TrainerStatistics()
+
+    @property
+    def optimizer(self) -> Any:
+        """The optimizer, or the first of several."""
+        return self.optimizers[0]
+
+    @property
+    def scheduler(self) -> Any:
+        """The scheduler that was passed, or a list of several; may be set."""
+        each = [c.scheduler for c in self.callbacks if isinstance(c, Schedule)]
+        return each[0] if len(each) == 1 else each or None
+
+    @scheduler.setter
+    def scheduler(self, scheduler: Any) -> None:
+        others = [c for c in self.callbacks if not isinstance(c, Schedule)]
+        self.callbacks = [*schedules(scheduler), *others]
+
+    @property
+    def loss(self) -> Any:
+        """The loss function."""
+        return self.steps.loss
 
     # ---------------------------------------------------------------- training
     def fit(
         self,
         train: Iterable[Any],
-        epochs: int,
+        epochs: int | None = None,
         eval: Iterable[Any] | None = None,
         *,
         checkpoint: str | os.PathLike[str] | None = None,
         on_epoch: Callable[[Epoch], None] | None = None,
         on_step: Callable[[int], None] | None = None,
+        eval_every: int | None = None,
+        max_steps: int | None = None,
+        max_time: float | None = None,
+        limit_train_batches: int | None = None,
+        limit_eval_batches: int | None = None,
+        max_restarts: int = 0,
     ) -> History:
         """Trains up to epoch `epochs`; a trainer that has trained or loaded 3 epochs continues with
-        the 4th.
+        the 4th, and one that has ended in the middle of an epoch continues there.
 
         Args:
-            train: a DataLoader, or any iterable of (inputs, targets) that can be iterated once for
-                each epoch.
-            eval: the same with held-out data, evaluated after every epoch.
-            checkpoint: the file in which to save after every epoch.
+            train: a DataLoader, or any iterable of batches that can be iterated once for each
+                epoch.
+            epochs: the number of the last epoch; None: `max_steps` or `max_time` ends the run.
+            eval: held-out data, evaluated after every epoch.
+            checkpoint: the file in which to save after every epoch; `callbacks.ModelCheckpoint`
+                keeps several.
             on_epoch: called after every epoch with its record. It may change options of the
                 optimizer, add groups, freeze or replace parameters; so may `on_step`.
             on_step: called after every step with its number; weights are complete meanwhile. Costs
                 one more barrier a step.
+            eval_every: evaluate after so many steps, too.
+            max_steps: the number of the last step.
+            max_time: seconds after which this call ends.
+            limit_train_batches, limit_eval_batches: for a trial: how many batches of an epoch, and
+                of an evaluation, are used.
+            max_restarts: how many times ranks that have died are started again. The run goes on
+                from the last step, or from the snapshot if the death left the weights torn, and
+                ends with the bits of an undisturbed one.
 
-        Returns: the history of all epochs so far.
+        Returns: the history of all epochs so far. An epoch that was ended early has a record of its
+        steps, which is replaced when the epoch goes on.
         """
-        with self._run([train] if eval is None else [train, eval]) as run:
+        if epochs is None and max_steps is None and max_time is None:
+            raise ValueError("Trainer.fit: pass epochs, max_steps or max_time: all are None")
+        if eval is not None and len(self.optimizers) > 1 and self.steps.eval_step is None:
+            raise ValueError("Trainer.fit: to evaluate with several optimizers pass an eval_step")
+        callbacks = self._ordered_callbacks(checkpoint)
+        plan = Plan(
+            train, math.inf if epochs is None else epochs, eval, eval_every,
+            math.inf if max_steps is None else max_steps,
+            math.inf if max_time is None else time.monotonic() + max_time,
+            limit_train_batches, limit_eval_batches, callbacks, on_step,
+        )  # fmt: skip
+        self.should_stop, self.epochs = False, epochs
+        self.total_steps = self._last_step(plan)
+        with self._run(plan, max_restarts) as run:
             if run is None:  # another launched rank, which has done what rank 0 did
                 return self.history
-            bar = Progress(self._steps(train, epochs), self.progress)
-            try:
-                for epoch in range(self.epoch + 1, epochs + 1):
-                    bar.begin_epoch(epoch, epochs)
-                    record = self._run_epoch(run, epoch, train, eval, bar, on_step)
-                    if checkpoint is not None:
-                        self.save(checkpoint)
-                    if on_epoch is not None:
-                        on_epoch(record)
-                        run.check_setup(self.step)
-            finally:
-                bar.close()
+            while self.epoch < plan.epochs and not self._is_over(plan):
+                if not self._run_epoch(run, plan):
+                    break
+                if on_epoch is not None:
+                    on_epoch(self.history.epochs[-1])
+                run.check_setup(self._updates())
         return self.history
 
-    def _steps(self, train: Iterable[Any], epochs: int) -> int | None:
-        try:
-            return len(train) * (epochs - self.epoch)  # type: ignore[arg-type]
-        except TypeError:
-            return None
-
-    def _run_epoch(
-        self,
-        run: Lead,
-        epoch: int,
-        train: Iterable[Any],
-        eval: Iterable[Any] | None,
-        bar: Progress,
-        on_step: Callable[[int], None] | None,
-    ) -> Epoch:
-        lr = float(self.optimizer.param_groups[0]["lr"])
+    def _run_epoch(self, run: Lead, plan: Plan) -> bool:
+        """Returns whether the epoch is complete."""
+        epoch, optimizers = self.epoch + 1, len(self.optimizers)
+        groups = self.optimizer.param_groups
+        if not self.position:
+            self._lr = float(groups[0]["lr"])
         manual_seed(seed_of(self.seed, epoch, 0))  # the loader's shuffling, in this process
-        seed_loader(train, self.seed, epoch)
-        begin, first = time.perf_counter(), self.step
+        seed_loader(plan.train, self.seed, epoch)
+        for callback in plan.callbacks:
+            callback.on_epoch_begin(self)
+        first = self._updates() - self.position
+        self._began, self._ended, self._before = time.perf_counter(), 0.0, self._figures.samples
+        listeners = [c for c in plan.callbacks if type(c).on_step is not Callback.on_step]
+        looks_always = plan.on_step is not None or any(c.reads_weights for c in listeners)
+        every = plan.eval_every if plan.eval is not None else None
 
-        def after_step(step: int) -> None:
-            self.step = step
-            bar.advance(step)
+        def looks(updates: int) -> bool:
+            step, rest = divmod(updates, optimizers)
+            return not rest and (looks_always or (every is not None and step % every == 0))
 
-        figures = run.run_pass(train, True, epoch, first, after_step, on_step)
-        seconds = time.perf_counter() - begin
-        if self.step == first:
+        def after(updates: int) -> bool:
+            self.position = updates - first
+            if updates % optimizers:
+                return False
+            self.step = updates // optimizers
+            self._last_lr = groups[0]["lr"]
+            for callback in listeners:
+                callback.on_step(self)
+            if plan.on_step is not None:
+                plan.on_step(self.step)
+            if every is not None and self.step % every == 0:
+                self._evaluate(run, plan)
+            return self._is_over(plan)
+
+        figures = run.run_pass(
+            plan.train, True, epoch, first, start=self.position, limit=plan.limit_train_batches,
+            figures=self._figures, looks=looks if looks_always or every else None, after=after,
+        )  # fmt: skip
+        self._ended = time.perf_counter()
+        if not figures.samples:
             raise ValueError(
                 "Trainer.fit: the loader gave no batch: can it be iterated again for each epoch?"
             )
-        eval_loss = eval_accuracy = None
-        if eval is not None:
-            evaluated = run.run_pass(eval, False, epoch, self.step)
-            eval_loss, eval_accuracy = evaluated.loss, evaluated.accuracy
-        if self.snapshots:
-            run.take_snapshot(self.step)
-        if self.scheduler is not None:
-            self.scheduler.step()
-        self._seconds += seconds
-        self._samples += figures.samples
-        self.epoch = epoch
-        record = Epoch(
-            epoch, figures.loss, figures.accuracy, eval_loss, eval_accuracy, lr, figures.samples,
-            seconds,
-        )  # fmt: skip
+        seconds, samples = self._ended - self._began, figures.samples - self._before
+        self._statistics.add(seconds, samples)
+        expected = plan.updates_of_epoch(self.accumulate, optimizers)
+        is_complete = not self._is_over(plan) or self.position == expected
+        if is_complete and plan.eval is not None:
+            self._evaluate(run, plan)
+        record = self._record(epoch, seconds, samples)
+        if self.history.epochs and self.history.epochs[-1].epoch == epoch:
+            self.history.epochs.pop()
         self.history.epochs.append(record)
-        bar.show(loss=record.loss, accuracy=record.accuracy, held_out=record.eval_accuracy)
-        return record
+        if is_complete:
+            self.epoch, self.position = epoch, 0
+            for callback in plan.callbacks:
+                callback.on_epoch_end(self)
+            self._figures = run.figures = Figures()
+            run.take_snapshot(self._updates())
+        return is_complete
 
+    def _evaluate(self, run: Lead, plan: Plan) -> None:
+        """An evaluation on the held-out data by all ranks."""
+        assert plan.eval is not None
+        self._eval_figures = {}  # if it fails
+        for callback in plan.callbacks:
+            callback.on_eval_begin(self)
+        try:
+            figures = run.run_pass(
+                plan.eval, False, self.epoch + 1, self._updates(), limit=plan.limit_eval_batches
+            )
+            means = self._eval_means(run, figures)
+            self._eval_figures = {f"eval_{name}": value for name, value in means.items()}
+        finally:
+            for callback in plan.callbacks:
+                callback.on_eval_end(self)
+        if run.depth:  # the epoch goes on
+            run.set_mode(True)
+
+    def _eval_means(self, run: Lead, figures: Figures) -> dict[str, float]:
+        means = figures.means()
+        if self.metrics:
+            kept = [x for batch in zip(*run.all_kept, strict=True) for x in batch if x is not None]
+            outputs, targets = concatenate(kept)
+            with no_grad():
+                for name, metric in self.metrics.items():
+                    means[name] = float(metric(outputs, targets))
+        return means
+
+    def _record(self, epoch: int, seconds: float, samples: int) -> Epoch:
+        means, held_out = self._figures.means(), self._eval_figures
+        known = ("loss", "accuracy", "eval_loss", "eval_accuracy")
+        others = {k: v for k, v in {**means, **held_out}.items() if k not in known}
+        return Epoch(
+            epoch, means["loss"], means.get("accuracy"), held_out.get("eval_loss"),
+            held_out.get("eval_accuracy"), self._lr, samples, seconds, others,
+        )  # fmt: skip
+
+    def _updates(self) -> int:
+        """How many updates there were: of each optimizer one in a step."""
+        optimizers = len(self.optimizers)
+        return self.step * optimizers + self.position % optimizers
+
+    def _is_over(self, plan: Plan) -> bool:
+        return (
+            self.should_stop
+            or self.step >= plan.max_steps
+            or (plan.deadline < math.inf and time.monotonic() >= plan.deadline)
+        )
+
+    def _last_step(self, plan: Plan) -> int | None:
+        """The number of the last step, or None if it is not known."""
+        updates = plan.updates_of_epoch(self.accumulate, 1)
+        last = plan.max_steps
+        if updates is not None and plan.epochs < math.inf:
+            left = (plan.epochs - self.epoch) * updates - self.position // len(self.optimizers)
+            last = min(last, self.step + left)
+        return int(last) if last < math.inf else None
+
+    def _ordered_callbacks(self, checkpoint: Any) -> list[Callback]:
+        """Those of this fit; checkpoints are the last, so that they have the others' state."""
+        callbacks = [*self.callbacks]
+        if self.progress and not any(isinstance(c, ProgressBar) for c in callbacks):
+            callbacks.append(ProgressBar())
+        if checkpoint is not None:
+            callbacks.append(FileCheckpoint(checkpoint))
+        return sorted(callbacks, key=lambda c: isinstance(c, (FileCheckpoint, ModelCheckpoint)))
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """The means of this epoch so far, the last step's learning rate of the first group, samples
+        per second of this epoch, the means of the last evaluation, and what `log` was given."""
+        out = self._figures.means() if self._figures.samples else {}
+        out["lr"] = float(self._last_lr)
+        seconds = (self._ended or time.perf_counter()) - self._began
+        out["samples_per_second"] = (self._figures.samples - self._before) / seconds
+        return {**out, **self._eval_figures, **self._logged}
+
+    def log(self, name: str, value: Any) -> None:
+        """Adds a figure of the program's own, which callbacks and logs see."""
+        self._logged[name] = float(value)
+
+    # ---------------------------------------------------------------- ranks
     @contextmanager
-    def _run(self, data: list[Any]) -> Iterator[Lead | None]:
+    def _run(self, plan: Plan, max_restarts: int) -> Iterator[Lead | None]:
         """Starts the ranks, and ends them; leaves the program's random state, threads, modes and
         the model's mode as they were. None: this rank is not rank 0, and rank 0's run is over.
         """
         group = launched_group()
-        ranks = self.nprocs if group is None else group.size()
+        data = [plan.train] if plan.eval is None else [plan.train, plan.eval]
         self._check_parameters()
         device, home = self.device_of_model(), self._home()
         training, threads = self.model.training, native.get_num_threads()
@@ -263,21 +471,26 @@ class Trainer:
                     self._serve(group, data, device)
                     yield None
                     return
-                if ranks > 1:
-                    native.share_threads(ranks if group is None else local_size(group))
-                if group is None:
-                    start = partial(self._start, data, device)
-                    lead = Lead(data, start, self.step, self.max_restarts)
-                else:
-                    lead = Lead(data, partial(self._join, group, data, device), self.step)
-                with self._lead(lead):
-                    if self.snapshots:
-                        lead.take_snapshot(self.step)
-                    yield lead
+                with calling(plan.callbacks, self):
+                    if group is None:
+                        if self.nprocs == "auto":
+                            self.nprocs, self.choice = choose_nprocs(self, plan, device)
+                        start: Any = partial(start_children, self, self.nprocs, data, device, serve)
+                    else:
+                        start = partial(hand_over, self, group, data, device)
+                    ranks = self.nprocs if group is None else group.size()
+                    if ranks > 1:
+                        native.share_threads(ranks if group is None else local_size(group))
+                    lead = Lead(
+                        data, start, self._updates(), max_restarts if group is None else 0,
+                        self.snapshots, self._progress, self._go_back,
+                    )  # fmt: skip
+                    with self._lead(lead):
+                        yield lead
             finally:
                 self.model.train(training)
                 native.set_num_threads(threads)
-                if ranks > 1 and device.type == "cuda":
+                if device.type == "cuda" and self.nprocs != 1:
                     self.model.to(home)
 
     @contextmanager
@@ -289,76 +502,22 @@ class Trainer:
             lead.stop(self._progress())
         except BaseException as error:
             if lead.ranks.is_lost:  # between two passes
-                self.step, failure = lead.failure()
+                updates, failure = lead.failure()
+                self._set_updates(updates)
                 raise failure from None
             if not isinstance(error, TornWeights):
                 lead.ranks.close(error)
                 if is_alone:
-                    self.step = lead.recover()[0]
+                    self._set_updates(lead.recover()[0])
             raise
         finally:
             lead.ranks.close()
             lead.close()
-            self._copied += lead.bytes_copied
+            self._statistics.end(lead, self.step)
 
-    # ---------------------------------------------------------------- ranks
-    def _setup(
-        self,
-        device: Device,
-        ranks: int,
-        samples: list[Samples | None],
-        step: int,
-        create: Callable[[list[Part]], Any] | None = None,
-    ) -> Setup:
-        """Rank 0's setup: weights, buffers and gradients are in shared memory."""
-        model, optimizer = self.model, self.optimizer
-        board = ProgressBoard.create(ranks)
-        board.start(step)
-        precision = Precision(device.type, self.autocast, self.scaler)
-        setup = Setup(
-            model, self.loss, optimizer, precision, self.seed, board.array, device, samples
-        )
-        if ranks == 1:
-            model.to(device)
-            return setup
-        model.to("cpu")
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        move_to_shared_memory([*model.parameters(), *model.buffers(), *parameters])
-        optimizer.zero_grad()
-        if device.type == "cuda":
-            _ = getattr(optimizer, "flats", None)  # moves the state there
-            return setup
-        parts = parts_of(optimizer)
-        rows, has_gradient = create(parts) if create else Gradients.create(parts, ranks)
-        is_sharded = is_flat(optimizer) and not (self.scaler and self.scaler.is_enabled())
-        shared = Sharded.shared(optimizer) if is_sharded else None
-        return setup._replace(
-            is_sharded=is_sharded, shared=shared, rows=rows, has_gradient=has_gradient
-        )
-
-    def _start(self, data: list[Any], device: Device, step: int) -> tuple[Setup, Ranks]:
-        """Starts the other ranks as children."""
-        n, method = self.nprocs, self.start_method
-        if n > 1 and device.type == "cuda":
-            method = method or "spawn"
-            if method == "fork":
-                raise ValueError(
-                    f"Trainer: start_method: a forked rank cannot use {device}: 'fork', use "
-                    "'spawn' or 'forkserver'"
-                )
-        samples = [Samples.of(each) if n > 1 else None for each in data]
-        setup = self._setup(device, n, samples, step)
-        return setup, Ranks() if n == 1 else Ranks.start(n, method, self.timeout, serve, setup)
-
-    def _join(
-        self, group: ProcessGroup, data: list[Any], device: Device, step: int
-    ) -> tuple[Setup, Ranks]:
-        """Hands the setup to the other ranks of a process group."""
-        ranks = ranks_of(group)
-        samples = common_samples(ranks, data)
-        setup = self._setup(device, ranks.size, samples, step, ranks.create_gradients)
-        ranks.broadcast_setup(setup._replace(loss=None, samples=[], precision=Precision()))
-        return setup, ranks
+    def _set_updates(self, updates: int) -> None:
+        self.position += updates - self._updates()
+        self.step = updates // len(self.optimizers)
 
     def _serve(self, group: ProcessGroup, data: list[Any], device: Device) -> None:
         """On another rank of a process group: its part of rank 0's run, which may set the ranks up
@@ -368,45 +527,16 @@ class Trainer:
         try:
             while progress is None:
                 samples = common_samples(ranks, data)
-                progress = serve(ranks, self._adopt(ranks.broadcast_setup(), samples, device))
+                progress = serve(ranks, adopt(self, ranks, samples, device))
         except BaseException as error:
             ranks.close(error)
             raise
         self._load_progress(progress)
 
-    def _adopt(self, setup: Setup, samples: list[Samples | None], device: Device) -> Setup:
-        """Rank 0's setup for this rank. On the CPU it trains rank 0's model, with its optimizer,
-        and this rank's model has the same memory."""
-        if device.type == "cuda":
-            self.model.to("cpu")
-            self.model.load_state_dict(setup.model.state_dict())
-            self.optimizer.load_state_dict(setup.optimizer.state_dict())
-            setup = setup._replace(model=self.model, optimizer=self.optimizer)
-        else:
-            use_shared_memory(self.model, setup.model)
-        precision = Precision(device.type, self.autocast, self.scaler)
-        return setup._replace(loss=self.loss, samples=samples, precision=precision, device=device)
-
-    def _progress(self) -> dict[str, Any]:
-        """What remains of a run beside weights and the optimizer's state."""
-        scheduler = None if self.scheduler is None else self.scheduler.state_dict()
-        return {
-            "epoch": self.epoch,
-            "step": self.step,
-            "seed": self.seed,
-            "history": self.history.state_dict(),
-            "scheduler": scheduler,
-        }
-
-    def _load_progress(self, state: dict[str, Any]) -> None:
-        if self.scheduler is not None and state["scheduler"] is not None:
-            self.scheduler.load_state_dict(state["scheduler"])
-        self.epoch, self.step, self.seed = state["epoch"], state["step"], state["seed"]
-        self.history.load_state_dict(state["history"])
-
     def _check_parameters(self) -> None:
-        """Raises ValueError for parameters of the model that the optimizer does not have."""
-        known = {id(p) for group in self.optimizer.param_groups for p in group["params"]}
+        """Raises ValueError for parameters of the model that no optimizer has."""
+        groups = [group for each in self.optimizers for group in each.param_groups]
+        known = {id(p) for group in groups for p in group["params"]}
         missing = [
             name
             for name, p in self.model.named_parameters()
@@ -438,94 +568,111 @@ class Trainer:
             )
         return devices.pop() if devices else CPU
 
+    # ---------------------------------------------------------------- without training
     def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
-        """Mean loss and, for a classifier, accuracy over (inputs, targets) batches, in this
-        process.
-        """
+        """Mean loss, for a classifier accuracy, and the metrics over batches, in this process."""
         training = self.model.training
-        device = self._home()
-        board = ProgressBoard.create(1)
-        precision = Precision(device.type, self.autocast, self.scaler)
-        setup = Setup(
-            self.model, self.loss, self.optimizer, precision, self.seed, board.array, device, []
-        )
         try:
             with fork_rng():
-                lead = Lead([], lambda step: (setup, Ranks()), self.step)
-                figures = lead.run_pass(data, False, self.epoch, self.step)
+                setup = make_setup(self, self._home(), 1, [], 0)
+                lead = Lead([], lambda updates: (setup, Ranks()), 0)
+                figures = lead.run_pass(data, False, self.epoch, 0)
+                if not figures.samples:
+                    raise ValueError("Trainer.evaluate: the data gave no batch")
+                return self._eval_means(lead, figures)
         finally:
             self.model.train(training)
-        if not figures.samples:
-            raise ValueError("Trainer.evaluate: the data gave no batch")
-        out = {"loss": figures.loss}
-        if figures.accuracy is not None:
-            out["accuracy"] = figures.accuracy
-        return out
+
+    def predict(self, data: Iterable[Any]) -> Any:
+        """The model's outputs for all batches, in order, put together along the first dimension, on
+        the CPU; without gradients, in evaluation mode, in this process.
+
+        Args:
+            data: batches as for `fit`, whose targets are left out, or inputs alone: a tensor, a
+                tuple of one, or a dictionary.
+
+        Copies: one of the outputs.
+        """
+        training, device, outputs = self.model.training, self._home(), []
+        self.model.eval()
+        try:
+            with no_grad(), make_setup(self, device, 1, [], 0).precision.context():
+                for batch in data:
+                    arguments, named = inputs_of(on_device(as_tensors(batch), device))
+                    outputs.append(on_host(self.model(*arguments, **named)))
+        finally:
+            self.model.train(training)
+        if not outputs:
+            raise ValueError("Trainer.predict: the data gave no batch")
+        return concatenate(outputs)
 
     # ---------------------------------------------------------------- state
     def statistics(self) -> TrainerStatistics:
-        return TrainerStatistics(self.step, self._samples, self._seconds, self._copied)
+        """Steps, samples, seconds, and what bounds a step, of this trainer's runs."""
+        return deepcopy(self._statistics)
+
+    def _progress(self) -> dict[str, Any]:
+        """What remains of a run beside weights and the optimizers' state."""
+        return {
+            "epoch": self.epoch,
+            "step": self.step,
+            "position": self.position,
+            "figures": (self._figures if self.position else Figures()).state_dict(),
+            "eval_figures": dict(self._eval_figures),
+            "lr": self._lr,
+            "seed": self.seed,
+            "nprocs": self.nprocs,
+            "history": self.history.state_dict(),
+            "callbacks": [(type(c).__name__, deepcopy(c.state_dict())) for c in self.callbacks],
+        }
+
+    def _load_progress(self, state: dict[str, Any]) -> None:
+        self.epoch, self.step, self.seed = state["epoch"], state["step"], state["seed"]
+        self.position = state["position"]
+        self._figures.load_state_dict(state["figures"])
+        self._eval_figures, self._lr = dict(state["eval_figures"]), state["lr"]
+        if self.nprocs == "auto":
+            self.nprocs = state["nprocs"]
+        self.history.load_state_dict(state["history"])
+        for callback, saved in checkpoints.paired(self.callbacks, state["callbacks"]):
+            callback.load_state_dict(saved)
+
+    def _go_back(self, progress: dict[str, Any]) -> None:
+        """After a death: the snapshot's progress."""
+        self._load_progress(progress)
+        self.should_stop = False
 
     def state_dict(self) -> dict[str, Any]:
         """The state on which the remaining run depends."""
         return {
             "model": self.model.state_dict(),
-            "optimizer": self.optimizer.state_dict(),
+            "optimizers": [each.state_dict() for each in self.optimizers],
+            "optimizer_types": [type(each).__name__ for each in self.optimizers],
             "scaler": None if self.scaler is None else self.scaler.state_dict(),
             **self._progress(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restores a state, whole or not at all.
+
+        Raises:
+            ValueError: the state is of another model, other optimizers, groups or callbacks; then
+                nothing has changed.
+        """
+        checkpoints.check(self, state)
         self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
+        for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
+            optimizer.load_state_dict(saved)
         if self.scaler is not None and state.get("scaler"):
             self.scaler.load_state_dict(state["scaler"])
         self._load_progress(state)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a checkpoint, atomically. Training that resumes from it gives the same bits as
-        uninterrupted training.
+        uninterrupted training, also in the middle of an epoch.
         """
-        checkpoint.write(path, self.state_dict())
+        checkpoints.write(path, self.state_dict())
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Restores a checkpoint, also one from another device."""
-        self.load_state_dict(checkpoint.read(path))
-
-
-def seed_loader(loader: Any, seed: int, epoch: int) -> None:
-    """Makes the order of samples a function of seed and epoch, the same in a resumed run."""
-    for owner in (loader, getattr(loader, "sampler", None)):
-        set_epoch = getattr(owner, "set_epoch", None)
-        if set_epoch is not None:
-            set_epoch(epoch)
-        generator = getattr(owner, "generator", None)
-        if generator is not None:
-            generator.manual_seed((seed * 1_000_003 + epoch) * 1_009)
-
-
-def common_samples(ranks: Ranks, data: list[Any]) -> list[Samples | None]:
-    """Of each data set, what this rank loads its samples from, if all ranks of a process group can,
-    and their data sets have one length."""
-    samples = [Samples.of(each) for each in data]
-    lengths = [None if each is None else len(each.dataset) for each in samples]
-    all_lengths: list[Any] = [None] * ranks.size
-    distributed.all_gather_object(all_lengths, lengths, ranks.group)
-    is_common = all(each == lengths for each in all_lengths)
-    return samples if is_common else [None] * len(data)
-
-
-def use_shared_memory(model: Any, shared_model: Any) -> None:
-    """Makes the tensors of a rank's own model use the memory of the shared model."""
-    for x, y in zip(
-        [*model.parameters(), *model.buffers()],
-        [*shared_model.parameters(), *shared_model.buffers()],
-        strict=True,
-    ):
-        if x.array.shape != y.array.shape or x.array.dtype != y.array.dtype:
-            raise ValueError(
-                "Trainer: this rank's model is not rank 0's: a tensor is "
-                f"{tuple(x.array.shape)} {x.array.dtype}, "
-                f"not {tuple(y.array.shape)} {y.array.dtype}"
-            )
-        x.array = y.array
+        """Restores a checkpoint, also one from another device; whole or not at all."""
+        self.load_state_dict(checkpoints.read(path))

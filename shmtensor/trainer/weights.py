@@ -11,14 +11,19 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
+from copy import deepcopy
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..memory.layout import aligned
+from ..nn.utils import clip_grad_norm_, clip_grad_value_
 from ..optim import optimizer as optimizers
 from ..optim.flat.flat_optimizer import FlatOptimizer
 from .gradients import Gradients
+from .progress_board import ProgressBoard
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -46,12 +51,20 @@ def shard_start(count: int, itemsize: int, rank: int, ranks: int) -> int:
     return min(count, lines * rank // ranks * line)
 
 
+class Clip(NamedTuple):
+    """Limits of the gradients, or None: of their common norm, and of each element."""
+
+    norm: float | None = None
+    value: float | None = None
+
+
 class OneProcess:
     """The whole optimizer, in the only rank."""
 
-    def __init__(self, optimizer: Any, scaler: Any = None) -> None:
+    def __init__(self, optimizer: Any, scaler: Any = None, clip: Clip = Clip()) -> None:  # noqa: B008
         self.optimizer = optimizer
         self.scaler = scaler
+        self.clip = clip
 
     def scale(self, loss: Any) -> Any:
         """The loss, multiplied by the scaler's factor if there is one."""
@@ -68,6 +81,17 @@ class OneProcess:
         """
         return 0
 
+    def clipped(
+        self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
+    ) -> float:
+        """Called by all ranks before `update`: the factor that also limits the gradients' norm, if
+        the ranks find it together.
+
+        Args:
+            barrier: None: the other ranks' sums are on the board.
+        """
+        return factor
+
     def update(self, missing: Array, factor: float) -> None:
         """Updates the weights: called by all ranks when all gradients are complete.
 
@@ -75,6 +99,19 @@ class OneProcess:
             missing: how many gradients each rank misses.
             factor: by which the gradients are multiplied.
         """
+        norm, value = self.clip
+        if factor != 1.0 or norm is not None or value is not None:
+            if self.scaler is not None:
+                self.scaler.unscale_(self.optimizer)
+            parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+            if factor != 1.0:
+                for p in parameters:
+                    if p.grad is not None:
+                        p.grad.mul_(factor)
+            if norm is not None:
+                clip_grad_norm_(parameters, norm)
+            if value is not None:
+                clip_grad_value_(parameters, value)
         if self.scaler is None:
             self.optimizer.step()
         else:
@@ -85,8 +122,8 @@ class OneProcess:
 class ByRankZero(OneProcess):
     """Rank 0 sums the gradients, and calls `optimizer.step()`."""
 
-    def __init__(self, optimizer: Any, scaler: Any, gradients: Gradients) -> None:
-        super().__init__(optimizer, scaler)
+    def __init__(self, optimizer: Any, scaler: Any, gradients: Gradients, clip: Clip) -> None:
+        super().__init__(optimizer, scaler, clip)
         self.gradients = gradients
         self.clear = gradients.clear  # type: ignore[method-assign]
         self.complete = gradients.complete  # type: ignore[method-assign]
@@ -141,9 +178,15 @@ class Sharded:
     """
 
     def __init__(
-        self, optimizer: Any, gradients: Gradients, ranks: int, shared: list[SharedFlat] | None
+        self,
+        optimizer: Any,
+        gradients: Gradients,
+        ranks: int,
+        shared: list[SharedFlat] | None,
+        clip: Clip = Clip(),  # noqa: B008
     ) -> None:
         self.optimizer = optimizer
+        self.clip = clip
         self.gradients = gradients
         self.ranks = ranks
         self.flats = [part.flat for part in gradients.parts]
@@ -190,6 +233,26 @@ class Sharded:
         )
         return begin, end
 
+    def clipped(
+        self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
+    ) -> float:
+        """Each rank sums the squares of its shard, and writes them on the board. The rows stay as
+        they are, so that a rank that dies before its update leaves nothing torn.
+
+        Source: the coefficient is that of `clip_grad_norm_`.
+        """
+        if self.clip.norm is None:
+            return factor
+        if barrier is not None:
+            rank = self.gradients.rank
+            board.squares[rank] = sum(
+                self.gradients.sum_of_squares(i, *self.range(i, rank))
+                for i in range(len(self.flats))
+            )
+            barrier()
+        norm = math.sqrt(board.squares.sum()) * factor
+        return factor * min(1.0, self.clip.norm / (norm + 1e-6))
+
     def update(self, missing: Array, factor: float) -> None:
         indices = self.gradients.indices(missing)
         self.factor = factor
@@ -204,7 +267,7 @@ class Sharded:
         """Updates a shard: this rank's, or that of one that has died before it began."""
         for i, runs in enumerate(self.runs):
             begin, end = self.range(i, rank)
-            self.gradients.reduce(i, begin, end, self.factor)
+            self.gradients.reduce(i, begin, end, self.factor, self.clip.value)
             self.optimizer.step_part(i, runs, begin, end)
 
     def arrays(self) -> list[Array]:
@@ -216,19 +279,25 @@ class Sharded:
 
 
 class Snapshot:
-    """A private copy of weights, optimizer's state and buffers at one step. Copies: one."""
+    """A private copy of arrays after some updates, and of what else belongs to that step. Copies:
+    one.
 
-    def __init__(self, step: int, weights: Sharded, buffers: list[Array]) -> None:
-        self.step = step
-        self.sources = [*weights.arrays(), *buffers]
-        self.copies = [x.copy() for x in self.sources]
+    Attributes:
+        due: when the next one is to be taken, by `time.perf_counter`.
+    """
 
-    def take(self, step: int) -> None:
-        self.step = step
+    def __init__(self, sources: list[Array]) -> None:
+        self.sources = sources
+        self.copies = [np.empty_like(x) for x in sources]
+        self.updates, self.progress, self.due = 0, None, 0.0
+
+    def take(self, updates: int, progress: Any) -> None:
+        self.updates, self.progress = updates, progress
         for source, copy in zip(self.sources, self.copies, strict=True):
             np.copyto(copy, source)
 
-    def restore(self) -> int:
+    def restore(self) -> Any:
+        """Restores the arrays; returns the progress."""
         for source, copy in zip(self.sources, self.copies, strict=True):
             np.copyto(source, copy)
-        return self.step
+        return deepcopy(self.progress)

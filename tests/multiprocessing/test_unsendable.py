@@ -226,7 +226,7 @@ STARTERS: dict[str, Callable[[Any, str], Any]] = {
     ),
     "args[0]": lambda thing, method: st.launch(use, 2, (thing,), method),
     "model[0]": lambda thing, method: train(method, model=thing),
-    "optimizer.param_groups[0]['thing']": lambda thing, method: train(method, optimizer=thing),
+    "optimizers[0].param_groups[0]['thing']": lambda thing, method: train(method, optimizer=thing),
     "loss's variable value": lambda thing, method: train(method, loss=closure_over(thing)),
 }
 

@@ -14,28 +14,77 @@ import sys
 import threading
 import time
 import warnings
-from typing import Any
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import shmtensor as st
 from shmtensor import multiprocessing, nn, optim
-from shmtensor.trainer import Trainer
+from shmtensor.trainer import EMA, Schedule, Trainer
 
 from .test_trainer import make_data
 
 
-def make_trainer(nprocs: int, max_restarts: int = 0) -> Trainer:
-    st.manual_seed(1)
-    first = [nn.Linear(6, 33), nn.BatchNorm1d(33), nn.ReLU(), nn.Dropout(0.2)]
-    model = nn.Sequential(*first, nn.Linear(33, 3)).double()
-    adam = optim.Adam(model.parameters(), lr=0.01)
-    loss = nn.CrossEntropyLoss()
-    return Trainer(model, adam, loss, nprocs=nprocs, progress=False, max_restarts=max_restarts)
+class Handed:
+    """Batches that rank 0 hands over, drawn anew in each epoch."""
+
+    def __init__(self, batches: list[Any]) -> None:
+        self.batches = batches
+
+    def __iter__(self) -> Iterator[Any]:
+        for i in st.randperm(len(self.batches)).tolist():
+            yield self.batches[i]
 
 
-def fit(trainer: Trainer, data: Any, epochs: int, checkpoint: str | None = None) -> None:
-    trainer.fit(data, epochs, eval=data[:2], checkpoint=checkpoint)
+class Run(NamedTuple):
+    """What is trained, and how; drawn at random."""
+
+    epochs: int
+    is_handed_over: bool
+    has_two_optimizers: bool
+    options: dict[str, Any]
+    fit_options: dict[str, Any]
+
+    @classmethod
+    def draw(cls, rng: random.Random) -> Run:
+        two = rng.random() < 0.3
+        options = {
+            "accumulate": rng.choice([1, 1, 2, 3]),
+            "clip_grad_norm": rng.choice([None, 0.5]),
+            "snapshots": rng.choice([True, True, 3]),
+        }
+        fit_options = {"eval_every": None if two else rng.choice([None, 4])}
+        return cls(rng.randrange(3, 12), rng.random() < 0.4, two, options, fit_options)
+
+    def make(self, nprocs: int) -> Trainer:
+        st.manual_seed(1)
+        first = [nn.Linear(6, 33), nn.BatchNorm1d(33), nn.ReLU(), nn.Dropout(0.2)]
+        model = nn.Sequential(*first, nn.Linear(33, 3)).double()
+        loss = nn.CrossEntropyLoss()
+        optimizers: list[Any] = [optim.Adam(model.parameters(), lr=0.01)]
+        step = None
+        if self.has_two_optimizers:
+            layers = list(model)
+            optimizers = [
+                optim.Adam(layers[0].parameters(), lr=0.01),
+                optim.SGD([*layers[1].parameters(), *layers[4].parameters()], lr=0.1, momentum=0.9),
+            ]
+
+            def step(model: Any, batch: Any, i: int) -> Any:
+                return {"loss": loss(model(batch[0]), batch[1]), "index": i}
+
+        schedule = optim.lr_scheduler.ExponentialLR(optimizers[0], 0.99)
+        callbacks = [EMA(decay=0.9), Schedule(schedule, interval="step")]
+        return Trainer(
+            model, optimizers, loss, nprocs=nprocs, progress=False, training_step=step,
+            callbacks=callbacks, **self.options,
+        )  # fmt: skip
+
+    def fit(self, trainer: Trainer, data: Any, **options: Any) -> None:
+        held_out = None if self.has_two_optimizers else data[:2]
+        train = Handed(data) if self.is_handed_over else data
+        trainer.fit(train, self.epochs, eval=held_out, **self.fit_options, **options)
 
 
 class Killer(threading.Thread):
@@ -67,27 +116,34 @@ def run(kills: int, seed: int, nprocs: int, checkpoint: str | None = None) -> tu
     rng, data = random.Random(seed), make_data(200)
     done = restarts = 0
     while done < kills:
-        epochs = rng.randrange(3, 12)
-        undisturbed = make_trainer(nprocs)
+        this = Run.draw(rng)
+        undisturbed = this.make(nprocs)
         began = time.perf_counter()
-        fit(undisturbed, data, epochs)
+        this.fit(undisturbed, data)
         took = time.perf_counter() - began
-        trainer = make_trainer(nprocs, 10**6)
+        trainer = this.make(nprocs)
         killer = Killer(rng, min(20, kills - done), took)
         n = killer.remaining
         killer.start()
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            fit(trainer, data, epochs, checkpoint)
+            this.fit(trainer, data, checkpoint=checkpoint, max_restarts=10**6)
         killer.is_over = True
         killer.join()
         done += n - killer.remaining
         restarts += sum("started again" in str(each.message) for each in caught)
-        for name, x in trainer.model.state_dict().items():
-            expected = undisturbed.model.state_dict()[name].numpy()
-            np.testing.assert_array_equal(x.numpy(), expected, err_msg=f"{name}, seed {seed}")
-        for name in ("loss", "eval_loss", "accuracy"):
-            assert trainer.history[name] == undisturbed.history[name], (seed, name)
+        where = f"seed {seed}, {this}"
+        states = [
+            {**each.model.state_dict(), **each.callbacks[0].averaged.state_dict()}
+            for each in (trainer, undisturbed)
+        ]
+        for name, x in states[0].items():
+            np.testing.assert_array_equal(
+                x.numpy(), states[1][name].numpy(), err_msg=f"{name}, {where}"
+            )
+        for name in ("loss", "eval_loss", "accuracy", "lr"):
+            assert trainer.history[name] == undisturbed.history[name], (name, where)
+        assert trainer.step == undisturbed.step, where
     return done, restarts
 
 

@@ -166,7 +166,7 @@ def test_training_can_go_on_after_a_death(monkeypatch: pytest.MonkeyPatch) -> No
     uninterrupted.fit(make_data(), epochs=2)
     with monkeypatch.context() as patch:
         Deadly(patch, "mid update")
-        trainer = make_trainer(2, start_method="fork")
+        trainer = make_trainer(2, start_method="fork", snapshots=1000)
         with pytest.raises(PeerLostError):
             trainer.fit(make_data(), epochs=2)
     assert trainer.step == 0
@@ -200,9 +200,9 @@ def test_a_rank_is_replaced(place: str, tmp_path: Path, monkeypatch: pytest.Monk
     uninterrupted.fit(make_data(), epochs=2, eval=make_data(20))
     monkeypatch.setenv("VICTIM_ONCE", str(tmp_path / "dead"))
     Deadly(monkeypatch, place)
-    trainer = make_trainer(2, start_method="fork", dropout=0.3, max_restarts=1)
+    trainer = make_trainer(2, start_method="fork", dropout=0.3)
     with pytest.warns(RuntimeWarning, match=r"rank 1 .*SIGKILL(?s:.*)started again, 0 restarts"):
-        trainer.fit(make_data(), epochs=2, eval=make_data(20))
+        trainer.fit(make_data(), epochs=2, eval=make_data(20), max_restarts=1)
     assert is_equal(weights(trainer), weights(uninterrupted))
     assert trainer.step == uninterrupted.step
     for name in ("eval_loss", "loss"):

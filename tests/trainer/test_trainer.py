@@ -231,11 +231,11 @@ def assert_same_state(x: Trainer, y: Trainer) -> None:
 
 
 def test_wrong_use() -> None:
-    with pytest.raises(ValueError, match="nprocs is not positive: 0"):
+    with pytest.raises(ValueError, match='nprocs is not positive, nor "auto": 0'):
         make_trainer(0)
     with pytest.raises(ValueError, match="no batch"):
         make_trainer(1).fit([], epochs=1)
-    with pytest.raises(TypeError, match="pair of inputs and targets"):
+    with pytest.raises(TypeError, match="a dictionary, or inputs and targets"):
         make_trainer(1).fit([st.zeros(3, 6)], epochs=1)
 
 
@@ -247,7 +247,7 @@ def test_on_epoch_and_progress(capsys: pytest.CaptureFixture[str]) -> None:
     assert epochs == [1, 2]
     output = capsys.readouterr().err
     assert "epoch 2/2" in output
-    assert "8/8" in output
+    assert output.count("loss") == 2
 
 
 def test_statistics_add_up_over_fits() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 
 class Callback:
-    """Base of what a Trainer calls on rank 0 at the points of a run; the other ranks wait meanwhile.
+    """Base of what a Trainer calls on rank 0 at the points of a run, while the other ranks wait.
 
     Methods that are not overridden do nothing. Each gets the trainer, of which it may read
     `model`, `optimizer`, `step`, `epoch`, `history`, and `figures`: the means of this epoch so far

@@ -1,0 +1,467 @@
+"""Lead: rank 0's part of a run: the passes over data, what the other ranks are told, and what
+follows a death.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from copy import deepcopy
+from itertools import chain, islice
+from typing import Any, NamedTuple
+
+from ..errors import PeerLostError, TornWeights
+from .batches import Counter, Order, apply, as_tensors, part_of, share
+from .progress_board import Figures
+from .ranks import Ranks
+from .run import (
+    AGAIN,
+    END,
+    OPTIONS,
+    PASS,
+    STEP,
+    Member,
+    Pass,
+    in_groups,
+    options_of,
+    set_options,
+)
+from .setup import Setup
+from .weights import Sharded, Snapshot, is_flat
+
+SHARE = 50  # a snapshot is due when training has taken this many times as long as the last one took
+REPLAY = 64 << 20  # bytes of batches that are kept since the last snapshot, to be given again
+
+
+class Group(NamedTuple):
+    """The batches of a step on rank 0: its parts, and the batches if they are to be handed over."""
+
+    parts: list[Any]
+    batches: list[Any] | None
+
+
+class Lead(Member):
+    """Rank 0's part of a run.
+
+    Args:
+        data: the data sets of the run.
+        start: `start(updates)` returns the setup of the model as it is, complete after so many
+            updates, and the ranks.
+        updates: how many there were before.
+        max_restarts: how many times ranks are started again after a death.
+        snapshots: after how many updates a snapshot is taken; True: as often as costs little;
+            False: none.
+        progress: returns the program's part of a snapshot: what changes from step to step beside
+            weights, optimizers and buffers.
+        go_back: is given it again.
+
+    Attributes:
+        options: that the other ranks have.
+        used: the numbers of the data sets that they have used.
+        former_buffers: the model's buffers before the present update, once it has begun.
+        generation: how many times the ranks have been started.
+        depth: of the present pass: 0: none, 1: a pass, 2: an evaluation within it.
+        figures: of the training pass.
+        recent: the groups handed over since the snapshot, and the number of the first.
+        all_kept: of the last evaluation that kept them, each rank's outputs and targets.
+        seconds_of_data: for which this rank has waited for batches.
+    """
+
+    options: Any
+    used: set[int]
+
+    def __init__(
+        self,
+        data: list[Any],
+        start: Callable[[int], tuple[Setup, Ranks]],
+        updates: int,
+        max_restarts: int = 0,
+        snapshots: bool | int = False,
+        progress: Callable[[], Any] = dict,
+        go_back: Callable[[Any], None] = lambda progress: None,
+    ) -> None:
+        self.data = data
+        self.start = start
+        self.restarts_left = max_restarts
+        self.snapshots = snapshots
+        self.progress = progress
+        self.go_back = go_back
+        self.counter = Counter()
+        self.snapshot: Snapshot | None = None
+        self.former_buffers: list[Any] = []
+        self.generation = 0
+        self.figures = Figures()
+        self.recent: list[Any] = []
+        self.first_recent = 0
+        self.recent_bytes = 0
+        self.all_kept: list[Any] = []
+        self.seconds_of_data = 0.0
+        self.start_ranks(updates)
+        self.take_snapshot(updates)
+
+    @property
+    def bytes_copied(self) -> int:
+        return self.counter.nbytes + self.ranks.bytes_copied
+
+    # ---------------------------------------------------------------- passes
+    def run_pass(
+        self,
+        data: Iterable[Any],
+        training: bool,
+        epoch: int,
+        updates: int,
+        *,
+        start: int = 0,
+        limit: int | None = None,
+        figures: Figures | None = None,
+        looks: Callable[[int], bool] | None = None,
+        after: Callable[[int], bool] | None = None,
+    ) -> Figures:
+        """One pass over the data.
+
+        Args:
+            updates: how many there were before the pass.
+            start: how many of the pass are done.
+            limit: the number of batches, if not all.
+            figures: of what is done.
+            looks: whether `after` sees complete weights after an update, whose number it is given.
+            after: called after each update, with its number; True ends the pass.
+
+        Raises:
+            PeerLostError, ProcessRaisedException: a rank has failed, and is not to be replaced.
+            TornWeights: and the weights are torn.
+        """
+        this = Pass(*self.order_of(data, updates, limit), training, epoch, updates, start)
+        figures = figures or Figures()
+        if training:
+            self.figures = figures
+            self.forget(start // self.shape_of(this)[1])
+        self.announce(this)
+        batches = self.groups(this, data, limit)
+        groups: Iterator[Any] = batches
+        per_group = self.shape_of(this)[1]
+        position, stops = start, False
+        group = self.next_group(this, groups)
+        is_new = True  # the group
+        while True:
+            generation, done = self.generation, position
+            board, step = self.board, self.step  # of this update; new ranks have others
+            self.former_buffers = []
+            try:
+                if group is None or stops:
+                    self.end_pass()
+                    if self.setup.keeps_outputs and not training:
+                        self.all_kept = self.ranks.gather(self.step.kept)
+                    break
+                self.begin_update(this, group, is_new)
+                self.run_update(this, group.parts, position)
+                if (looks is not None and looks(updates + position + 1)) or self.is_due(this):
+                    self.complete()
+                done, is_new = position + 1, False
+            except PeerLostError:
+                self.ranks.is_lost = True  # if the gradients of GPUs were not reduced, too
+                done = self.replace_ranks(this, position)
+            if done < position:
+                stops = False
+                if not training:
+                    figures.clear()
+            elif done > position and training:
+                figures.add(board, step.names, position % per_group == 0)
+            if done > position and training:
+                if after is not None:
+                    stops = after(updates + done)
+                    if looks is not None and looks(updates + done):
+                        self.check_setup(updates + done)
+                if self.is_due(this):
+                    self.take_snapshot(updates + done)
+                    self.forget(done // per_group, [group] if done % per_group else [])
+            if self.generation != generation:
+                this, is_new = this._replace(start=done), True
+                self.announce(this)
+                if this.order is not None or not training:
+                    batches.close()
+                    groups = batches = self.groups(this, data, limit)
+                else:
+                    number = done // per_group - self.first_recent
+                    groups = chain(self.recent[number:], batches)
+                    del self.recent[number:]
+                group = self.next_group(this, groups)
+            elif done > position and done % per_group == 0:
+                group, is_new = self.next_group(this, groups), True
+            position = done
+        batches.close()
+        if not training:
+            figures.add(self.board, self.step.names)
+        return figures
+
+    def order_of(
+        self, data: Iterable[Any], updates: int, limit: int | None
+    ) -> tuple[int | None, Any, Any]:
+        """How the ranks get their parts of this data: `Pass.number`, `dataset`, `order`."""
+        if self.size == 1:
+            return None, None, None
+        for number, each in enumerate(self.data):
+            if each is data and self.setup.samples[number] is not None:
+                dataset = self.dataset_of(number, updates)
+                samples = self.setup.samples[number]
+                if samples is not None and (order := Order.draw(data)) is not None:
+                    return number, dataset, order if limit is None else order.first(limit)
+        if isinstance(data, (list, tuple)):
+            return None, None, [share(batch, self.counter) for batch in data[:limit]]
+        return None, None, None
+
+    def dataset_of(self, number: int, updates: int) -> Any:
+        """What the other ranks need of a data set: None the first time, and if it does not change.
+        One that cannot be sent, or is too large, is had by new processes.
+        """
+        samples = self.setup.samples[number]
+        assert samples is not None
+        is_known = number not in self.used or samples.is_persistent or self.ranks.spans_nodes
+        self.used.add(number)
+        if is_known:
+            return None
+        if not samples.can_be_sent():
+            self.set_up_anew(updates)
+            self.used.add(number)
+            return None
+        return samples.dataset
+
+    def announce(self, this: Pass) -> None:
+        while True:
+            try:
+                if self.depth:
+                    self.meet(PASS)
+                self.ranks.broadcast(this)
+                break
+            except PeerLostError:
+                self.replace_ranks()
+        self.depth += 1
+        self.begin_pass(this.training, this.epoch)
+
+    def groups(
+        self, this: Pass, data: Iterable[Any], limit: int | None
+    ) -> Generator[Group, None, None]:
+        """The groups of batches from `this.start` on."""
+        if this.order is not None:
+            for parts in self.own_groups(this):
+                yield Group(parts, None)
+            return
+        accumulate, updates = self.shape_of(this)
+        first = this.start // updates * accumulate
+        for batches in in_groups(islice(data, first, limit), accumulate):
+            if self.size == 1:
+                yield Group([part_of(as_tensors(batch), 0, 1) for batch in batches], None)
+            else:
+                shared = [share(batch, self.counter) for batch in batches]
+                yield Group([part_of(batch, 0, self.size) for batch in shared], shared)
+
+    def next_group(self, this: Pass, groups: Iterator[Any]) -> Any:
+        """The next group, or None; keeps it if it may have to be given again."""
+        began = time.perf_counter()
+        group = next(groups, None)
+        self.seconds_of_data += time.perf_counter() - began
+        if group is not None and group.batches is not None and self.restarts_left and this.training:
+            if self.snapshot is None:  # only this one may have to be given again
+                self.forget(self.first_recent + len(self.recent))
+            self.recent.append(group)
+            sizes: list[int] = []
+            apply(lambda x: sizes.append(x.array.nbytes), group.batches)
+            self.recent_bytes += sum(sizes)
+        return group
+
+    def forget(self, first: int, present: list[Any] | None = None) -> None:
+        """Forgets the groups before group `first`, which is the present one if it has begun."""
+        self.recent, self.first_recent, self.recent_bytes = present or [], first, 0
+
+    def begin_update(self, this: Pass, group: Group, is_new: bool) -> None:
+        """Meets the other ranks, and hands over the group if they do not have it."""
+        if self.size == 1:
+            return
+        if self.restarts_left and this.training:
+            self.former_buffers = [x.array.copy() for x in self.setup.model.buffers()]
+        options = options_of(self)
+        has_new = options != self.options
+        self.meet(OPTIONS if has_new else STEP)
+        if has_new:
+            self.ranks.broadcast(options)
+            self.options = options
+        if group.batches is not None and is_new:
+            self.ranks.broadcast(group.batches)
+
+    def end_pass(self) -> None:
+        """Ends a pass on the other ranks."""
+        if self.size > 1:
+            self.meet(END)
+        self.depth -= 1
+
+    def complete(self) -> None:
+        """Returns when all ranks have updated their shards. They wait for the next meeting."""
+        if self.size > 1:
+            self.meet(AGAIN)
+
+    def stop(self, message: Any) -> None:
+        """Ends the run on the other ranks, between two passes."""
+        try:
+            self.ranks.broadcast(message)
+            self.copy_to_nodes()
+        except PeerLostError:
+            self.count_restart(self.failure()[1])
+
+    # ---------------------------------------------------------------- new ranks
+    def sign(self) -> Any:
+        """What the ranks were set up for: it changes if the program replaces or freezes parameters,
+        adds a group, or registers a hook of an optimizer."""
+        return [
+            (
+                is_flat(optimizer),
+                [
+                    [(id(p), id(p.array), p.requires_grad) for p in group["params"]]
+                    for group in optimizer.param_groups
+                ],
+            )
+            for optimizer in self.setup.optimizers
+        ]
+
+    def check_setup(self, updates: int) -> None:
+        """With complete weights: sets the ranks up anew if the program has changed what they
+        need."""
+        if self.size > 1 and self.sign() != self.signature:
+            self.set_up_anew(updates)
+
+    def set_up_anew(self, updates: int) -> None:
+        while self.depth:
+            self.end_pass()
+        self.stop(None)
+        self.ranks.close()
+        self.close()
+        self.start_ranks(updates)
+        self.snapshot = None
+        self.take_snapshot(updates)
+
+    def start_ranks(self, updates: int) -> None:
+        while True:
+            try:
+                self.join(*self.start(updates))
+                break
+            except PeerLostError as error:
+                self.count_restart(error)
+        self.options, self.used, self.depth = None, set(), 0
+        self.generation += 1
+        self.signature = self.sign()
+
+    def replace_ranks(self, this: Pass | None = None, position: int = 0) -> int:
+        """After a rank's death: starts the ranks again, or raises the error; returns how many
+        updates of the pass are done.
+
+        Args:
+            this, position: the pass in which it died, and where; None: between two.
+        """
+        updates, error = self.failure()
+        done = 0
+        if this is not None and this.training:
+            done = updates - this.updates
+        self.count_restart(error)
+        self.ranks.close()
+        self.close()
+        self.start_ranks(updates)
+        if done == position and this is not None and this.training:  # the update is made again
+            for buffer, copy in zip(self.setup.model.buffers(), self.former_buffers, strict=False):
+                buffer.array[...] = copy
+        return done
+
+    def count_restart(self, error: Exception) -> None:
+        """Warns of a death, or raises the error if the run must not go on."""
+        if not isinstance(error, PeerLostError) or not self.restarts_left:
+            raise error from None
+        self.restarts_left -= 1
+        warnings.warn(
+            f"{error}; started again, {self.restarts_left} restarts left",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+
+    def failure(self) -> tuple[int, Exception]:
+        """After a rank's failure: the updates that the weights have now, and the error. In a
+        process group raises it."""
+        ranks = self.ranks
+        ranks.is_lost = False  # explained by the error
+        if ranks.children is None:
+            if self.board.complete_step() is None:
+                raise TornWeights(
+                    "Trainer: a rank died in the middle of an update, and the weights are torn: "
+                    "load a checkpoint"
+                )
+            raise
+        first = ranks.wait_for_end()
+        try:
+            updates, state = self.recover()
+        except TornWeights as torn:
+            raise TornWeights(f"{ranks.error(first)}; {torn}") from None
+        return updates, ranks.error(first, state)
+
+    # ---------------------------------------------------------------- the weights' state
+    def is_due(self, this: Pass) -> bool:
+        """Whether a snapshot is to be taken after this update of a training pass."""
+        snapshot = self.snapshot
+        if snapshot is None or not this.training:
+            return False
+        if self.recent_bytes > REPLAY:
+            return True
+        if self.snapshots is True:
+            return time.perf_counter() > snapshot.due
+        return self.board.read()[0] // 2 - snapshot.updates >= self.snapshots
+
+    def take_snapshot(self, updates: int) -> None:
+        """Copies weights, state and progress, so that they can be restored where a death leaves
+        weights torn."""
+        sharded = [each for each in self.weights if isinstance(each, Sharded)]
+        if not self.snapshots or not sharded:
+            return
+        began = time.perf_counter()
+        if self.snapshot is None:
+            arrays = [x for each in sharded for x in each.arrays()]
+            buffers = [x.array for x in self.setup.model.buffers()]
+            self.snapshot = Snapshot([*arrays, *buffers])
+        self.snapshot.take(updates, deepcopy((options_of(self), self.progress())))
+        now = time.perf_counter()
+        self.snapshot.due = now + SHARE * (now - began)
+
+    def recover(self) -> tuple[int, str]:
+        """When no other rank runs any more: makes the weights complete. Returns the number of their
+        updates, and a text.
+
+        A word that is behind another one, and even, is of a shard whose update had not begun,
+        though all gradients were complete: then this rank updates the shard.
+
+        Raises:
+            TornWeights: a rank died in the middle of its update, and there is no snapshot.
+        """
+        board, words = self.board, self.board.read()
+        last = max(words)
+        weights = self.weights[self.step.index]
+        if not isinstance(weights, Sharded):  # rank 0 alone has written
+            return words[0] // 2, f"weights are whole at {self.step_of(words[0])}"
+        if not any(word % 2 for word in words):
+            if words[0] < last:
+                self.step.update(has_met=True)
+            for rank in range(1, self.size):
+                if words[rank] < last:
+                    board.begin_update(rank)
+                    weights.update_shard(rank)
+                    board.end_update(rank)
+            return last // 2, f"weights are whole at {self.step_of(last)}"
+        steps = " and ".join(str(word // 2 // len(self.weights)) for word in (min(words), last + 1))
+        torn = f"torn between steps {steps}"
+        if self.snapshot is None:
+            raise TornWeights(f"weights are {torn}, and snapshots are off: load a checkpoint")
+        options, progress = self.snapshot.restore()
+        set_options(self, options)
+        self.go_back(progress)
+        updates = self.snapshot.updates
+        board.start(updates)
+        step = self.step_of(2 * updates)
+        return updates, f"weights were {torn} and are those of the snapshot at {step}"
+
+    def step_of(self, word: int) -> str:
+        return f"step {word // 2 // len(self.weights)}"
