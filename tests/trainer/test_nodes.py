@@ -34,6 +34,7 @@ from shmtensor import native, nn, optim
 from shmtensor.dataloaders import DataLoader, TensorDataset
 from shmtensor.errors import PeerLostError
 from shmtensor.trainer import Trainer, nodes
+from shmtensor.trainer.callbacks import EMA
 
 folder, case = sys.argv[1:3]
 rank = int(os.environ.get("RANK", 0))
@@ -56,7 +57,10 @@ def run(width=33, lr=0.01):
     model = Rare() if case == "rare" else nn.Sequential(*layers)
     model = model.double()
     adam = optim.Adam(model.parameters(), lr=lr)
-    return model, adam, Trainer(model, adam, nn.CrossEntropyLoss(), progress=False, nprocs=1)
+    options = {"progress": False, "nprocs": 1}
+    if case == "clipped":
+        options.update(clip_grad_norm=0.3, accumulate=2, callbacks=[EMA(0.9)])
+    return model, adam, Trainer(model, adam, nn.CrossEntropyLoss(), **options)
 
 def save(model, name, *more):
     arrays = [p.detach().numpy() for p in [*model.parameters(), *model.buffers()]]
@@ -83,7 +87,7 @@ def on_epoch(record):
         adam.param_groups[0]["lr"] = 0.02
 
 history = trainer.fit(data, 4, eval=data, on_epoch=on_epoch, checkpoint=folder + "/run.ckpt")
-assert trainer.step == 20
+assert trainer.step == (12 if case == "clipped" else 20)
 figures = [history[name] for name in ("loss", "accuracy", "eval_loss", "eval_accuracy")]
 save(model, rank, np.array(figures))
 """
@@ -155,12 +159,37 @@ CASES = [
     ("hook", (1, 2)),
     ("frozen", (1, 1, 1)),
     ("rare", (2, 1)),
+    ("clipped", (3, 2)),
 ]
 
 
 @pytest.mark.parametrize(("case", "ranks"), CASES)
 def test_nodes_train_like_one_process(tmp_path: Path, case: str, ranks: tuple[int, ...]) -> None:
     check(train(tmp_path, TRAINS, case, ranks), one_process(tmp_path, TRAINS, case))
+
+
+def test_nodes_train_with_several_optimizers_and_metrics(tmp_path: Path) -> None:
+    code = """
+    st.manual_seed(1 + rank)
+    model = nn.Sequential(nn.Linear(6, 33), nn.ReLU(), nn.Linear(33, 3)).double()
+    adam = optim.Adam(model[0].parameters(), lr=0.01)
+    sgd = optim.SGD(model[2].parameters(), lr=0.1, momentum=0.9)
+    sgd.register_step_post_hook(lambda *_: None)  # rank 0 updates its weights
+    def step(model, batch, i):
+        loss = nn.functional.cross_entropy(model(batch[0]), batch[1])
+        return loss * (2 if i else 1)
+    def eval_step(model, batch):
+        outputs = model(batch[0])
+        loss = nn.functional.cross_entropy(outputs, batch[1])
+        return {"loss": loss, "outputs": outputs, "targets": batch[1]}
+    def spread(outputs, targets):
+        return (outputs - outputs.mean()).abs().max()
+    trainer = Trainer(model, [adam, sgd], training_step=step, eval_step=eval_step, nprocs=1,
+        metrics=[spread], clip_grad_value=0.02, progress=False)
+    history = trainer.fit(batches, 4, eval=batches[:3])
+    save(model, rank, np.array([history["loss"], history["eval_loss"], history["eval_spread"]]))
+    """
+    check(train(tmp_path, code, "", (1, 2)), one_process(tmp_path, code, ""))
 
 
 def test_hosts_with_separate_addresses_train(tmp_path: Path) -> None:
