@@ -98,6 +98,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "overrides": ("overrides", None),
     "quasirandom": ("quasirandom", None),
     "queue": ("queue", None),
+    "ray": ("ray", None),
     "serialization": ("serialization", None),
     "signal": ("signal", None),
     "special": ("special", None),

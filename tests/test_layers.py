@@ -84,7 +84,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.distributed.collectives",),
     ("shmtensor.distributed",),
     ("shmtensor.trainer",),
-    ("shmtensor.run", "shmtensor.cli", "shmtensor.as_torch"),
+    ("shmtensor.run", "shmtensor.ray", "shmtensor.cli", "shmtensor.as_torch"),
     ("shmtensor.__main__",),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -104,6 +104,8 @@ def weight_of(loss_function: LossFunction, targets: Any, n: int) -> float:
         return n
     if not isinstance(targets, Tensor) or targets.is_floating_point():  # probabilities of classes
         return n
+    if class_weight is None and not targets.is_cuda:
+        return int(np.count_nonzero(targets.array != ignored))
     counted = targets[targets != ignored]
     if class_weight is None:
         return counted.numel()

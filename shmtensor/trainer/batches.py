@@ -48,6 +48,9 @@ def apply(function: Callable[[Tensor], Any], batch: Any) -> Any:
 
 def samples_in(batch: Any) -> int:
     """The size of the first dimension of the first tensor that is not 0-d."""
+    first = batch[0] if isinstance(batch, (tuple, list)) and batch else None
+    if isinstance(first, Tensor) and first.ndim:
+        return int(first.shape[0])
     sizes: list[int] = []
     apply(lambda x: sizes.extend(x.shape[:1]), batch)
     if not sizes:
@@ -57,24 +60,28 @@ def samples_in(batch: Any) -> int:
     return sizes[0]
 
 
-def split_range(total: int, rank: int, ranks: int) -> tuple[int, int]:
-    """The samples of a rank, from and to. No rank has a single one, which batch statistics could
-    not be taken of, unless the batch has: some have none instead.
+def split_range(total: int, rank: int, ranks: int, least: int = 2) -> tuple[int, int]:
+    """The samples of a rank, from and to. With `least` 2 no rank has a single one, which batch
+    statistics could not be taken of, unless the batch has: some have none instead.
     """
-    n = min(ranks, max(total // 2, 1))
+    n = min(ranks, max(total // least, 1))
     return total * min(rank, n) // n, total * min(rank + 1, n) // n
 
 
-def part_of(batch: Any, rank: int, ranks: int) -> tuple[Any, int, int]:
+def part_of(batch: Any, rank: int, ranks: int, least: int = 2) -> tuple[Any, int, int]:
     """The rank's samples (views of the batch), their number, and the number of all ranks' samples.
+    With `least` 1, for `sync_batchnorm`, a rank without samples gets the batch's last.
 
     Copies: none.
     """
     total = samples_in(batch)
     if ranks == 1:
         return batch, total, total
-    begin, end = split_range(total, rank, ranks)
-    return apply(lambda x: x[begin:end] if x.ndim else x, batch), end - begin, total
+    begin, end = split_range(total, rank, ranks, least)
+    n = end - begin
+    if least == 1 and not n:  # begin is the end of the batch
+        begin -= 1
+    return apply(lambda x: x[begin:end] if x.ndim else x, batch), n, total
 
 
 def on_device(batch: Any, device: Device) -> Any:
@@ -126,6 +133,8 @@ def share(batch: Any, counter: Counter) -> Any:
 
 def as_tensors(batch: Any) -> Any:
     """The batch with NumPy's arrays and PyTorch's tensors as tensors of the same memory."""
+    if isinstance(batch, Tensor):
+        return batch
     if isinstance(batch, np.ndarray):
         return from_numpy(batch)
     if type(batch).__module__ == "torch" and hasattr(batch, "__dlpack__"):
@@ -230,25 +239,30 @@ class Order(NamedTuple):
         sizes = self.sizes[:batches]
         return Order(self.indices[: sum(sizes)], sizes)
 
-    def ranges(self, rank: int, ranks: int, start: int) -> list[tuple[int, int, int]]:
+    def ranges(
+        self, rank: int, ranks: int, start: int, least: int = 2
+    ) -> list[tuple[int, int, int]]:
         """From batch `start` on the range of the rank's indices, and the batch's size."""
         out = []
         for first, after in list(pairwise(accumulate(self.sizes, initial=0)))[start:]:
-            begin, end = split_range(after - first, rank, ranks)
+            begin, end = split_range(after - first, rank, ranks, least)
             out.append((first + begin, first + end, after - first))
         return out
 
 
 def own_samples(
-    own: tuple[Any, Lists], order: Order, rank: int, ranks: int, start: int
+    own: tuple[Any, Lists], order: Order, rank: int, ranks: int, start: int, least: int = 2
 ) -> Iterator[tuple[Any, int, int]]:
-    """From batch `start` on the rank's part, the number of its samples and of the batch's."""
+    """From batch `start` on the rank's part, the number of its samples and of the batch's. With
+    `least` 1, for `sync_batchnorm`, a rank without samples has the batch's last."""
     loader, lists = own
-    ranges = order.ranges(rank, ranks, start)
-    lists.lists = [order.indices[begin:end].tolist() for begin, end, _ in ranges if begin < end]
+    ranges = order.ranges(rank, ranks, start, least)
+    # Without samples begin is the end of the batch.
+    indices = [(begin - (least == 1 and begin == end), end) for begin, end, _ in ranges]
+    lists.lists = [order.indices[begin:end].tolist() for begin, end in indices if begin < end]
     batches = iter(loader)
-    for begin, end, total in ranges:
-        part = as_tensors(next(batches)) if begin < end else None
+    for (first, _), (begin, end, total) in zip(indices, ranges, strict=True):
+        part = as_tensors(next(batches)) if first < end else None
         yield part, end - begin, total
     for _ in batches:  # ends the epoch
         pass

@@ -254,7 +254,8 @@ class Lead(Member):
                 yield Group([part_of(as_tensors(batch), 0, 1) for batch in batches], None)
             else:
                 shared = [share(batch, self.counter) for batch in batches]
-                yield Group([part_of(batch, 0, self.size) for batch in shared], shared)
+                parts = [part_of(batch, 0, self.size, self.least) for batch in shared]
+                yield Group(parts, shared)
 
     def next_group(self, this: Pass, groups: Iterator[Any]) -> Any:
         """The next group, or None; keeps it if it may have to be given again."""

@@ -114,8 +114,10 @@ class RankStep:
         counts_nothing = False
         if self.names:
             board.named[rank], self.names = 0.0, []
-        for part, n, _ in group:
+        for part, n, total in group:
             if not n:
+                if total:
+                    self.without_samples(part, index)
                 continue
             samples += n
             result = self.loss_of(part, n, index)
@@ -142,6 +144,9 @@ class RankStep:
         if self.ranks > 1:
             self.barrier()
         self.update()
+
+    def without_samples(self, part: Any, index: int) -> None:
+        """What a rank without samples of a batch does: nothing; synchronize() replaces it."""
 
     def loss_of(self, part: Any, n: int, index: int) -> BatchLoss | None:
         """Forward and loss of n samples for one optimizer, or (-1) in an evaluation."""

@@ -33,6 +33,7 @@ from .nodes import NodeRanks, weights_on_nodes
 from .rank_step import RankStep, seed_of
 from .ranks import Ranks
 from .setup import Setup
+from .sync_batchnorm import synchronize
 from .weights import ByRankZero, OneProcess, Sharded
 
 STEP, OPTIONS, AGAIN, PASS, END = range(5)
@@ -85,6 +86,9 @@ class Member:
             setup.model, setup.steps, self.weights, self.board, ranks.barrier, self.rank,
             self.size, device, setup.precision,
         )  # fmt: skip
+        if setup.sync_batchnorm and ranks.group is not None:
+            synchronize(self.step, getattr(self.weights[0], "group", ranks.group))
+        self.least = 1 if setup.sync_batchnorm else 2  # samples of a rank
         if self.rank and setup.shared is not None:
             for buffer in setup.model.buffers():
                 shared = buffer.array
@@ -165,11 +169,13 @@ class Member:
         first = this.start // updates * accumulate
         parts: Iterator[Any]
         if isinstance(this.order, list):
-            parts = (part_of(batch, self.rank, self.size) for batch in this.order[first:])
+            parts = (
+                part_of(batch, self.rank, self.size, self.least) for batch in this.order[first:]
+            )
         else:
             assert this.number is not None
             own = self.own_loader(this.number, this.dataset if self.rank else None)
-            parts = own_samples(own, this.order, self.rank, self.size, first)
+            parts = own_samples(own, this.order, self.rank, self.size, first, self.least)
         return in_groups(parts, accumulate)
 
     def own_loader(self, number: int, dataset: Any) -> Any:
@@ -240,7 +246,7 @@ def follow(member: Member, this: Pass) -> None:
             set_options(member, member.ranks.broadcast())
         if is_handed_over and (group is None or update % updates == 0):
             batches = member.ranks.broadcast()
-            group = [part_of(batch, member.rank, member.size) for batch in batches]
+            group = [part_of(batch, member.rank, member.size, member.least) for batch in batches]
         assert group is not None
         member.run_update(this, group, update)
         update += 1

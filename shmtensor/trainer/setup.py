@@ -18,6 +18,7 @@ from .nodes import ranks_of
 from .progress_board import ProgressBoard
 from .rank_step import Precision, Steps
 from .ranks import Ranks
+from .sync_batchnorm import batch_norms
 from .weights import Clip, Sharded, SharedFlat, is_flat
 
 
@@ -98,7 +99,7 @@ def make_setup(
         clip=trainer.clip,
         accumulate=trainer.accumulate,
         seed=trainer.seed,
-        sync_batchnorm=trainer.sync_batchnorm,
+        sync_batchnorm=trainer.sync_batchnorm and ranks > 1 and bool(batch_norms(model)),
         board=board.array,
         device=device,
         samples=samples,

@@ -93,8 +93,10 @@ class Trainer:
         clip_grad_value: limits each element, as `clip_grad_value_`.
         on_nonfinite: if the loss of a step is NaN or infinite: "raise", "skip" the update, or
             "warn". With a GradScaler it is the scaler that leaves out steps.
-        sync_batchnorm: batch statistics are taken over all ranks' samples, so that `BatchNorm` is
-            that of one process; costs two collectives for each layer.
+        sync_batchnorm: in training, `BatchNorm` layers take mean and variance from the samples of
+            all ranks, as in one process; each layer costs two small all_reduce calls a batch. The
+            layers themselves do not change. Without it, the running statistics are rank 0's: those
+            of its part of each batch.
         seed: of shuffling, dropout and other random numbers.
         start_method: "fork", "forkserver", "spawn", or None for the running Python's default.
         timeout: seconds that a rank waits for the others in a step; None: no limit. Under the
@@ -126,7 +128,8 @@ class Trainer:
         FloatingPointError: the loss is NaN or infinite; the message has step and rank.
         ValueError: the optimizers lack parameters of the model, or the data gave no batch.
         TypeError: a batch is of another kind, the loss no tensor of one element, or a gradient is
-            sparse and there are several ranks.
+            sparse and there are several ranks; or `sync_batchnorm` finds a subclass of BatchNorm
+            with a forward of its own.
 
     Copies: none of tensors between processes, if batches are in shared memory or the ranks load
     their own (a DataLoader of a map-style data set with the default collation);
@@ -278,7 +281,7 @@ class Trainer:
                 one more barrier a step.
             eval_every: evaluate after so many steps, too.
             max_steps: the number of the last step.
-            max_time: seconds after which this call ends.
+            max_time: seconds of training, with evaluations, after which this call ends.
             limit_train_batches, limit_eval_batches: for a trial: how many batches of an epoch, and
                 of an evaluation, are used.
             max_restarts: how many times ranks that have died are started again. The run goes on
@@ -296,14 +299,15 @@ class Trainer:
         plan = Plan(
             train, math.inf if epochs is None else epochs, eval, eval_every,
             math.inf if max_steps is None else max_steps,
-            math.inf if max_time is None else time.monotonic() + max_time,
-            limit_train_batches, limit_eval_batches, callbacks, on_step,
+            math.inf, limit_train_batches, limit_eval_batches, callbacks, on_step,
         )  # fmt: skip
         self.should_stop, self.epochs = False, epochs
         self.total_steps = self._last_step(plan)
         with self._run(plan, max_restarts) as run:
             if run is None:  # another launched rank, which has done what rank 0 did
                 return self.history
+            if max_time is not None:
+                plan = plan._replace(deadline=time.monotonic() + max_time)
             while self.epoch < plan.epochs and not self._is_over(plan):
                 if not self._run_epoch(run, plan):
                     break
@@ -640,6 +644,8 @@ class Trainer:
     def _go_back(self, progress: dict[str, Any]) -> None:
         """After a death: the snapshot's progress."""
         self._load_progress(progress)
+        if not self.position:
+            self._lr = float(self.optimizer.param_groups[0]["lr"])
         self.should_stop = False
 
     def state_dict(self) -> dict[str, Any]:

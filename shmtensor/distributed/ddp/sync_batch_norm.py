@@ -1,8 +1,8 @@
 """SyncBatchNorm: batch normalization over the batches of all ranks together.
 
 ```
-forward    per channel: (n, sum x, sum x^2) of this rank  -> summed over ranks -> mean, variance
-backward   per channel: (sum g, sum g xhat) of this rank  -> summed over ranks -> gradient of x
+forward    per channel: (n, mean, sum (x - mean)^2) of each rank -> of all ranks: mean, variance
+backward   per channel: (sum g, sum g xhat) of each rank -> summed over ranks -> gradient of x
 ```
 """
 
@@ -25,13 +25,22 @@ from ..group.process_group import ProcessGroup
 from ..group.world import group_of, is_initialized
 
 
-def all_reduce_rows(group: ProcessGroup, *rows: Array) -> Array:
-    """The rows stacked in float64, summed over the ranks in rank order, where the rows are."""
-    stacked: Array = array_module(rows[0]).stack(rows)
-    staged = group.writable(stacked)
+def sum_rows(group: ProcessGroup, rows: Array) -> Array:
+    """The float64 array with the sums over the ranks, in rank order, where it is."""
+    staged = group.writable(rows)
     group.native.all_reduce(staged, ReduceOp.SUM, group.timeout)
-    group.copy_back(stacked, staged)
-    return stacked
+    group.copy_back(rows, staged)
+    return rows
+
+
+def combine(n: Array, mean: Array, squares: Array) -> tuple[Array, Array, Array]:
+    """Number, mean and variance of all samples, from (ranks, C) numbers, means and sums of squared
+    deviations from the rank's own mean (Chan, Golub, LeVeque 1979): without the cancellation of
+    mean(x^2) - mean(x)^2."""
+    total = n.sum(0)
+    mean_of_all = (n * mean).sum(0) / total
+    deviations = mean - mean_of_all
+    return total, mean_of_all, (squares + n * deviations * deviations).sum(0) / total
 
 
 def on_device_of(array: Any) -> Any:
@@ -43,50 +52,89 @@ class SyncNormalize(Function):
     """(x - mean) / sqrt(variance + eps) over everybody's batch."""
 
     @staticmethod
-    def forward(ctx: Any, x: Any, group: Any, eps: float, statistics: list[Any]) -> Any:
+    def forward(
+        ctx: Any, x: Any, group: Any, eps: float, counts: bool, statistics: list[Any]
+    ) -> Any:
         with on_device_of(x.array):
-            return SyncNormalize.normalize(ctx, x.array, group, eps, statistics)
+            return SyncNormalize.normalize(ctx, x.array, group, eps, counts, statistics)
 
     @staticmethod
-    def normalize(ctx: Any, a: Any, group: Any, eps: float, statistics: list[Any]) -> Any:
+    def normalize(
+        ctx: Any, a: Any, group: Any, eps: float, counts: bool, statistics: list[Any]
+    ) -> Any:
         """The output, and in `statistics` the mean, the variance and the number of values."""
         xp = array_module(a)
         axes = (0, *range(2, a.ndim))
         shape = (1, -1, *(1 for _ in a.shape[2:]))
         wide = a.astype(np.float64) if a.dtype.itemsize > 4 else a.astype(np.float32)
-        count = a.size // max(a.shape[1], 1)
-        n, s, q = all_reduce_rows(
-            group,
-            xp.full(a.shape[1], count, np.float64),
-            wide.sum(axes, dtype=np.float64),
-            xp.square(wide, dtype=np.float64).sum(axes),
-        )
-        mean = s / n
-        var = xp.maximum(q / n - mean * mean, 0)
+        count = a.size // max(a.shape[1], 1) if counts else 0
+        mean = wide.sum(axes, dtype=np.float64) / max(count, 1)
+        squares = xp.square(wide - mean.reshape(shape), dtype=np.float64).sum(axes)
+        rows = xp.zeros((group.size(), 3, a.shape[1]))  # of each rank; the others' are added
+        if counts:
+            rows[group.rank()] = xp.stack([xp.full_like(mean, count), mean, squares])
+        n, mean, var = combine(*sum_rows(group, rows).swapaxes(0, 1))
         scale = 1 / xp.sqrt(var + eps)
         normalized = ((wide - mean.reshape(shape)) * scale.reshape(shape)).astype(a.dtype)
-        statistics[:] = [mean.astype(a.dtype), var.astype(a.dtype), float(n[0])]
+        statistics[:] = [mean, var, float(n[0])]
         ctx.group, ctx.n, ctx.axes, ctx.shape = group, float(n[0]), axes, shape
+        ctx.counts = counts
         ctx.normalized, ctx.scale = normalized, scale.reshape(shape)
         return wrap(normalized)
 
     @staticmethod
     def backward(ctx: Any, *gs: Any) -> Any:
         with on_device_of(gs[0].array):
-            return SyncNormalize.gradient(ctx, gs[0].array), None, None, None
+            return SyncNormalize.gradient(ctx, gs[0].array), None, None, None, None
 
     @staticmethod
     def gradient(ctx: Any, g: Any) -> Any:
         """The gradient of the input."""
-        normalized = ctx.normalized
-        sums, dots = all_reduce_rows(
-            ctx.group,
-            g.sum(ctx.axes, dtype=np.float64),
-            array_module(g).multiply(g, normalized, dtype=np.float64).sum(ctx.axes),
-        )
+        normalized, xp = ctx.normalized, array_module(g)
+        rows = xp.zeros((2, g.shape[1]))
+        if ctx.counts:
+            rows[0] = g.sum(ctx.axes, dtype=np.float64)
+            rows[1] = xp.multiply(g, normalized, dtype=np.float64).sum(ctx.axes)
+        sums, dots = sum_rows(ctx.group, rows)
+        if not ctx.counts:
+            return wrap(xp.zeros_like(g))
         mean_g, mean_dot = (each.reshape(ctx.shape) / ctx.n for each in (sums, dots))
         gx = ctx.scale * (g - mean_g - normalized * mean_dot)
         return wrap(gx.astype(g.dtype))
+
+
+def normalize_together(
+    layer: _BatchNorm, group: ProcessGroup, counts: bool, input: Tensor
+) -> Tensor:
+    """The forward of a BatchNorm layer over the batches of all ranks together; all ranks call it.
+
+    Args:
+        counts: False: this rank's batch is not one of them: it is only normalized.
+        input: (N, C, ...), as is the output.
+    """
+    if not layer._uses_batch():
+        return _BatchNorm.forward(layer, input)
+    layer._check_input_dim(input)
+    statistics: list[Any] = []
+    out = SyncNormalize.apply(input, group, layer.eps, counts, statistics)
+    mean, var, n = statistics
+    if n <= 1:
+        raise ValueError(
+            f"{type(layer).__name__}: expected more than 1 value per channel: {tuple(input.shape)}"
+        )
+    rate = layer._count_batch()
+    if layer.training and layer.track_running_stats:
+        with on_device_of(mean):
+            unbiased = var * n / (n - 1)
+            for running, new in ((layer.running_mean, mean), (layer.running_var, unbiased)):
+                if running is not None:
+                    running.array[...] = running.array * (1 - rate) + new * rate
+    shape = (1, -1, *(1 for _ in input.shape[2:]))
+    if layer.weight is not None:
+        out = out * layer.weight.reshape(*shape)
+    if layer.bias is not None:
+        out = out + layer.bias.reshape(*shape)
+    return out.to(input.dtype)  # type: ignore[no-any-return]
 
 
 class SyncBatchNorm(_BatchNorm):
@@ -136,27 +184,7 @@ class SyncBatchNorm(_BatchNorm):
         group = group_of("SyncBatchNorm", self.process_group) if is_initialized() else None
         if not self._uses_batch() or group is None or group.size() == 1:
             return super().forward(input)
-        self._check_input_dim(input)
-        statistics: list[Any] = []
-        out = SyncNormalize.apply(input, group, self.eps, statistics)
-        mean, var, n = statistics
-        if n <= 1:
-            raise ValueError(
-                f"SyncBatchNorm: expected more than 1 value per channel: {tuple(input.shape)}"
-            )
-        rate = self._count_batch()
-        if self.training and self.track_running_stats:
-            with on_device_of(mean):
-                unbiased = var * n / (n - 1)
-                for running, new in ((self.running_mean, mean), (self.running_var, unbiased)):
-                    if running is not None:
-                        running.array[...] = running.array * (1 - rate) + new * rate
-        shape = (1, -1, *(1 for _ in input.shape[2:]))
-        if self.weight is not None:
-            out = out * self.weight.reshape(*shape)
-        if self.bias is not None:
-            out = out + self.bias.reshape(*shape)
-        return out  # type: ignore[no-any-return]
+        return normalize_together(self, group, True, input)
 
     @classmethod
     def convert_sync_batchnorm(

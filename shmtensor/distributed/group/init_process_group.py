@@ -20,6 +20,7 @@ from ..rendezvous.find_group import (
     open_store,
 )
 from ..rendezvous.hosts import address_of, is_loopback, spans_hosts
+from ..rendezvous.launch_environment import launch_environment
 from ..rendezvous.meeting import Meeting
 from ..rendezvous.store import Store
 from .backend import Backend
@@ -54,21 +55,31 @@ def is_available() -> bool:
 
 
 def is_launched() -> bool:
-    """Whether `python -m shmtensor.run` started this process as a rank."""
-    return "RANK" in os.environ and "SHMTENSOR_LAUNCHER" in os.environ
+    """Whether a launcher started this process as one of several ranks: `python -m shmtensor.run`,
+    torchrun, mpirun, srun or `shmtensor.ray.launch`; or RANK, WORLD_SIZE, MASTER_ADDR and
+    MASTER_PORT are set.
+    """
+    return launch_environment().is_launched
 
 
-def from_environment(where: str, name: str, value: int) -> int:
-    if value >= 0:
-        return value
-    try:
-        return int(os.environ[name])
-    except (KeyError, ValueError):
+def rank_and_world_size(rank: int, world_size: int) -> tuple[int, int]:
+    """The arguments of init_process_group; what is negative is the environment's."""
+    launch = launch_environment(None if rank < 0 else rank, None if world_size < 0 else world_size)
+    for name, value in (("RANK", launch.rank), ("WORLD_SIZE", launch.world_size)):
+        if value is None:
+            raise ValueError(
+                "init_process_group: neither argument nor environment variable is set: "
+                f"{name} is {os.environ.get(name)!r}, start with python -m shmtensor.run, "
+                "torchrun, mpirun or srun, or pass rank and world_size"
+            )
+    assert launch.rank is not None
+    assert launch.world_size is not None
+    if not 0 <= launch.rank < launch.world_size:
         raise ValueError(
-            f"{where}: neither argument nor environment variable is set: {name} is "
-            f"{os.environ.get(name)!r}, "
-            "start with python -m shmtensor.run, or pass rank and world_size"
-        ) from None
+            f"init_process_group: rank and world_size do not fit: rank {launch.rank} of "
+            f"{launch.world_size}"
+        )
+    return launch.rank, launch.world_size
 
 
 def init_process_group(
@@ -85,12 +96,13 @@ def init_process_group(
     """Makes this process rank `rank` of the default group of `world_size` processes; returns when
     all have come.
 
-    Under `python -m shmtensor.run` no argument is needed. Elsewhere all processes pass the same
-    `init_method` (any string; by default MASTER_ADDR and MASTER_PORT), or the same store. They need
-    no common parent: processes of one user on one host share memory, also if they have made tensors
-    before. Others (of another user, host, pid or network namespace) communicate over TCP, at
-    `tcp://HOST:PORT` or MASTER_ADDR and MASTER_PORT, and need SHMTENSOR_SECRET or
-    SHMTENSOR_SECRET_FILE. After 5 s of waiting a line on stderr says who is missing.
+    Under `python -m shmtensor.run`, torchrun, mpirun, srun and `shmtensor.ray.launch` no argument
+    is needed (docs/command-line.md). Elsewhere all processes pass the same `init_method` (any
+    string; by default MASTER_ADDR and MASTER_PORT), or the same store. They need no common parent:
+    processes of one user on one host share memory, also if they have made tensors before. Others
+    (of another user, host, pid or network namespace) communicate over TCP, at `tcp://HOST:PORT` or
+    MASTER_ADDR and MASTER_PORT, and need SHMTENSOR_SECRET or SHMTENSOR_SECRET_FILE. After 5 s of
+    waiting a line on stderr says who is missing.
 
     Args:
         backend: "shm", the default (also called "gloo"): shared memory, and TCP between hosts;
@@ -118,10 +130,7 @@ def init_process_group(
     if chosen == Backend.MPI:
         set_default_group(group_of_mpi(rank, world_size, limit))
         return
-    rank = from_environment(where, "RANK", rank)
-    world = from_environment(where, "WORLD_SIZE", world_size)
-    if not 0 <= rank < world:
-        raise ValueError(f"{where}: rank and world_size do not fit: rank {rank} of {world}")
+    rank, world = rank_and_world_size(rank, world_size)
     if (maker := chosen.maker()) is not None:
         native.domain_ensure()
         group = ProcessGroup(maker(store, rank, world, limit), limit, list(range(world)))
@@ -165,9 +174,13 @@ def meet(
     if store is not None:
         name = f"init_process_group/{number}"
     elif init_method is None or init_method == "env://":
-        host, port = os.environ.get("MASTER_ADDR", "localhost"), os.environ.get("MASTER_PORT", "")
-        name = f"{'localhost' if is_loopback(host) else host}:{port}/{number}"
-        address = (host, int(port)) if port.isdigit() else None
+        launch = launch_environment(rank, world)
+        if launch.job:
+            name = f"{launch.job}/{number}"
+        else:
+            host, port = launch.master_addr or "localhost", launch.master_port
+            name = f"{'localhost' if is_loopback(host) else host}:{port or ''}/{number}"
+            address = None if port is None else (host, port)
         inherited = os.environ.get("SHMTENSOR_GROUP", "") if number == 0 else ""
     elif init_method.startswith("tcp://"):
         address = host, tcp_port = address_of(init_method)

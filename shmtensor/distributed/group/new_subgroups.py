@@ -6,6 +6,7 @@ import os
 from collections.abc import Sequence
 from datetime import timedelta
 
+from ..rendezvous.launch_environment import launch_environment
 from .init_process_group import new_group
 from .process_group import ProcessGroup
 from .world import GroupMember, group_of
@@ -19,19 +20,21 @@ __all__ = [
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """This process's rank on its machine: LOCAL_RANK, which the launcher sets, or the fallback.
+    """This process's rank on its machine: LOCAL_RANK or what the launcher sets instead, or the
+    fallback.
 
     Raises:
         RuntimeError: there is neither.
     """
-    if "LOCAL_RANK" in os.environ:
-        return int(os.environ["LOCAL_RANK"])
-    if fallback_rank is None:
+    local_rank = launch_environment().local_rank
+    if local_rank is None:
+        local_rank = fallback_rank
+    if local_rank is None:
         raise RuntimeError(
             "get_node_local_rank: LOCAL_RANK is not in the environment, and there is no "
             "fallback_rank: start with python -m shmtensor.run"
         )
-    return fallback_rank
+    return local_rank
 
 
 def is_torchelastic_launched() -> bool:
@@ -93,7 +96,10 @@ def new_subgroups(
         ValueError: the size does not divide the number of ranks.
     """
     ranks = group_of("new_subgroups", group).ranks
-    size = int(os.environ.get("LOCAL_WORLD_SIZE", len(ranks))) if group_size is None else group_size
+    size = group_size
+    if size is None:
+        local_world_size = launch_environment().local_world_size
+        size = len(ranks) if local_world_size is None else local_world_size
     if size < 1 or len(ranks) % size:
         raise ValueError(f"new_subgroups: {len(ranks)} ranks are not groups of {size}")
     parts = [ranks[i : i + size] for i in range(0, len(ranks), size)]

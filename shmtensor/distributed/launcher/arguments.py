@@ -68,11 +68,12 @@ def parser() -> argparse.ArgumentParser:
 
     def add(*names: str, **options: Any) -> None:
         """Adds an option, which may also be written with underscores."""
-        underscored = [f"--{names[-1][2:].replace('-', '_')}"] if "-" in names[-1][2:] else []
+        underscored = [f"--{n[2:].replace('-', '_')}" for n in names if "-" in n[2:]]
         p.add_argument(*names, *underscored, **options)
 
     add(
         "--nproc-per-node",
+        "--nproc",
         type=parse_nproc,
         default=1,
         metavar="N",

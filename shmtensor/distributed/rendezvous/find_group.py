@@ -132,7 +132,8 @@ def join_block(
 
 
 def open_store(rank: int, timeout: float, init_method: str | None, where: str) -> TCPStore:
-    """The store of ranks that are known to be on several hosts: their launcher's, or rank 0's.
+    """The store of ranks that are known to be on several hosts: their launcher's, or rank 0's
+    (under torchrun at MASTER_PORT + 1).
 
     Raises:
         PermissionError: there is no secret, or it is not that of the others.
@@ -144,10 +145,7 @@ def open_store(rank: int, timeout: float, init_method: str | None, where: str) -
         "env://",
     )
     if is_agents and "SHMTENSOR_LAUNCHER" not in os.environ:
-        raise RuntimeError(
-            f"{where}: the store at {host}:{port} is torchrun's own: start ranks on several hosts "
-            "with python -m shmtensor.run"
-        )
+        is_agents, port = False, port + 1  # torchrun's store has the port; rank 0 is on that host
     notice = Notice(where, timeout)
     is_master = rank == 0 and not is_agents
     while True:

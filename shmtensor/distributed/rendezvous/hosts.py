@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import struct
 from contextlib import suppress
+
+from .launch_environment import launch_environment
 
 SILENCE = 5000  # milliseconds
 RETRIES = 4  # the fourth is sent after 3 s
@@ -43,27 +44,35 @@ def look_up(host: str) -> str:
 
 
 def spans_hosts(world: int, init_method: str | None) -> bool:
-    """Whether a group is known to have ranks on other hosts: LOCAL_WORLD_SIZE is less than the
-    world size. If it is not set, the ranks find out when they meet.
+    """Whether a group is known to have ranks on other hosts: LOCAL_WORLD_SIZE, or what the launcher
+    has set instead, is less than the world size. Without either the ranks find out when they meet.
     """
     if init_method not in (None, "env://") and not init_method.startswith("tcp://"):
         return False
-    local_world_size = os.environ.get("LOCAL_WORLD_SIZE", "")
-    return local_world_size.isdigit() and int(local_world_size) < world
+    local_world_size = launch_environment(world_size=world).local_world_size
+    return local_world_size is not None and local_world_size < world
 
 
 def address_of(init_method: str | None) -> tuple[str, int]:
-    """The host and port of the group's store: `tcp://host:port`, or MASTER_ADDR and MASTER_PORT."""
+    """The host and port of the group's store: `tcp://host:port`, or MASTER_ADDR and MASTER_PORT, or
+    what the launcher has set instead.
+
+    Raises:
+        ValueError: there is none.
+    """
     if init_method is None or init_method == "env://":
-        host, port = os.environ.get("MASTER_ADDR", "localhost"), os.environ.get("MASTER_PORT", "")
+        launch = launch_environment()
+        if launch.master_port is not None:
+            return launch.master_addr.strip("[]") or "localhost", launch.master_port
+        init_method = f"MASTER_ADDR {launch.master_addr!r}, MASTER_PORT is not set"
     else:
         host, _, port = init_method.removeprefix("tcp://").partition("?")[0].rpartition(":")
-    if not port.isdigit():
-        raise ValueError(
-            "init_process_group: ranks on several hosts need an address: "
-            f"{init_method or f'MASTER_ADDR {host!r}, MASTER_PORT {port!r}'}"
-        )
-    return host.strip("[]"), int(port)
+        if port.isdigit():
+            return host.strip("[]"), int(port)
+    raise ValueError(
+        f"init_process_group: ranks on several hosts need an address: {init_method}, set "
+        "MASTER_ADDR (rank 0's host) and MASTER_PORT for all ranks"
+    )
 
 
 def keep_alive(link: socket.socket, is_read: bool = False) -> None:

@@ -15,6 +15,7 @@ CASES = [
     "ranks_share_a_gpu",
     "more_ranks_than_gpus",
     "statistics",
+    "sync_batchnorm",
     "checkpoints",
     "a_loader_with_workers",
     "a_death",

@@ -133,6 +133,12 @@ def case_statistics() -> None:
         assert abs(a.eval_loss - b.eval_loss) < 1e-2
 
 
+def case_sync_batchnorm() -> None:
+    reference = fit(make(1, None))
+    for device in (last_device(), "cuda"):  # ranks that share a GPU, and ranks with one each
+        check(fit(make(2, device, sync_batchnorm=True)), reference)
+
+
 def case_checkpoints() -> None:
     without_statistics()
     reference = fit(make(1, None), 4)

@@ -31,13 +31,18 @@ needs_mpi = pytest.mark.skipif(
 )
 
 
-def mpirun(*cases: str, ranks: int = 4, node: int = 2) -> subprocess.CompletedProcess[str]:
-    """The job that runs the cases, when it has ended."""
+def mpirun_command(ranks: int) -> list[str]:
+    """The command that starts a program as so many ranks."""
     assert MPIRUN is not None
     version = subprocess.run([MPIRUN, "--version"], capture_output=True, text=True, check=True)
-    flags = ["-n", str(ranks)]
+    command = [MPIRUN, "-n", str(ranks)]
     if "Open MPI" in version.stdout or "prte" in version.stdout.lower():
-        flags += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+        command += ["--allow-run-as-root", "--oversubscribe", "--bind-to", "none"]
+    return command
+
+
+def mpirun(*cases: str, ranks: int = 4, node: int = 2) -> subprocess.CompletedProcess[str]:
+    """The job that runs the cases, when it has ended."""
     env = {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(sys.path),
@@ -45,7 +50,7 @@ def mpirun(*cases: str, ranks: int = 4, node: int = 2) -> subprocess.CompletedPr
     }
     program = [sys.executable, "-m", f"{__package__}.across_nodes", *cases]
     return subprocess.run(
-        [MPIRUN, *flags, *program], env=env, capture_output=True, text=True, timeout=300
+        [*mpirun_command(ranks), *program], env=env, capture_output=True, text=True, timeout=300
     )
 
 

@@ -85,6 +85,12 @@ def test_ranks_reduce_and_see_their_environment(tmp_path: Path) -> None:
     assert completed.stderr == ""
 
 
+@pytest.mark.parametrize("option", ["--nproc", "--nproc-per-node", "--nproc_per_node"])
+def test_the_number_of_ranks_has_a_short_name(option: str) -> None:
+    assert get_args_parser().parse_args([option, "3", "x.py"]).nproc_per_node == 3
+    assert get_args_parser().parse_args([f"{option}=3", "x.py"]).nproc_per_node == 3
+
+
 def test_module_form(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "__init__.py").write_text("")

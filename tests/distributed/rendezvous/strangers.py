@@ -139,6 +139,14 @@ def meet() -> Any:
     return {"sums": sums, "domains": len(native.domains()), "staged": staged, "name": engine()}
 
 
+def launched() -> Any:
+    """The same, and what the launcher says."""
+    from shmtensor import distributed as dist
+    from shmtensor.distributed.group.init_process_group import is_launched
+
+    return {**meet(), "is_launched": is_launched(), "local_rank": dist.get_node_local_rank()}
+
+
 def engine() -> str:
     from shmtensor import distributed as dist
 
@@ -229,7 +237,7 @@ def stay(seconds: str = "0") -> str:
 
 
 CASES: dict[str, Callable[..., Any]] = {
-    each.__name__: each for each in (meet, battery, train, groups_and_objects, lose, stay)
+    each.__name__: each for each in (meet, launched, battery, train, groups_and_objects, lose, stay)
 }
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from importlib import import_module
 from typing import Any
 
@@ -11,6 +10,7 @@ import numpy as np
 from .... import dtypes
 from ....device import EXTRA
 from ...collectives.reference import ReduceOp
+from ...rendezvous.launch_environment import launch_environment
 
 MIN_VERSION = 21000  # NCCL 2.10: bfloat16 and the average
 BYTE = 1  # ncclUint8: data that is not reduced is sent as bytes
@@ -102,14 +102,15 @@ def is_usable() -> bool:
 
 
 def find_device(cupy: Any, rank: int) -> tuple[int, str]:
-    """The number of this rank's GPU, and its PCI bus id: the GPU of LOCAL_RANK, or the only one
+    """The number of this rank's GPU, and its PCI bus id: the GPU of its local rank, or the only one
     that the process sees.
 
     Raises:
         RuntimeError: there are more ranks than GPUs.
     """
     count = int(cupy.cuda.runtime.getDeviceCount())
-    local = int(os.environ.get("LOCAL_RANK", rank))
+    local_rank = launch_environment().local_rank
+    local = rank if local_rank is None else local_rank
     if count > 1 and local >= count:
         raise RuntimeError(
             f"the backend nccl needs a GPU for each rank: there is none for local rank {local}, "
