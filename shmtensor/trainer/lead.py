@@ -145,7 +145,7 @@ class Lead(Member):
         group = self.next_group(this, groups)
         is_new = True  # the group
         while True:
-            generation, done = self.generation, position
+            generation, done, is_due = self.generation, position, False
             board, step = self.board, self.step  # of this update; new ranks have others
             self.former_buffers = []
             try:
@@ -156,7 +156,8 @@ class Lead(Member):
                     break
                 self.begin_update(this, group, is_new)
                 self.run_update(this, group.parts, position)
-                if (looks is not None and looks(updates + position + 1)) or self.is_due(this):
+                is_due = self.is_due(this)  # by the clock: only now
+                if (looks is not None and looks(updates + position + 1)) or is_due:
                     self.complete()
                 done, is_new = position + 1, False
             except PeerLostError:
@@ -173,7 +174,7 @@ class Lead(Member):
                     stops = after(updates + done)
                     if looks is not None and looks(updates + done):
                         self.check_setup(updates + done)
-                if self.is_due(this):
+                if is_due:
                     self.take_snapshot(updates + done)
                     self.forget(done // per_group, [group] if done % per_group else [])
             if self.generation != generation:
