@@ -50,17 +50,35 @@ class NodeBoard(ProgressBoard):
     """A node's board: it has rows for the ranks of all nodes. The words of other nodes are of other
     copies of the weights.
 
-    Attributes:
+    Args:
         own: this node's ranks.
+        rows: of theirs in the process table.
     """
 
-    def __init__(self, array: Array, own: list[int]) -> None:
+    def __init__(self, array: Array, own: list[int], rows: dict[int, tuple[int, int]]) -> None:
         super().__init__(array)
         self.own = own
+        self.rows = rows
 
     def read(self) -> list[int]:
         """The words of this node's copy."""
         return [native.count_load(self.array.data, self.offsets[rank]) for rank in self.own]
+
+    def complete_step(self) -> int | None:
+        """As in the base class; first waits until the node's ranks that are alive have updated
+        their shards: another node's death is noticed at any time.
+        """
+        deadline = time.monotonic() + GRACE
+        while time.monotonic() < deadline:
+            words = {
+                word
+                for rank, word in zip(self.own, self.read(), strict=True)
+                if rank not in self.rows or native.liveness(*self.rows[rank]) == "alive"
+            }
+            if len(words) < 2 and not any(word % 2 for word in words):
+                break
+            time.sleep(1e-3)
+        return super().complete_step()
 
 
 class Interval(NamedTuple):
@@ -103,30 +121,14 @@ class NodeRanks(Ranks):
         """What all ranks do together.
 
         Raises:
-            PeerLostError: a rank is lost; its node is named, and this node's weights are complete.
+            PeerLostError: a rank is lost; its node is named.
         """
         try:
             with self.engine.combined(WHERE):
                 yield
         except PeerLostError as error:
             self.is_lost = True
-            if self.board is not None:
-                self.wait_for_updates(self.board)
             raise self.with_node(error) from None
-
-    def wait_for_updates(self, board: NodeBoard) -> None:
-        """Waits until this node's ranks that are alive have updated their shards."""
-        rows = self.engine.process_rows
-        deadline = time.monotonic() + GRACE
-        while time.monotonic() < deadline:
-            words = {
-                word
-                for rank, word in zip(board.own, board.read(), strict=True)
-                if rank not in rows or native.liveness(*rows[rank]) == "alive"
-            }
-            if len(words) < 2 and not any(word % 2 for word in words):
-                return
-            time.sleep(1e-3)
 
     def with_node(self, error: PeerLostError) -> PeerLostError:
         digits = error.name.removeprefix("rank ")
@@ -151,7 +153,7 @@ class NodeRanks(Ranks):
 
     # ---------------------------------------------------------------- barrier
     def make_board(self, setup: Any) -> NodeBoard:
-        self.board = NodeBoard(setup.board, self.own)
+        self.board = NodeBoard(setup.board, self.own, self.engine.process_rows)
         self.has_gradient = [each.has_gradient for each in setup.shared]
         return self.board
 

@@ -54,10 +54,12 @@ class Rare(nn.Module):  # `rarely` is for samples that are in some batches, `nev
 def run(width=33, lr=0.01):
     st.manual_seed(1 + rank)
     layers = [nn.Linear(6, width), nn.ReLU(), nn.Linear(width, 3)]
+    if case == "normalized":
+        layers[:1] = [nn.Linear(6, width, bias=False), nn.BatchNorm1d(width)]
     model = Rare() if case == "rare" else nn.Sequential(*layers)
     model = model.double()
     adam = optim.Adam(model.parameters(), lr=lr)
-    options = {"progress": False, "nprocs": 1}
+    options = {"progress": False, "nprocs": 1, "sync_batchnorm": case == "normalized"}
     if case == "clipped":
         options.update(clip_grad_norm=0.3, accumulate=2, callbacks=[EMA(0.9)])
     return model, adam, Trainer(model, adam, nn.CrossEntropyLoss(), **options)
@@ -160,6 +162,7 @@ CASES = [
     ("frozen", (1, 1, 1)),
     ("rare", (2, 1)),
     ("clipped", (3, 2)),
+    ("normalized", (2, 1)),
 ]
 
 
