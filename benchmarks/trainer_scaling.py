@@ -250,7 +250,7 @@ def main() -> int:
     if not options.table:
         model = fit(options.steps, options.turns)
         print({name: float(f"{value:.3g}") for name, value in asdict(model).items()})
-        for at in (Setting(2, 1, 64, 150), Setting(3, 1, 16, 200), Setting(2, 2, 16, 300)):
+        for at in (Setting(2, 1, 256, 2000), Setting(3, 1, 16, 200), Setting(2, 2, 16, 300)):
             seconds, expected = measure(at, options.steps, options.turns), model.step(at)
             print(
                 f"{describe(at)}: {1e3 * seconds:.1f} ms, predicted {1e3 * expected:.1f} "

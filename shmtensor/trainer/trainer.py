@@ -1,5 +1,5 @@
-"""Trainer: data-parallel training on the processes of one machine, with one copy of weights and
-optimizer state.
+"""Trainer: data-parallel training on the processes of one machine or several, with one copy of
+weights and optimizer state on each.
 """
 
 from __future__ import annotations
