@@ -95,7 +95,7 @@ class TrainerStatistics:
         self.steps, self.nprocs = step, run.size
         self.tensor_bytes_copied += run.bytes_copied
         self.seconds_of_data += run.seconds_of_data
-        self.seconds_waited += run.ranks.seconds_waited
+        self.seconds_waited += run.seconds_waited
 
     @property
     def samples_per_second(self) -> float:

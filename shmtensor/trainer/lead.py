@@ -65,7 +65,8 @@ class Lead(Member):
         figures: of the training pass.
         recent: the groups handed over since the snapshot, and the number of the first.
         all_kept: of the last evaluation that kept them, each rank's outputs and targets.
-        seconds_of_data: for which this rank has waited for batches.
+        seconds_of_data, seconds_waited: of training: for which this rank has waited for batches,
+            and for the other ranks.
     """
 
     options: Any
@@ -96,7 +97,7 @@ class Lead(Member):
         self.first_recent = 0
         self.recent_bytes = 0
         self.all_kept: list[Any] = []
-        self.seconds_of_data = 0.0
+        self.seconds_of_data = self.seconds_waited = 0.0
         self.start_ranks(updates)
         self.take_snapshot(updates)
 
@@ -141,7 +142,7 @@ class Lead(Member):
         batches = self.groups(this, data, limit)
         groups: Iterator[Any] = batches
         per_group = self.shape_of(this)[1]
-        position, stops = start, False
+        position, stops, waited = start, False, self.ranks.seconds_waited
         group = self.next_group(this, groups)
         is_new = True  # the group
         while True:
@@ -176,7 +177,7 @@ class Lead(Member):
                     self.take_snapshot(updates + done)
                     self.forget(done // per_group, [group] if done % per_group else [])
             if self.generation != generation:
-                this, is_new = this._replace(start=done), True
+                this, is_new, waited = this._replace(start=done), True, self.ranks.seconds_waited
                 self.announce(this)
                 if this.order is not None or not training:
                     batches.close()
@@ -190,7 +191,9 @@ class Lead(Member):
                 group, is_new = self.next_group(this, groups), True
             position = done
         batches.close()
-        if not training:
+        if training:
+            self.seconds_waited += self.ranks.seconds_waited - waited
+        else:
             figures.add(self.board, self.step.names)
         return figures
 
@@ -260,7 +263,8 @@ class Lead(Member):
         """The next group, or None; keeps it if it may have to be given again."""
         began = time.perf_counter()
         group = next(groups, None)
-        self.seconds_of_data += time.perf_counter() - began
+        if this.training:
+            self.seconds_of_data += time.perf_counter() - began
         if group is not None and group.batches is not None and self.restarts_left and this.training:
             if self.snapshot is None:  # only this one may have to be given again
                 self.forget(self.first_recent + len(self.recent))
