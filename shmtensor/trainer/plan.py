@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
@@ -22,7 +22,6 @@ class Plan(NamedTuple):
     limit_train_batches: int | None
     limit_eval_batches: int | None
     callbacks: list[Callback]
-    on_step: Callable[[int], None] | None
 
     def updates_of_epoch(self, accumulate: int, optimizers: int) -> int | None:
         """None: the data does not know its length."""

@@ -26,6 +26,7 @@ from .auto import choose_nprocs
 from .batch_loss import LossFunction, inputs_of
 from .batches import as_tensors, concatenate, on_device, on_host
 from .callbacks import Callback, FileCheckpoint, ModelCheckpoint, ProgressBar, Schedule
+from .callbacks.callback import Functions
 from .history import Epoch, History, TrainerStatistics
 from .lead import Lead
 from .plan import Plan, calling, schedules, seed_loader
@@ -288,12 +289,12 @@ class Trainer:
             raise ValueError("Trainer.fit: pass epochs, max_steps or max_time: all are None")
         if eval is not None and len(self.optimizers) > 1 and self.steps.eval_step is None:
             raise ValueError("Trainer.fit: to evaluate with several optimizers pass an eval_step")
-        callbacks = self._ordered_callbacks(checkpoint)
+        callbacks = self._ordered_callbacks(on_step, on_epoch, checkpoint)
         plan = Plan(
             train, math.inf if epochs is None else epochs, eval, eval_every,
             math.inf if max_steps is None else max_steps,
             math.inf if max_time is None else time.monotonic() + max_time,
-            limit_train_batches, limit_eval_batches, callbacks, on_step,
+            limit_train_batches, limit_eval_batches, callbacks,
         )  # fmt: skip
         self.should_stop, self.epochs = False, epochs
         self.total_steps = self._last_step(plan)
@@ -303,8 +304,6 @@ class Trainer:
             while self.epoch < plan.epochs and not self._is_over(plan):
                 if not self._run_epoch(run, plan):
                     break
-                if on_epoch is not None:
-                    on_epoch(self.history.epochs[-1])
         return self.history
 
     def _run_epoch(self, run: Lead, plan: Plan) -> bool:
@@ -320,7 +319,7 @@ class Trainer:
         self._began = began
         before = self._figures.samples
         listeners = [c for c in plan.callbacks if type(c).on_step is not Callback.on_step]
-        looks_always = plan.on_step is not None or any(c.reads_weights for c in listeners)
+        looks_always = any(c.reads_weights for c in listeners)
         every = plan.eval_every if plan.eval is not None else None
 
         def looks(updates: int) -> bool:
@@ -334,8 +333,6 @@ class Trainer:
             self.step = updates // optimizers
             for callback in listeners:
                 callback.on_step(self)
-            if plan.on_step is not None:
-                plan.on_step(self.step)
             if every is not None and self.step % every == 0:
                 self._evaluate(run, plan)
             return self._is_over(plan)
@@ -423,9 +420,11 @@ class Trainer:
             last = min(last, self.step + left)
         return int(last) if last < math.inf else None
 
-    def _ordered_callbacks(self, checkpoint: Any) -> list[Callback]:
-        """Those of this fit; checkpoints are the last, so that they have the others' state."""
+    def _ordered_callbacks(self, on_step: Any, on_epoch: Any, checkpoint: Any) -> list[Callback]:
+        """Those of this fit; checkpoints are the last, so that they have what the others change."""
         callbacks = [*self.callbacks]
+        if on_step is not None or on_epoch is not None:
+            callbacks.append(Functions(on_step, on_epoch))
         if self.progress:
             callbacks.append(ProgressBar())
         if checkpoint is not None:

@@ -1,0 +1,44 @@
+"""A run that goes on from any of its checkpoints ends with the bits of an uninterrupted one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from shmtensor.trainer import Trainer
+from shmtensor.trainer.callbacks import ModelCheckpoint
+
+from .test_trainer import make_data, make_trainer, weights
+
+
+def assert_same_bits(x: Trainer, y: Trainer) -> None:
+    assert (x.step, x.epoch, x.position) == (y.step, y.epoch, y.position)
+    assert x.history["loss"] == y.history["loss"]
+    for a, b in zip(weights(x), weights(y), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("nprocs", [1, 2])
+def test_what_on_step_and_on_epoch_change_is_in_the_checkpoint(nprocs: int, tmp_path: Path) -> None:
+    def run(trainer: Trainer, **options: Any) -> Trainer:
+        def on_step(step: int) -> None:
+            trainer.optimizer.param_groups[0]["lr"] = 0.05 / step
+
+        def on_epoch(record: Any) -> None:
+            trainer.optimizer.param_groups[0]["weight_decay"] = 0.1 * record.epoch
+
+        trainer.fit(make_data(), 2, on_step=on_step, on_epoch=on_epoch, **options)
+        return trainer
+
+    saving = ModelCheckpoint(tmp_path, every_n_steps=3)
+    whole = run(make_trainer(nprocs, callbacks=[saving]), checkpoint=tmp_path / "last.ckpt")
+    for name in ("epoch=0-step=3.ckpt", "epoch=1-step=4.ckpt", "epoch=1-step=6.ckpt"):
+        trainer = make_trainer(nprocs, callbacks=[ModelCheckpoint(tmp_path / "again")])
+        trainer.load(tmp_path / name)
+        assert_same_bits(run(trainer), whole)
+    last = make_trainer(nprocs, callbacks=[ModelCheckpoint(tmp_path / "again")])
+    last.load(tmp_path / "last.ckpt")
+    assert last.optimizer.param_groups[0]["weight_decay"] == 0.2
