@@ -12,7 +12,7 @@ with its share of the workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from ..dataloaders.loader.worker_pool import MAX_RECIPE_BYTES, as_message
 from ..device import Device
 from ..functions import cat, stack
 from ..memory.layout import empty_shared
+from ..other_names import foreign_module
 from ..tensor import Tensor
 from ..tensor.dlpack import from_dlpack
 from ..tensor.from_data import from_numpy
@@ -37,7 +38,7 @@ def apply(function: Callable[[Tensor], Any], batch: Any) -> Any:
     """The same nested tuples, lists and dictionaries, with `function(x)` for each tensor x."""
     if isinstance(batch, Tensor):
         return function(batch)
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return {key: apply(function, value) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(apply(function, value) for value in batch))
@@ -68,13 +69,47 @@ def split_range(total: int, rank: int, ranks: int) -> tuple[int, int]:
 def part_of(batch: Any, rank: int, ranks: int) -> tuple[Any, int, int]:
     """The rank's samples (views of the batch), their number, and the number of all ranks' samples.
 
+    Tensors are split along their first dimension, and what has a member for each sample: lists of
+    texts, of numbers, of tensors of any shapes. Other members go to all ranks.
+
+    Raises:
+        ValueError: there are several ranks, and a tensor has another first dimension than the
+            first one.
+
     Copies: none.
     """
     total = samples_in(batch)
     if ranks == 1:
         return batch, total, total
     begin, end = split_range(total, rank, ranks)
-    return apply(lambda x: x[begin:end] if x.ndim else x, batch), end - begin, total
+
+    def part(x: Any, is_member: bool = True) -> Any:
+        if (is_member or isinstance(x, Tensor)) and is_by_sample(x, total):
+            return x[begin:end]
+        if isinstance(x, Tensor) and x.ndim:
+            raise ValueError(
+                f"Trainer: a batch of {total} samples has a tensor of shape {tuple(x.shape)}, "
+                "which several ranks cannot split: use nprocs=1"
+            )
+        if isinstance(x, dict):
+            return {key: part(value) for key, value in x.items()}
+        if isinstance(x, (tuple, list)):
+            parts = [part(value) for value in x]
+            return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+        return x
+
+    return part(batch, is_member=False), end - begin, total
+
+
+def is_by_sample(x: Any, total: int) -> bool:
+    """Whether a member of a batch has a part for each sample."""
+    if isinstance(x, (Tensor, np.ndarray)):
+        return tuple(x.shape[:1]) == (total,)
+    if not isinstance(x, (tuple, list)) or hasattr(x, "_fields") or len(x) != total:
+        return False
+    sizes: list[Any] = []
+    apply(lambda each: sizes.append(tuple(each.shape[:1])), x)
+    return not sizes or any(size != (total,) for size in sizes)
 
 
 def on_device(batch: Any, device: Device) -> Any:
@@ -125,12 +160,14 @@ def share(batch: Any, counter: Counter) -> Any:
 
 
 def as_tensors(batch: Any) -> Any:
-    """The batch with NumPy's arrays and PyTorch's tensors as tensors of the same memory."""
+    """The batch with NumPy's arrays of numbers and PyTorch's tensors as tensors of the same memory,
+    and mappings as dictionaries."""
     if isinstance(batch, np.ndarray):
-        return from_numpy(batch)
-    if type(batch).__module__ == "torch" and hasattr(batch, "__dlpack__"):
+        return batch if batch.dtype.kind in "OSUMm" else from_numpy(batch)
+    of_torch = getattr(foreign_module("torch"), "Tensor", ())
+    if isinstance(batch, of_torch) and not isinstance(batch, Tensor):
         return from_dlpack(batch.detach())
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return {key: as_tensors(value) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(as_tensors(value) for value in batch))
