@@ -267,10 +267,10 @@ class Order(NamedTuple):
         sizes = self.sizes[:batches]
         return Order(self.indices[: sum(sizes)], sizes)
 
-    def ranges(self, rank: int, ranks: int, start: int) -> list[tuple[int, int, int]]:
-        """From batch `start` on the range of the rank's indices, and the batch's size."""
+    def ranges(self, rank: int, ranks: int) -> list[tuple[int, int, int]]:
+        """Of each batch the range of the rank's indices, and the batch's size."""
         out = []
-        for first, after in list(pairwise(accumulate(self.sizes, initial=0)))[start:]:
+        for first, after in pairwise(accumulate(self.sizes, initial=0)):
             begin, end = split_range(after - first, rank, ranks)
             out.append((first + begin, first + end, after - first))
         return out
@@ -281,10 +281,13 @@ def own_samples(
 ) -> Iterator[tuple[Any, int, int]]:
     """From batch `start` on the rank's part, the number of its samples and of the batch's."""
     loader, lists = own
-    ranges = order.ranges(rank, ranks, start)
+    ranges = order.ranges(rank, ranks)
     lists.lists = [order.indices[begin:end].tolist() for begin, end, _ in ranges if begin < end]
+    skipped = sum(begin < end for begin, end, _ in ranges[:start])
+    if skipped:  # the loader's random numbers depend on a batch's number in the epoch
+        loader.load_state_dict({**loader.state_dict(), "batches": skipped})
     batches = iter(loader)
-    for begin, end, total in ranges:
+    for begin, end, total in ranges[start:]:
         part = as_tensors(next(batches)) if begin < end else None
         yield part, end - begin, total
     for _ in batches:  # ends the epoch

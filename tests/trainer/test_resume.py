@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import shmtensor as st
+from shmtensor.dataloaders import DataLoader, Dataset
 from shmtensor.trainer import Trainer
 from shmtensor.trainer.callbacks import ModelCheckpoint
 
@@ -42,3 +44,27 @@ def test_what_on_step_and_on_epoch_change_is_in_the_checkpoint(nprocs: int, tmp_
     last = make_trainer(nprocs, callbacks=[ModelCheckpoint(tmp_path / "again")])
     last.load(tmp_path / "last.ckpt")
     assert last.optimizer.param_groups[0]["weight_decay"] == 0.2
+
+
+class Noisy(Dataset[Any]):
+    """Samples with random numbers, which come from a loader's seeds."""
+
+    def __len__(self) -> int:
+        return 18
+
+    def __getitem__(self, index: int) -> Any:
+        return st.randn(6).double() + index, index % 3
+
+
+@pytest.mark.parametrize(("nprocs", "workers"), [(1, 0), (2, 0), (2, 2)])
+def test_random_samples_of_a_resumed_epoch(nprocs: int, workers: int, tmp_path: Path) -> None:
+    def run(trainer: Trainer) -> Trainer:
+        with DataLoader(Noisy(), 4, shuffle=True, num_workers=workers) as loader:
+            trainer.fit(loader, 2)
+        return trainer
+
+    whole = run(make_trainer(nprocs, callbacks=[ModelCheckpoint(tmp_path, every_n_steps=1)]))
+    for name in ("epoch=0-step=2.ckpt", "epoch=1-step=8.ckpt"):
+        trainer = make_trainer(nprocs, callbacks=[ModelCheckpoint(tmp_path / "again")])
+        trainer.load(tmp_path / name)
+        assert_same_bits(run(trainer), whole)
