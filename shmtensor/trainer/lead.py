@@ -8,12 +8,15 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from copy import deepcopy
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
+from ..dataloaders.loader.seeding import mix
 from ..errors import PeerLostError, TornWeights
+from ..random import manual_seed
 from .batches import Counter, Order, apply, as_tensors, part_of, share
 from .progress_board import Figures
+from .rank_step import seed_of
 from .ranks import Ranks
 from .run import (
     AGAIN,
@@ -248,12 +251,25 @@ class Lead(Member):
             return
         accumulate, updates = self.shape_of(this)
         first = this.start // updates * accumulate
-        for batches in in_groups(islice(data, first, limit), accumulate):
+        all_batches = self.seeded(data, this.epoch)
+        for batches in in_groups(islice(all_batches, first, limit), accumulate):
             if self.size == 1:
                 yield Group([part_of(as_tensors(batch), 0, 1) for batch in batches], None)
             else:
                 shared = [share(batch, self.counter) for batch in batches]
                 yield Group([part_of(batch, 0, self.size) for batch in shared], shared)
+
+    def seeded(self, data: Iterable[Any], epoch: int) -> Iterator[Any]:
+        """The batches: what one draws from this library's generator does not depend on the steps
+        before it, so that a resumed run gets the same ones."""
+        seed = mix(seed_of(self.setup.seed, epoch, 0) % 2**63)
+        batches = iter(data)
+        for number in count(1):
+            try:
+                yield next(batches)
+            except StopIteration:
+                return
+            manual_seed(mix((seed + number) % 2**63) >> 1)
 
     def next_group(self, this: Pass, groups: Iterator[Any]) -> Any:
         """The next group, or None; keeps it if it may have to be given again."""

@@ -20,7 +20,6 @@ from ..distributed.group.process_group import ProcessGroup
 from ..errors import TornWeights
 from ..nn import Module
 from ..optim import Optimizer
-from ..random import fork_rng, manual_seed
 from . import checkpoint as checkpoints
 from .auto import choose_nprocs
 from .batch_loss import LossFunction, inputs_of
@@ -29,9 +28,9 @@ from .callbacks import Callback, FileCheckpoint, ModelCheckpoint, ProgressBar, S
 from .callbacks.callback import Functions
 from .history import Epoch, History, TrainerStatistics
 from .lead import Lead
-from .plan import Plan, calling, schedules, seed_loader
+from .plan import Plan, calling, schedules, seed_epoch, states_kept
 from .progress_board import Figures
-from .rank_step import Steps, seed_of
+from .rank_step import Steps
 from .ranks import Ranks, launched_group
 from .run import serve
 from .setup import adopt, common_samples, hand_over, make_setup, start_children
@@ -310,8 +309,7 @@ class Trainer:
         """Returns whether the epoch is complete."""
         epoch, optimizers = self.epoch + 1, len(self.optimizers)
         lr = float(self.optimizer.param_groups[0]["lr"])
-        manual_seed(seed_of(self.seed, epoch, 0))  # the loader's shuffling, in this process
-        seed_loader(plan.train, self.seed, epoch)
+        seed_epoch(plan.train, self.seed, epoch)
         for callback in plan.callbacks:
             callback.on_epoch_begin(self)
         run.check_setup(self._updates())
@@ -448,7 +446,7 @@ class Trainer:
     # ---------------------------------------------------------------- ranks
     @contextmanager
     def _run(self, plan: Plan, max_restarts: int) -> Iterator[Lead | None]:
-        """Starts the ranks, and ends them; leaves the program's random state, threads, modes and
+        """Starts the ranks, and ends them; leaves the program's random states, threads, modes and
         the model's mode as they were. None: this rank is not rank 0, and rank 0's run is over.
         """
         group = launched_group()
@@ -456,7 +454,7 @@ class Trainer:
         self._check_parameters()
         device, home = self.device_of_model(), self._home()
         training, threads = self.model.training, native.get_num_threads()
-        with fork_rng(), enable_grad():
+        with states_kept(), enable_grad():
             try:
                 if group is not None and group.rank():
                     self._serve(group, data, device)
@@ -564,7 +562,7 @@ class Trainer:
         """Mean loss, for a classifier accuracy, and the metrics over batches, in this process."""
         training = self.model.training
         try:
-            with fork_rng():
+            with states_kept():
                 setup = make_setup(self, self._home(), 1, [], 0)
                 lead = Lead([], lambda updates: (setup, Ranks()), 0)
                 figures = lead.run_pass(data, False, self.epoch, 0)

@@ -56,11 +56,43 @@ class Noisy(Dataset[Any]):
         return st.randn(6).double() + index, index % 3
 
 
-@pytest.mark.parametrize(("nprocs", "workers"), [(1, 0), (2, 0), (2, 2)])
-def test_random_samples_of_a_resumed_epoch(nprocs: int, workers: int, tmp_path: Path) -> None:
+class Stream:
+    """Batches that draw from this library's generator and NumPy's."""
+
+    def __iter__(self) -> Any:
+        for _ in range(5):
+            noise = st.randn(4, 6).double() * float(np.random.rand())
+            yield noise, st.tensor([0, 1, 2, 0])
+
+
+def of_torch() -> Any:
+    data = pytest.importorskip("torch.utils.data")
+    samples = [(np.full(6, float(i)), i % 3) for i in range(18)]
+    return data.DataLoader(samples, 4, shuffle=True)
+
+
+LOADERS = {
+    "no workers": lambda: DataLoader(Noisy(), 4, shuffle=True),
+    "workers": lambda: DataLoader(Noisy(), 4, shuffle=True, num_workers=2),
+    "NumPy's generator": lambda: DataLoader(
+        Noisy(), 4, shuffle=True, generator=np.random.default_rng()
+    ),
+    "stream": Stream,
+}
+CASES = [
+    *(pytest.param(nprocs, make, id=f"{name}-{nprocs}")
+      for name, make in LOADERS.items() for nprocs in (1, 2)),
+    pytest.param(1, of_torch, id="torch", marks=pytest.mark.torch),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("nprocs", "make_loader"), CASES)
+def test_random_samples_of_a_resumed_epoch(nprocs: int, make_loader: Any, tmp_path: Path) -> None:
     def run(trainer: Trainer) -> Trainer:
-        with DataLoader(Noisy(), 4, shuffle=True, num_workers=workers) as loader:
-            trainer.fit(loader, 2)
+        loader = make_loader()
+        trainer.fit(loader, 2)
+        if isinstance(loader, DataLoader):
+            loader.close()
         return trainer
 
     whole = run(make_trainer(nprocs, callbacks=[ModelCheckpoint(tmp_path, every_n_steps=1)]))
