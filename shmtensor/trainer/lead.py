@@ -69,6 +69,7 @@ class Lead(Member):
         recent: the groups handed over since the snapshot, and the number of the first.
         all_kept: of the last evaluation that kept them, each rank's outputs and targets.
         seconds_of_data: for which this rank has waited for batches.
+        seconds_waited: for the others, before the present ranks were started.
     """
 
     options: Any
@@ -99,13 +100,18 @@ class Lead(Member):
         self.first_recent = 0
         self.recent_bytes = 0
         self.all_kept: list[Any] = []
-        self.seconds_of_data = 0.0
+        self.seconds_of_data = self.seconds_waited = 0.0
         self.start_ranks(updates)
         self.take_snapshot(updates)
 
     @property
     def bytes_copied(self) -> int:
         return self.counter.nbytes + self.ranks.bytes_copied
+
+    @property
+    def waits(self) -> tuple[float, float]:
+        """The seconds for which this rank has waited: for batches, for the other ranks."""
+        return self.seconds_of_data, self.seconds_waited + self.ranks.seconds_waited
 
     # ---------------------------------------------------------------- passes
     def run_pass(
@@ -354,6 +360,9 @@ class Lead(Member):
         self.take_snapshot(updates)
 
     def start_ranks(self, updates: int) -> None:
+        if self.generation:
+            self.counter.nbytes += self.ranks.bytes_copied
+            self.seconds_waited += self.ranks.seconds_waited
         while True:
             try:
                 self.join(*self.start(updates))

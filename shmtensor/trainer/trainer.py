@@ -217,7 +217,9 @@ class Trainer:
         self._figures = Figures()  # of the present epoch
         self._eval_figures: dict[str, float] = {}
         self._logged: dict[str, float] = {}
-        self._began = 0.0
+        # Of the present epoch: when it began to train, or None; seconds before; rate at its begin.
+        self._began: float | None = None
+        self._seconds, self._lr = 0.0, 0.0
         self._statistics = TrainerStatistics()
 
     @property
@@ -308,14 +310,15 @@ class Trainer:
     def _run_epoch(self, run: Lead, plan: Plan) -> bool:
         """Returns whether the epoch is complete."""
         epoch, optimizers = self.epoch + 1, len(self.optimizers)
-        lr = float(self.optimizer.param_groups[0]["lr"])
+        if not self.position:
+            self._seconds, self._lr = 0.0, float(self.optimizer.param_groups[0]["lr"])
         seed_epoch(plan.train, self.seed, epoch)
         for callback in plan.callbacks:
             callback.on_epoch_begin(self)
         run.check_setup(self._updates())
-        began, first = time.perf_counter(), self._updates() - self.position
-        self._began = began
-        before = self._figures.samples
+        first = self._updates() - self.position
+        waits, samples = run.waits, self._figures.samples
+        began = self._began = time.perf_counter()
         listeners = [c for c in plan.callbacks if type(c).on_step is not Callback.on_step]
         looks_always = any(c.reads_weights for c in listeners)
         every = plan.eval_every if plan.eval is not None else None
@@ -340,16 +343,18 @@ class Trainer:
             figures=self._figures, looks=looks if looks_always or every else None, after=after,
         )  # fmt: skip
         seconds = time.perf_counter() - began
+        self._began, self._seconds = None, self._seconds + seconds
         if not figures.samples:
             raise ValueError(
                 "Trainer.fit: the loader gave no batch: can it be iterated again for each epoch?"
             )
-        self._statistics.add(seconds, figures.samples - before)
+        of_data, of_ranks = (now - then for now, then in zip(run.waits, waits, strict=True))
+        self._statistics.add(seconds, figures.samples - samples, of_data, of_ranks)
         expected = plan.updates_of_epoch(self.accumulate, optimizers)
         is_complete = not self._is_over(plan) or self.position == expected
         if is_complete and plan.eval is not None:
             self._evaluate(run, plan)
-        record = self._record(epoch, lr, seconds, figures.samples - before)
+        record = self._record(epoch)
         if self.history.epochs and self.history.epochs[-1].epoch == epoch:
             self.history.epochs.pop()
         self.history.epochs.append(record)
@@ -388,13 +393,13 @@ class Trainer:
                     means[name] = float(metric(outputs, targets))
         return means
 
-    def _record(self, epoch: int, lr: float, seconds: float, samples: int) -> Epoch:
+    def _record(self, epoch: int) -> Epoch:
         means, held_out = self._figures.means(), self._eval_figures
         known = ("loss", "accuracy", "eval_loss", "eval_accuracy")
         others = {k: v for k, v in {**means, **held_out}.items() if k not in known}
         return Epoch(
             epoch, means["loss"], means.get("accuracy"), held_out.get("eval_loss"),
-            held_out.get("eval_accuracy"), lr, samples, seconds, others,
+            held_out.get("eval_accuracy"), self._lr, self._figures.samples, self._seconds, others,
         )  # fmt: skip
 
     def _updates(self) -> int:
@@ -435,9 +440,13 @@ class Trainer:
         group, samples per second in this epoch, and what `log` was given."""
         out = self._figures.means() if self._figures.samples else {}
         out["lr"] = float(self.optimizer.param_groups[0]["lr"])
-        seconds = time.perf_counter() - self._began
+        seconds = self._seconds_of_epoch()
         out["samples_per_second"] = self._figures.samples / seconds if seconds else 0.0
         return {**out, **self._eval_figures, **self._logged}
+
+    def _seconds_of_epoch(self) -> float:
+        running = 0.0 if self._began is None else time.perf_counter() - self._began
+        return self._seconds + running
 
     def log(self, name: str, value: Any) -> None:
         """Adds a figure of the program's own, which callbacks and logs see."""
@@ -607,6 +616,8 @@ class Trainer:
             "step": self.step,
             "position": self.position,
             "figures": (self._figures if self.position else Figures()).state_dict(),
+            "lr": self._lr,
+            "seconds": self._seconds_of_epoch(),
             "eval_figures": dict(self._eval_figures),
             "seed": self.seed,
             "nprocs": self.nprocs,
@@ -618,6 +629,7 @@ class Trainer:
         self.epoch, self.step, self.seed = state["epoch"], state["step"], state["seed"]
         self.position = state["position"]
         self._figures.load_state_dict(state["figures"])
+        self._lr, self._seconds, self._began = state["lr"], state["seconds"], None
         self._eval_figures = dict(state["eval_figures"])
         if self.nprocs == "auto":
             self.nprocs = state["nprocs"]
@@ -626,8 +638,10 @@ class Trainer:
             callback.load_state_dict(saved)
 
     def _go_back(self, progress: dict[str, Any]) -> None:
-        """After a death: the snapshot's progress."""
+        """After a death: the snapshot's progress. The time has passed nonetheless."""
+        time_of_epoch = self._seconds, self._began
         self._load_progress(progress)
+        self._seconds, self._began = time_of_epoch
         self.should_stop = False
 
     def state_dict(self) -> dict[str, Any]:

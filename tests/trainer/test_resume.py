@@ -18,7 +18,8 @@ from .test_trainer import make_data, make_trainer, weights
 
 def assert_same_bits(x: Trainer, y: Trainer) -> None:
     assert (x.step, x.epoch, x.position) == (y.step, y.epoch, y.position)
-    assert x.history["loss"] == y.history["loss"]
+    for name in ("loss", "lr", "samples"):
+        assert x.history[name] == y.history[name]
     for a, b in zip(weights(x), weights(y), strict=True):
         np.testing.assert_array_equal(a, b)
 
