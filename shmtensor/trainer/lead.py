@@ -8,12 +8,15 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from copy import deepcopy
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
+from ..dataloaders.loader.seeding import mix
 from ..errors import PeerLostError, TornWeights
+from ..random import manual_seed
 from .batches import Counter, Order, apply, as_tensors, part_of, share
 from .progress_board import Figures
+from .rank_step import seed_of
 from .ranks import Ranks
 from .run import (
     AGAIN,
@@ -65,8 +68,8 @@ class Lead(Member):
         figures: of the training pass.
         recent: the groups handed over since the snapshot, and the number of the first.
         all_kept: of the last evaluation that kept them, each rank's outputs and targets.
-        seconds_of_data, seconds_waited: of training: for which this rank has waited for batches,
-            and for the other ranks.
+        seconds_of_data: for which this rank has waited for batches.
+        seconds_waited: for the others, before the present ranks were started.
     """
 
     options: Any
@@ -105,6 +108,11 @@ class Lead(Member):
     def bytes_copied(self) -> int:
         return self.counter.nbytes + self.ranks.bytes_copied
 
+    @property
+    def waits(self) -> tuple[float, float]:
+        """The seconds for which this rank has waited: for batches, for the other ranks."""
+        return self.seconds_of_data, self.seconds_waited + self.ranks.seconds_waited
+
     # ---------------------------------------------------------------- passes
     def run_pass(
         self,
@@ -142,7 +150,7 @@ class Lead(Member):
         batches = self.groups(this, data, limit)
         groups: Iterator[Any] = batches
         per_group = self.shape_of(this)[1]
-        position, stops, waited = start, False, self.ranks.seconds_waited
+        position, stops = start, False
         group = self.next_group(this, groups)
         is_new = True  # the group
         while True:
@@ -177,7 +185,7 @@ class Lead(Member):
                     self.take_snapshot(updates + done)
                     self.forget(done // per_group, [group] if done % per_group else [])
             if self.generation != generation:
-                this, is_new, waited = this._replace(start=done), True, self.ranks.seconds_waited
+                this, is_new = this._replace(start=done), True
                 self.announce(this)
                 if this.order is not None or not training:
                     batches.close()
@@ -191,9 +199,7 @@ class Lead(Member):
                 group, is_new = self.next_group(this, groups), True
             position = done
         batches.close()
-        if training:
-            self.seconds_waited += self.ranks.seconds_waited - waited
-        else:
+        if not training:
             figures.add(self.board, self.step.names)
         return figures
 
@@ -251,7 +257,8 @@ class Lead(Member):
             return
         accumulate, updates = self.shape_of(this)
         first = this.start // updates * accumulate
-        for batches in in_groups(islice(data, first, limit), accumulate):
+        all_batches = self.seeded(data, this.epoch)
+        for batches in in_groups(islice(all_batches, first, limit), accumulate):
             if self.size == 1:
                 yield Group([part_of(as_tensors(batch), 0, 1) for batch in batches], None)
             else:
@@ -259,12 +266,23 @@ class Lead(Member):
                 parts = [part_of(batch, 0, self.size, self.least) for batch in shared]
                 yield Group(parts, shared)
 
+    def seeded(self, data: Iterable[Any], epoch: int) -> Iterator[Any]:
+        """The batches: what one draws from this library's generator does not depend on the steps
+        before it, so that a resumed run gets the same ones."""
+        seed = mix(seed_of(self.setup.seed, epoch, 0) % 2**63)
+        batches = iter(data)
+        for number in count(1):
+            try:
+                yield next(batches)
+            except StopIteration:
+                return
+            manual_seed(mix((seed + number) % 2**63) >> 1)
+
     def next_group(self, this: Pass, groups: Iterator[Any]) -> Any:
         """The next group, or None; keeps it if it may have to be given again."""
         began = time.perf_counter()
         group = next(groups, None)
-        if this.training:
-            self.seconds_of_data += time.perf_counter() - began
+        self.seconds_of_data += time.perf_counter() - began
         if group is not None and group.batches is not None and self.restarts_left and this.training:
             if self.snapshot is None:  # only this one may have to be given again
                 self.forget(self.first_recent + len(self.recent))
@@ -344,6 +362,9 @@ class Lead(Member):
         self.take_snapshot(updates)
 
     def start_ranks(self, updates: int) -> None:
+        if self.generation:
+            self.counter.nbytes += self.ranks.bytes_copied
+            self.seconds_waited += self.ranks.seconds_waited
         while True:
             try:
                 self.join(*self.start(updates))

@@ -20,18 +20,18 @@ from ..distributed.group.process_group import ProcessGroup
 from ..errors import TornWeights
 from ..nn import Module
 from ..optim import Optimizer
-from ..random import fork_rng, manual_seed
 from . import checkpoint as checkpoints
 from .auto import choose_nprocs
 from .batch_loss import LossFunction, inputs_of
 from .batches import as_tensors, concatenate, on_device, on_host
 from .callbacks import Callback, FileCheckpoint, ModelCheckpoint, ProgressBar, Schedule
+from .callbacks.callback import Functions
 from .history import Epoch, History, TrainerStatistics
 from .lead import Lead
 from .nodes import local_size, ranks_of
-from .plan import Plan, calling, schedules, seed_loader
+from .plan import Plan, calling, schedules, seed_epoch, states_kept
 from .progress_board import Figures
-from .rank_step import Steps, seed_of
+from .rank_step import Steps
 from .ranks import Ranks, launched_group
 from .run import serve
 from .setup import adopt, common_samples, hand_over, make_setup, start_children
@@ -221,10 +221,10 @@ class Trainer:
         self._figures = Figures()  # of the present epoch
         self._eval_figures: dict[str, float] = {}
         self._logged: dict[str, float] = {}
-        self._lr = 0.0  # at the beginning of the present epoch
+        # Of the present epoch: when it began to train, or None; seconds before; rate at its begin.
+        self._began: float | None = None
+        self._seconds, self._lr = 0.0, 0.0
         self._last_lr = 0.0  # of the last step
-        # When this call began and ended to train the epoch, and the samples before.
-        self._began, self._ended, self._before = 0.0, 0.0, 0
         self._statistics = TrainerStatistics()
 
     @property
@@ -295,11 +295,11 @@ class Trainer:
             raise ValueError("Trainer.fit: pass epochs, max_steps or max_time: all are None")
         if eval is not None and len(self.optimizers) > 1 and self.steps.eval_step is None:
             raise ValueError("Trainer.fit: to evaluate with several optimizers pass an eval_step")
-        callbacks = self._ordered_callbacks(checkpoint)
+        callbacks = self._ordered_callbacks(on_step, on_epoch, checkpoint)
         plan = Plan(
             train, math.inf if epochs is None else epochs, eval, eval_every,
             math.inf if max_steps is None else max_steps,
-            math.inf, limit_train_batches, limit_eval_batches, callbacks, on_step,
+            math.inf, limit_train_batches, limit_eval_batches, callbacks,
         )  # fmt: skip
         self.should_stop, self.epochs = False, epochs
         self.total_steps = self._last_step(plan)
@@ -311,8 +311,6 @@ class Trainer:
             while self.epoch < plan.epochs and not self._is_over(plan):
                 if not self._run_epoch(run, plan):
                     break
-                if on_epoch is not None:
-                    on_epoch(self.history.epochs[-1])
         return self.history
 
     def _run_epoch(self, run: Lead, plan: Plan) -> bool:
@@ -320,16 +318,16 @@ class Trainer:
         epoch, optimizers = self.epoch + 1, len(self.optimizers)
         groups = self.optimizer.param_groups
         if not self.position:
-            self._lr = float(groups[0]["lr"])
-        manual_seed(seed_of(self.seed, epoch, 0))  # the loader's shuffling, in this process
-        seed_loader(plan.train, self.seed, epoch)
+            self._seconds, self._lr = 0.0, float(groups[0]["lr"])
+        seed_epoch(plan.train, self.seed, epoch)
         for callback in plan.callbacks:
             callback.on_epoch_begin(self)
         run.check_setup(self._updates())
         first = self._updates() - self.position
-        self._began, self._ended, self._before = time.perf_counter(), 0.0, self._figures.samples
+        waits, samples = run.waits, self._figures.samples
+        began = self._began = time.perf_counter()
         listeners = [c for c in plan.callbacks if type(c).on_step is not Callback.on_step]
-        looks_always = plan.on_step is not None or any(c.reads_weights for c in listeners)
+        looks_always = any(c.reads_weights for c in listeners)
         every = plan.eval_every if plan.eval is not None else None
 
         def looks(updates: int) -> bool:
@@ -344,9 +342,7 @@ class Trainer:
             self._last_lr = groups[0]["lr"]
             for callback in listeners:
                 callback.on_step(self)
-            if plan.on_step is not None:
-                plan.on_step(self.step)
-            if listeners or plan.on_step is not None:
+            if listeners:
                 run.check_setup(updates)
             if every is not None and self.step % every == 0:
                 self._evaluate(run, plan)
@@ -356,18 +352,19 @@ class Trainer:
             plan.train, True, epoch, first, start=self.position, limit=plan.limit_train_batches,
             figures=self._figures, looks=looks if looks_always or every else None, after=after,
         )  # fmt: skip
-        self._ended = time.perf_counter()
+        seconds = time.perf_counter() - began
+        self._began, self._seconds = None, self._seconds + seconds
         if not figures.samples:
             raise ValueError(
                 "Trainer.fit: the loader gave no batch: can it be iterated again for each epoch?"
             )
-        seconds, samples = self._ended - self._began, figures.samples - self._before
-        self._statistics.add(seconds, samples)
+        of_data, of_ranks = (now - then for now, then in zip(run.waits, waits, strict=True))
+        self._statistics.add(seconds, figures.samples - samples, of_data, of_ranks)
         expected = plan.updates_of_epoch(self.accumulate, optimizers)
         is_complete = not self._is_over(plan) or self.position == expected
         if is_complete and plan.eval is not None:
             self._evaluate(run, plan)
-        record = self._record(epoch, seconds, samples)
+        record = self._record(epoch)
         if self.history.epochs and self.history.epochs[-1].epoch == epoch:
             self.history.epochs.pop()
         self.history.epochs.append(record)
@@ -408,13 +405,13 @@ class Trainer:
                     means[name] = float(metric(outputs, targets))
         return means
 
-    def _record(self, epoch: int, seconds: float, samples: int) -> Epoch:
+    def _record(self, epoch: int) -> Epoch:
         means, held_out = self._figures.means(), self._eval_figures
         known = ("loss", "accuracy", "eval_loss", "eval_accuracy")
         others = {k: v for k, v in {**means, **held_out}.items() if k not in known}
         return Epoch(
             epoch, means["loss"], means.get("accuracy"), held_out.get("eval_loss"),
-            held_out.get("eval_accuracy"), self._lr, samples, seconds, others,
+            held_out.get("eval_accuracy"), self._lr, self._figures.samples, self._seconds, others,
         )  # fmt: skip
 
     def _updates(self) -> int:
@@ -438,9 +435,11 @@ class Trainer:
             last = min(last, self.step + left)
         return int(last) if last < math.inf else None
 
-    def _ordered_callbacks(self, checkpoint: Any) -> list[Callback]:
-        """Those of this fit; checkpoints are the last, so that they have the others' state."""
+    def _ordered_callbacks(self, on_step: Any, on_epoch: Any, checkpoint: Any) -> list[Callback]:
+        """Those of this fit; checkpoints are the last, so that they have what the others change."""
         callbacks = [*self.callbacks]
+        if on_step is not None or on_epoch is not None:
+            callbacks.append(Functions(on_step, on_epoch))
         if self.progress and not any(isinstance(c, ProgressBar) for c in callbacks):
             callbacks.append(ProgressBar())
         if checkpoint is not None:
@@ -453,9 +452,13 @@ class Trainer:
         per second of this epoch, the means of the last evaluation, and what `log` was given."""
         out = self._figures.means() if self._figures.samples else {}
         out["lr"] = float(self._last_lr)
-        seconds = (self._ended or time.perf_counter()) - self._began
-        out["samples_per_second"] = (self._figures.samples - self._before) / seconds
+        seconds = self._seconds_of_epoch()
+        out["samples_per_second"] = self._figures.samples / seconds if seconds else 0.0
         return {**out, **self._eval_figures, **self._logged}
+
+    def _seconds_of_epoch(self) -> float:
+        running = 0.0 if self._began is None else time.perf_counter() - self._began
+        return self._seconds + running
 
     def log(self, name: str, value: Any) -> None:
         """Adds a figure of the program's own, which callbacks and logs see."""
@@ -464,7 +467,7 @@ class Trainer:
     # ---------------------------------------------------------------- ranks
     @contextmanager
     def _run(self, plan: Plan, max_restarts: int) -> Iterator[Lead | None]:
-        """Starts the ranks, and ends them; leaves the program's random state, threads, modes and
+        """Starts the ranks, and ends them; leaves the program's random states, threads, modes and
         the model's mode as they were. None: this rank is not rank 0, and rank 0's run is over.
         """
         group = launched_group()
@@ -472,7 +475,7 @@ class Trainer:
         self._check_parameters()
         device, home = self.device_of_model(), self._home()
         training, threads = self.model.training, native.get_num_threads()
-        with fork_rng(), enable_grad():
+        with states_kept(), enable_grad():
             try:
                 if group is not None and group.rank():
                     self._serve(group, data, device)
@@ -580,7 +583,7 @@ class Trainer:
         """Mean loss, for a classifier accuracy, and the metrics over batches, in this process."""
         training = self.model.training
         try:
-            with fork_rng():
+            with states_kept():
                 setup = make_setup(self, self._home(), 1, [], 0)
                 lead = Lead([], lambda updates: (setup, Ranks()), 0)
                 figures = lead.run_pass(data, False, self.epoch, 0)
@@ -625,8 +628,9 @@ class Trainer:
             "step": self.step,
             "position": self.position,
             "figures": (self._figures if self.position else Figures()).state_dict(),
-            "eval_figures": dict(self._eval_figures),
             "lr": self._lr,
+            "seconds": self._seconds_of_epoch(),
+            "eval_figures": dict(self._eval_figures),
             "seed": self.seed,
             "nprocs": self.nprocs,
             "history": self.history.state_dict(),
@@ -637,7 +641,8 @@ class Trainer:
         self.epoch, self.step, self.seed = state["epoch"], state["step"], state["seed"]
         self.position = state["position"]
         self._figures.load_state_dict(state["figures"])
-        self._eval_figures, self._lr = dict(state["eval_figures"]), state["lr"]
+        self._lr, self._seconds, self._began = state["lr"], state["seconds"], None
+        self._eval_figures = dict(state["eval_figures"])
         if self.nprocs == "auto":
             self.nprocs = state["nprocs"]
         self.history.load_state_dict(state["history"])
@@ -645,10 +650,10 @@ class Trainer:
             callback.load_state_dict(saved)
 
     def _go_back(self, progress: dict[str, Any]) -> None:
-        """After a death: the snapshot's progress."""
+        """After a death: the snapshot's progress. The time has passed nonetheless."""
+        time_of_epoch = self._seconds, self._began
         self._load_progress(progress)
-        if not self.position:
-            self._lr = float(self.optimizer.param_groups[0]["lr"])
+        self._seconds, self._began = time_of_epoch
         self.should_stop = False
 
     def state_dict(self) -> dict[str, Any]:
