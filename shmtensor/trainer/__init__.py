@@ -1,4 +1,6 @@
-"""Data-parallel training on the processes of one machine, with one copy of the weights."""
+"""Data-parallel training on the processes of one machine or several, with one copy of the weights
+on each.
+"""
 
 from .callbacks import EMA as EMA
 from .callbacks import SWA as SWA

@@ -87,14 +87,14 @@ class Gradients:
                 self.slots.append((p, place))
 
     @staticmethod
-    def create(parts: list[Part], ranks: int) -> tuple[list[Array], Array]:
-        """Zeroed rows, and `has_gradient`; gaps between parameters stay zero."""
+    def create(parts: list[Part], ranks: int, n_has_gradient: int) -> tuple[list[Array], Array]:
+        """Zeroed rows, one for each rank, and `has_gradient`; gaps between parameters stay zero."""
         rows = []
         for part in parts:
             dtype = part.tensors[0].array.dtype
             rows.append(zeros_shared((ranks, aligned(part.size, dtype.itemsize)), dtype))
         n = sum(len(part.tensors) for part in parts)
-        return rows, zeros_shared((ranks, n), np.dtype(np.bool_))
+        return rows, zeros_shared((n_has_gradient, n), np.dtype(np.bool_))
 
     def clear(self) -> None:
         for p, _ in self.slots:

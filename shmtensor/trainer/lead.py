@@ -145,9 +145,9 @@ class Lead(Member):
         group = self.next_group(this, groups)
         is_new = True  # the group
         while True:
-            generation, done = self.generation, position
+            generation, done, is_due = self.generation, position, False
             board, step = self.board, self.step  # of this update; new ranks have others
-            self.former_buffers, is_due = [], False
+            self.former_buffers = []
             try:
                 if group is None or stops:
                     self.end_pass()
@@ -156,7 +156,7 @@ class Lead(Member):
                     break
                 self.begin_update(this, group, is_new)
                 self.run_update(this, group.parts, position)
-                is_due = self.is_due(this)
+                is_due = self.is_due(this)  # by the clock: only now
                 if is_due or (looks is not None and looks(updates + position + 1)):
                     self.complete()
                 done, is_new = position + 1, False
@@ -216,7 +216,7 @@ class Lead(Member):
         """
         samples = self.setup.samples[number]
         assert samples is not None
-        is_known = number not in self.used or samples.is_persistent
+        is_known = number not in self.used or samples.is_persistent or self.ranks.spans_nodes
         self.used.add(number)
         if is_known:
             return None
@@ -304,6 +304,7 @@ class Lead(Member):
         """Ends the run on the other ranks, between two passes."""
         try:
             self.ranks.broadcast(message)
+            self.copy_to_nodes()
         except PeerLostError:
             self.count_restart(self.failure()[1])
 

@@ -1,5 +1,5 @@
 """The ranks of a training run: the calling process is rank 0, and the others are its children; or
-all are the ranks of a process group, and each calls `fit`.
+all are the ranks of a process group, and each calls `fit`; they may be on several nodes (nodes.py).
 
 ```
 rank 0: the program              rank 1 .. n - 1: children
@@ -22,7 +22,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import distributed, multiprocessing, native
 from ..distributed.group.init_process_group import is_launched
@@ -31,6 +31,10 @@ from ..distributed.rendezvous.find_group import create_block
 from ..errors import PeerLostError
 from ..multiprocessing import child_report
 from ..multiprocessing.children import Child, Children
+from .progress_board import ProgressBoard
+
+if TYPE_CHECKING:
+    from ..memory.layout import Array
 
 GRACE = 10.0  # seconds that the other ranks have to notice an end and exit by themselves
 
@@ -40,17 +44,43 @@ class Ranks:
 
     Attributes:
         is_lost: a barrier or an object has not come, because a rank has ended.
+        spans_nodes: some ranks share no memory (nodes.py).
+        local_rank, local_size: among the ranks that share memory.
         seconds_waited: in barriers.
     """
+
+    spans_nodes = False
 
     def __init__(self, group: ProcessGroup | None = None) -> None:
         self.group = group
         self.rank, self.size = (0, 1) if group is None else (group.rank(), group.size())
+        self.local_rank, self.local_size = self.rank, self.size
         self.children: Children | None = None
         self.handle = b""
         self.is_lost = False
         self.seconds_waited = 0.0
         self._bytes_copied = 0
+
+    def make_board(self, setup: Any) -> ProgressBoard:
+        return ProgressBoard(setup.board)
+
+    @property
+    def gradient_rows(self) -> tuple[int, int]:
+        """How many rows of gradients, and of `has_gradient`, are in shared memory."""
+        return self.size, self.size
+
+    def broadcast_setup(self, setup: Any = None, own_setup: Any = None) -> Any:
+        """Rank 0's setup on every rank.
+
+        Args:
+            own_setup: `own_setup(setup, ranks)` is that of another node.
+        """
+        return self.broadcast(setup)
+
+    def copy_to_nodes(self, arrays: list[Array]) -> None:
+        """Copies rank 0's arrays to those in the shared memory of each other node. All ranks call
+        it.
+        """
 
     def barrier(self) -> None:
         """Returns when all ranks have called it.
@@ -220,20 +250,9 @@ def run_child(
 
 
 def launched_group() -> ProcessGroup | None:
-    """The default group, if this process is one of its ranks or was launched to be one.
-
-    Raises:
-        RuntimeError: it spans several machines.
-    """
+    """The default group, if this process is one of its ranks or was launched to be one."""
     if not distributed.is_initialized() and is_launched():
         distributed.init_process_group()
     if not distributed.is_initialized() or distributed.get_world_size() == 1:
         return None
-    group = distributed.GroupMember.WORLD
-    assert group is not None
-    if group.spans_nodes:
-        raise RuntimeError(
-            "Trainer: its ranks share memory, so they must be on one machine: "
-            "for several machines wrap the model in DistributedDataParallel"
-        )
-    return group
+    return distributed.GroupMember.WORLD

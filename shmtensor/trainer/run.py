@@ -29,7 +29,7 @@ from .batches import (
     part_of,
 )
 from .gradients import Gradients, parts_of
-from .progress_board import ProgressBoard
+from .nodes import NodeRanks, weights_on_nodes
 from .rank_step import RankStep, seed_of
 from .ranks import Ranks
 from .setup import Setup
@@ -70,7 +70,7 @@ class Member:
         self.setup = setup
         self.ranks = ranks
         self.rank, self.size = ranks.rank, ranks.size
-        self.board = ProgressBoard(setup.board)
+        self.board = ranks.make_board(setup)
         self.meetings = 0
         self.loaders: dict[int, Any] = {}  # this rank's, by the number of the data set
         self.buffers: list[tuple[Any, Any]] = []  # rank 0's, and this rank's copy
@@ -109,7 +109,10 @@ class Member:
             return Replicated(optimizer, scaler, group, clip)
         assert setup.shared is not None
         shared = setup.shared[i]
-        gradients = Gradients(parts_of(optimizer), shared.rows, shared.has_gradient, self.rank)
+        ranks, parts = self.ranks, parts_of(optimizer)
+        gradients = Gradients(parts, shared.rows, shared.has_gradient, ranks.local_rank)
+        if isinstance(ranks, NodeRanks):
+            return weights_on_nodes(optimizer, scaler, shared, gradients, clip, ranks)
         if shared.is_sharded:
             return Sharded(
                 optimizer, gradients, self.size, shared.flats if self.rank else None, clip
@@ -141,9 +144,19 @@ class Member:
             from .gpu_ranks import refresh
 
             refresh(setup.model, self.weights[0].group, setup.has_averages)
+        if setup.has_averages or not training:
+            self.copy_to_nodes()
         if not training:
             for shared, copy in self.buffers:
                 copy[...] = shared
+
+    def copy_to_nodes(self) -> None:
+        """Copies rank 0's buffers to the other nodes, and its weights, if they may be averages."""
+        model = self.setup.model
+        arrays = [shared for shared, _ in self.buffers] or [x.array for x in model.buffers()]
+        if self.setup.has_averages:
+            arrays += [p.array for p in model.parameters()]
+        self.ranks.copy_to_nodes(arrays)
 
     def shape_of(self, this: Pass) -> tuple[int, int]:
         """How many batches make a group, and how many updates a group has."""
@@ -174,7 +187,7 @@ class Member:
             assert samples is not None
             if dataset is not None:
                 samples = samples._replace(dataset=dataset)
-            self.loaders[number] = samples.loader(self.rank, self.size)
+            self.loaders[number] = samples.loader(self.ranks.local_rank, self.ranks.local_size)
         return self.loaders[number]
 
     def run_update(self, this: Pass, group: list[Any], update: int) -> None:
@@ -208,6 +221,7 @@ def serve(ranks: Ranks, setup: Setup) -> Any:
         while True:
             message = ranks.broadcast()
             if not isinstance(message, Pass):
+                member.copy_to_nodes()
                 return message
             follow(member, message)
     finally:

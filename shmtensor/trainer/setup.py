@@ -14,6 +14,7 @@ from ..tensor.share_memory import move_to_shared_memory
 from .batches import Samples
 from .callbacks.averaged_weights import AveragedWeights
 from .gradients import Gradients, parts_of
+from .nodes import ranks_of
 from .progress_board import ProgressBoard
 from .rank_step import Precision, Steps
 from .ranks import Ranks
@@ -74,8 +75,19 @@ class Setup(NamedTuple):
         return Steps(*(getattr(self, name) for name in Steps._fields))
 
 
-def make_setup(trainer: Any, device: Device, ranks: int, samples: Any, updates: int) -> Setup:
-    """Rank 0's setup of a Trainer: weights, buffers and gradients are in shared memory."""
+def make_setup(
+    trainer: Any,
+    device: Device,
+    ranks: int,
+    samples: Any,
+    updates: int,
+    gradient_rows: tuple[int, int] | None = None,
+) -> Setup:
+    """Rank 0's setup of a Trainer: weights, buffers and gradients are in shared memory.
+
+    Args:
+        gradient_rows: `Ranks.gradient_rows`; None: one of each for each rank.
+    """
     model, optimizers = trainer.model, trainer.optimizers
     board = ProgressBoard.create(ranks)
     board.start(updates)
@@ -104,14 +116,18 @@ def make_setup(trainer: Any, device: Device, ranks: int, samples: Any, updates: 
         _ = getattr(optimizer, "flats", None)  # moves the state there
     if device.type == "cuda":
         return setup
-    return setup._replace(shared=[share_optimizer(each, ranks, setup) for each in optimizers])
-
-
-def share_optimizer(optimizer: Any, ranks: int, setup: Setup) -> SharedOptimizer:
-    """Makes the gradients of an optimizer's parameters for several ranks."""
     scaler = setup.precision.scaler
-    rows, has_gradient = Gradients.create(parts_of(optimizer), ranks)
-    is_sharded = is_flat(optimizer) and not (scaler and scaler.is_enabled())
+    scales = scaler is not None and scaler.is_enabled()
+    rows = gradient_rows or (ranks, ranks)
+    shared = [share_optimizer(each, is_flat(each) and not scales, rows) for each in optimizers]
+    return setup._replace(shared=shared)
+
+
+def share_optimizer(
+    optimizer: Any, is_sharded: bool, gradient_rows: tuple[int, int]
+) -> SharedOptimizer:
+    """Makes the gradients of an optimizer's parameters for several ranks."""
+    rows, has_gradient = Gradients.create(parts_of(optimizer), *gradient_rows)
     flats = Sharded.shared(optimizer) if is_sharded else None
     return SharedOptimizer(is_sharded, flats, rows, has_gradient)
 
@@ -139,9 +155,10 @@ def hand_over(
     trainer: Any, group: ProcessGroup, data: list[Any], device: Device, updates: int
 ) -> tuple[Setup, Ranks]:
     """Hands the setup to the other ranks of a process group."""
-    ranks = Ranks(group)
-    setup = make_setup(trainer, device, ranks.size, common_samples(ranks, data), updates)
-    ranks.broadcast(
+    ranks = ranks_of(group)
+    samples = common_samples(ranks, data)
+    setup = make_setup(trainer, device, ranks.size, samples, updates, ranks.gradient_rows)
+    ranks.broadcast_setup(
         setup._replace(
             loss=None, training_step=None, eval_step=None, samples=[], precision=Precision()
         )
@@ -149,9 +166,26 @@ def hand_over(
     return setup, ranks
 
 
-def adopt(trainer: Any, setup: Setup, samples: list[Samples | None], device: Device) -> Setup:
+def own_setup(setup: Setup, ranks: Ranks) -> Setup:
+    """The setup of another node, with its own arrays, from a copy of rank 0's."""
+    parameters = [
+        p for each in setup.optimizers for group in each.param_groups for p in group["params"]
+    ]
+    move_to_shared_memory([*setup.model.parameters(), *setup.model.buffers(), *parameters])
+    board = ProgressBoard.create(ranks.size)
+    board.array[...] = setup.board
+    assert setup.shared is not None
+    shared = [
+        share_optimizer(optimizer, each.is_sharded, ranks.gradient_rows)
+        for optimizer, each in zip(setup.optimizers, setup.shared, strict=True)
+    ]
+    return setup._replace(board=board.array, shared=shared)
+
+
+def adopt(trainer: Any, ranks: Ranks, samples: list[Samples | None], device: Device) -> Setup:
     """Rank 0's setup for another rank of a process group. On the CPU it trains rank 0's model, with
     its optimizers, and this rank's model has the same memory."""
+    setup: Setup = ranks.broadcast_setup(own_setup=own_setup)
     if device.type == "cuda":
         trainer.model.to("cpu")
         trainer.model.load_state_dict(setup.model.state_dict())

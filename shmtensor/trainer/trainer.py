@@ -1,5 +1,5 @@
-"""Trainer: data-parallel training on the processes of one machine, with one copy of weights and
-optimizer state.
+"""Trainer: data-parallel training on the processes of one machine or several, with one copy of
+weights and optimizer state on each.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from .batches import as_tensors, concatenate, on_device, on_host
 from .callbacks import Callback, FileCheckpoint, ModelCheckpoint, ProgressBar, Schedule
 from .history import Epoch, History, TrainerStatistics
 from .lead import Lead
+from .nodes import local_size, ranks_of
 from .plan import Plan, calling, schedules, seed_loader
 from .progress_board import Figures
 from .rank_step import Steps, seed_of
@@ -486,7 +487,7 @@ class Trainer:
                         start = partial(hand_over, self, group, data, device)
                     ranks = self.nprocs if group is None else group.size()
                     if ranks > 1:
-                        native.share_threads(ranks)
+                        native.share_threads(ranks if group is None else local_size(group))
                     lead = Lead(
                         data, start, self._updates(), max_restarts if group is None else 0,
                         self.snapshots, self._progress, self._go_back,
@@ -528,12 +529,12 @@ class Trainer:
     def _serve(self, group: ProcessGroup, data: list[Any], device: Device) -> None:
         """On another rank of a process group: its part of rank 0's run, which may set the ranks up
         several times."""
-        ranks, progress = Ranks(group), None
-        native.share_threads(ranks.size)
+        ranks, progress = ranks_of(group), None
+        native.share_threads(ranks.local_size)
         try:
             while progress is None:
                 samples = common_samples(ranks, data)
-                progress = serve(ranks, adopt(self, ranks.broadcast(), samples, device))
+                progress = serve(ranks, adopt(self, ranks, samples, device))
         except BaseException as error:
             ranks.close(error)
             raise

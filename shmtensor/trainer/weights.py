@@ -129,14 +129,18 @@ class ByRankZero(OneProcess):
         self.clear = gradients.clear  # type: ignore[method-assign]
         self.complete = gradients.complete  # type: ignore[method-assign]
 
+    def reduce(self, factor: float) -> None:
+        for i, part in enumerate(self.gradients.parts):
+            self.gradients.reduce(i, 0, part.size, factor)
+
     def update(self, missing: Array, factor: float) -> None:
         gradients = self.gradients
         if gradients.rank:
             return
+        self.reduce(factor)
         places = iter(gradients.slots)
         for i, indices in enumerate(gradients.indices(missing)):
             part = gradients.parts[i]
-            gradients.reduce(i, 0, part.size, factor)
             used = range(len(part.tensors)) if indices is None else set(indices)
             for number, p in enumerate(part.tensors):
                 _, place = next(places)

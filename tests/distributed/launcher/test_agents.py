@@ -10,7 +10,6 @@ import socket
 import subprocess
 import sys
 import textwrap
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +17,10 @@ import pytest
 
 from shmtensor.distributed.launcher.agents import parse_nnodes, parse_settings
 from shmtensor.distributed.rendezvous.tcp_store import TCPStore
+from tests.network_namespaces import HOST, two_hosts
 
 from ..run_ranks import free_port
 
-HOST = "10.213.7.1"  # of the first namespace
 RUN = [sys.executable, "-m", "shmtensor.run"]
 TRAINED = """
     import os, signal, sys, time
@@ -249,30 +248,9 @@ def test_arguments() -> None:
 # ---------------------------------------------------------------- hosts with addresses of their own
 @pytest.fixture
 def spaces() -> Any:
-    """Two network namespaces with a cable between them: names, and the first one's address."""
-    names = [f"shmtensor-{os.getpid()}-{i}" for i in range(2)]
-
-    def ip(*words: str) -> None:
-        subprocess.run(["ip", *words], check=True, capture_output=True)
-
-    try:
-        for name in names:
-            ip("netns", "add", name)
-        cable = [f"st{os.getpid() % 10**8}{end}" for end in "ab"]
-        ip("link", "add", cable[0], "netns", names[0], "type", "veth", "peer", cable[1],
-           "netns", names[1])  # fmt: skip
-        for i, (name, end) in enumerate(zip(names, cable, strict=True)):
-            ip("-n", name, "address", "add", f"10.213.7.{i + 1}/24", "dev", end)
-            ip("-n", name, "link", "set", end, "up")
-            ip("-n", name, "link", "set", "lo", "up")
-    except (OSError, subprocess.CalledProcessError) as error:
-        for name in names:
-            with suppress(OSError):
-                subprocess.run(["ip", "netns", "del", name], capture_output=True)
-        pytest.skip(f"network namespaces may not be made here: {error}")
-    yield names, cable
-    for name in names:
-        ip("netns", "del", name)
+    """Two network namespaces with a cable between them: names, and its ends."""
+    with two_hosts() as hosts:
+        yield hosts
 
 
 def test_hosts_with_separate_addresses(begin: Any, spaces: Any) -> None:

@@ -129,6 +129,15 @@ class MpiMember(Member):
                 self.report_failure(where, error)
                 raise
 
+    @contextmanager
+    def combined(self, where: str) -> Iterator[None]:
+        """A collective that its caller makes of `isend`, `irecv`, `wait` and `call_local`, on all
+        ranks.
+        """
+        with self.calling(where):
+            self._number += 1
+            yield
+
     def check_failure(self, where: str) -> None:
         """Raises the error that broke the group, if one did."""
         if self.wire.failure is not None:
