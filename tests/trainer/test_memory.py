@@ -35,7 +35,6 @@ class Measured(nn.Module):
         self.net = nn.Sequential(nn.Linear(1024, 2048), nn.ReLU(), nn.Linear(2048, 3))
 
     def forward(self, x: Any) -> Any:
-        gc.collect()  # what the ranks no longer use
         self.rows[int(x[0, 0])] = own_bytes(self.others)
         return self.net(x)
 
