@@ -61,7 +61,7 @@ def calling(callbacks: list[Callback], trainer: Any) -> Iterator[None]:
 
 def seed_loader(loader: Any, seed: int, epoch: int) -> None:
     """Makes the order of samples a function of seed and epoch, the same in a resumed run."""
-    for owner in (loader, getattr(loader, "sampler", None)):
+    for owner in (loader, *(getattr(loader, name, None) for name in ("sampler", "batch_sampler"))):
         set_epoch = getattr(owner, "set_epoch", None)
         if set_epoch is not None:
             set_epoch(epoch)

@@ -11,6 +11,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import nn, optim
+from shmtensor.dataloaders import BucketBatchSampler, DataLoader
 from shmtensor.errors import PeerLostError, ProcessRaisedException
 from shmtensor.trainer import Trainer, ranks
 
@@ -256,3 +257,21 @@ def test_statistics_add_up_over_fits() -> None:
     for epochs in (1, 2):
         trainer.fit(data, epochs)
         assert trainer.statistics().tensor_bytes_copied == epochs * 4 * 7 * 8
+
+
+def test_batch_samplers_get_the_number_of_the_epoch() -> None:
+    """Else each epoch would have the same batches."""
+    samples = [(st.full((6,), float(i), dtype=st.float64), i % 3) for i in range(12)]
+    seen: list[list[float]] = []
+
+    def training_step(model: Any, batch: Any) -> Any:
+        seen.append(batch[0][:, 0].tolist())
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    sampler = BucketBatchSampler(list(range(12)), batch_size=3, seed=4)
+    trainer = make_trainer(1, training_step=training_step)
+    trainer.fit(DataLoader(samples, batch_sampler=sampler), epochs=2)
+    for epoch in (1, 2):
+        sampler.set_epoch(epoch)
+        assert seen[4 * (epoch - 1) : 4 * epoch] == list(sampler)
+    assert seen[:4] != seen[4:]
