@@ -63,7 +63,7 @@ def train_by_loop(model, optimizer, scheduler, train, held_out, options):
 
 
 def main() -> None:
-    options = training.options(__doc__, 20, 2, "trainer_digits.png", "epoch", trainer=True)
+    options = training.options(__doc__, 20, 1, "trainer_digits.png", "epoch", trainer=True)
     st.manual_seed(0)
     data = digits(train=True, image=True)
     sampler = DistributedSampler(data, num_replicas=1, rank=0)  # shuffles by the epoch's number
