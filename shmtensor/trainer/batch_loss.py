@@ -85,7 +85,8 @@ def compute_loss(model: Any, loss_function: LossFunction | None, batch: Any, n: 
     arguments, named, targets = split(batch)
     if loss_function is None:
         outputs = model(**batch) if isinstance(batch, dict) else model(*batch)
-        return with_weight(result_of(outputs), n)
+        step = with_weight(result_of(outputs), n)
+        return step._replace(targets=targets) if step.targets is None else step
     outputs = model(*arguments, **named)
     result = loss_function(outputs, targets)
     if isinstance(result, tuple) and len(result) == 2:
