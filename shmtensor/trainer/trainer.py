@@ -344,7 +344,7 @@ class Trainer:
         )  # fmt: skip
         seconds = time.perf_counter() - began
         self._began, self._seconds = None, self._seconds + seconds
-        if not figures.samples:
+        if not self.position:
             raise ValueError(
                 "Trainer.fit: the loader gave no batch: can it be iterated again for each epoch?"
             )
