@@ -176,7 +176,7 @@ class Lead(Member):
                 stops = False
                 if not training:
                     figures.clear()
-            elif done > position and training:
+            elif done > position and training and not step.is_skipped:
                 figures.add(board, step.names, position % per_group)
             if done > position and training:
                 if after is not None:

@@ -50,6 +50,9 @@ def schedules(scheduler: Any) -> list[Callback]:
     if scheduler is None:
         return []
     each = scheduler if isinstance(scheduler, (list, tuple)) else [scheduler]
+    for s in each:
+        if not isinstance(s, Callback) and not hasattr(s, "step"):
+            raise TypeError(f"Trainer: not a scheduler: {s!r}")
     return [s if isinstance(s, Callback) else Schedule(s) for s in each]
 
 

@@ -13,14 +13,23 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from .. import native
 from ..autograd import enable_grad, no_grad
 from ..device import CPU, Device
 from ..distributed.group.process_group import ProcessGroup
 from ..errors import TornWeights
 from ..nn import Module
-from ..optim import Optimizer
+from ..tensor import Tensor
 from . import checkpoint as checkpoints
+from .arguments import (
+    check_amounts,
+    check_counts,
+    check_functions,
+    check_optimizers,
+    check_parameters,
+)
 from .auto import choose_nprocs
 from .batch_loss import LossFunction, inputs_of
 from .batches import as_tensors, concatenate, on_device, on_host
@@ -176,28 +185,32 @@ class Trainer:
     ) -> None:
         if nprocs != "auto" and (not isinstance(nprocs, int) or nprocs < 1):
             raise ValueError(f'Trainer: nprocs is not positive, nor "auto": {nprocs!r}')
-        if accumulate < 1:
-            raise ValueError(f"Trainer: accumulate is not positive: {accumulate}")
+        check_counts("Trainer", accumulate=accumulate)
+        check_amounts(
+            "Trainer", clip_grad_norm=clip_grad_norm, clip_grad_value=clip_grad_value,
+            timeout=timeout, snapshots=snapshots,
+        )  # fmt: skip
         if on_nonfinite not in ("raise", "skip", "warn"):
             raise ValueError(
                 f'Trainer: on_nonfinite is not "raise", "skip" or "warn": {on_nonfinite!r}'
             )
         optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
-        for each in optimizers:
-            if not isinstance(each, Optimizer):
-                raise TypeError(
-                    f"Trainer: not an optimizer of shmtensor.optim: {type(each).__name__}"
-                )
+        check_optimizers(optimizers)
         if len(optimizers) > 1 and training_step is None:
             raise ValueError(f"Trainer: {len(optimizers)} optimizers need a training_step")
         if not isinstance(metrics, Mapping):
             metrics = {getattr(f, "__name__", type(f).__name__): f for f in metrics}
+        check_functions(loss=loss, training_step=training_step, eval_step=eval_step)
+        check_functions(**metrics)
         self.model = model
         self.optimizers = optimizers
         self.metrics = dict(metrics)
         self.steps = Steps(loss, training_step, eval_step, on_nonfinite, bool(self.metrics))
         self.nprocs: Any = nprocs
         self.callbacks = [*schedules(scheduler), *callbacks]
+        for callback in self.callbacks:
+            if not isinstance(callback, Callback):
+                raise TypeError(f"Trainer: not a Callback: {callback!r}")
         self.accumulate = accumulate
         self.clip = Clip(clip_grad_norm, clip_grad_value)
         self.sync_batchnorm = sync_batchnorm
@@ -293,8 +306,13 @@ class Trainer:
         """
         if epochs is None and max_steps is None and max_time is None:
             raise ValueError("Trainer.fit: pass epochs, max_steps or max_time: all are None")
-        if eval is not None and len(self.optimizers) > 1 and self.steps.eval_step is None:
-            raise ValueError("Trainer.fit: to evaluate with several optimizers pass an eval_step")
+        check_counts(
+            "Trainer.fit", epochs=epochs, max_steps=max_steps, eval_every=eval_every,
+            limit_train_batches=limit_train_batches, limit_eval_batches=limit_eval_batches,
+        )  # fmt: skip
+        check_amounts("Trainer.fit", max_time=max_time, max_restarts=max_restarts)
+        if eval is not None:
+            self._check_evaluation("Trainer.fit")
         callbacks = self._ordered_callbacks(on_step, on_epoch, checkpoint)
         plan = Plan(
             train, math.inf if epochs is None else epochs, eval, eval_every,
@@ -354,7 +372,7 @@ class Trainer:
         )  # fmt: skip
         seconds = time.perf_counter() - began
         self._began, self._seconds = None, self._seconds + seconds
-        if not figures.samples:
+        if not self.position:
             raise ValueError(
                 "Trainer.fit: the loader gave no batch: can it be iterated again for each epoch?"
             )
@@ -387,7 +405,7 @@ class Trainer:
             figures = run.run_pass(
                 plan.eval, False, self.epoch + 1, self._updates(), limit=plan.limit_eval_batches
             )
-            means = self._eval_means(run, figures)
+            means = self._eval_means(run, figures, "Trainer.fit")
             self._eval_figures = {f"eval_{name}": value for name, value in means.items()}
         finally:
             for callback in plan.callbacks:
@@ -395,11 +413,24 @@ class Trainer:
         if run.depth:  # the epoch goes on
             run.set_mode(True)
 
-    def _eval_means(self, run: Lead, figures: Figures) -> dict[str, float]:
+    def _check_evaluation(self, where: str) -> None:
+        if len(self.optimizers) > 1 and self.steps.eval_step is None:
+            raise ValueError(f"{where}: to evaluate with several optimizers pass an eval_step")
+
+    def _eval_means(self, run: Lead, figures: Figures, where: str) -> dict[str, float]:
+        if not figures.samples:
+            raise ValueError(
+                f"{where}: the held-out data gave no batch: can it be iterated again each time?"
+            )
         means = figures.means()
         if self.metrics:
             kept = [x for batch in zip(*run.all_kept, strict=True) for x in batch if x is not None]
             outputs, targets = concatenate(kept)
+            if outputs is None:
+                raise TypeError(
+                    f"{where}: metrics need outputs: the step has to return a dictionary of "
+                    '"loss", "outputs" and "targets"'
+                )
             with no_grad():
                 for name, metric in self.metrics.items():
                     means[name] = float(metric(outputs, targets))
@@ -472,7 +503,8 @@ class Trainer:
         """
         group = launched_group()
         data = [plan.train] if plan.eval is None else [plan.train, plan.eval]
-        self._check_parameters()
+        if self.check_parameters:
+            check_parameters(self.model, self.optimizers)
         device, home = self.device_of_model(), self._home()
         training, threads = self.model.training, native.get_num_threads()
         with states_kept(), enable_grad():
@@ -543,22 +575,6 @@ class Trainer:
             raise
         self._load_progress(progress)
 
-    def _check_parameters(self) -> None:
-        """Raises ValueError for parameters of the model that no optimizer has."""
-        groups = [group for each in self.optimizers for group in each.param_groups]
-        known = {id(p) for group in groups for p in group["params"]}
-        missing = [
-            name
-            for name, p in self.model.named_parameters()
-            if p.requires_grad and id(p) not in known
-        ]
-        if missing and self.check_parameters:
-            raise ValueError(
-                f"Trainer: the optimizer lacks {len(missing)} of the model's parameters: "
-                f"{', '.join(missing[:5])}{', ...' * (len(missing) > 5)}: add them to it, freeze "
-                "them by requires_grad_(False), or pass check_parameters=False"
-            )
-
     def _home(self) -> Device:
         return next((p.device for p in self.model.parameters()), CPU)
 
@@ -581,15 +597,14 @@ class Trainer:
     # ---------------------------------------------------------------- without training
     def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
         """Mean loss, for a classifier accuracy, and the metrics over batches, in this process."""
+        self._check_evaluation("Trainer.evaluate")
         training = self.model.training
         try:
             with states_kept():
                 setup = make_setup(self, self._home(), 1, [], 0)
                 lead = Lead([], lambda updates: (setup, Ranks()), 0)
                 figures = lead.run_pass(data, False, self.epoch, 0)
-                if not figures.samples:
-                    raise ValueError("Trainer.evaluate: the data gave no batch")
-                return self._eval_means(lead, figures)
+                return self._eval_means(lead, figures, "Trainer.evaluate")
         finally:
             self.model.train(training)
 
@@ -603,6 +618,11 @@ class Trainer:
 
         Copies: one of the outputs.
         """
+        if isinstance(data, (Tensor, np.ndarray)):
+            raise TypeError(
+                f"Trainer.predict: the data has to be batches: got one of shape {data.shape}, pass "
+                "[x]"
+            )
         training, device, outputs = self.model.training, self._home(), []
         self.model.eval()
         try:
