@@ -14,6 +14,7 @@ classes' weights. A function that counts something else returns it: `return loss
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -140,13 +141,13 @@ def result_of(result: Any) -> BatchLoss:
         raise TypeError(f'Trainer: no "loss" in what the step returned: {sorted(result)}')
     loss, weight = checked(result["loss"], result.get("n"))
     figures = {
-        name: float(value)
+        name: float(value.item() if hasattr(value, "item") else value)
         for name, value in result.items()
         if name not in ("loss", "n", "outputs", "targets") and is_number(value)
     }
-    if len(figures) > NAMED - 1:
+    if len(figures) > NAMED:
         raise ValueError(
-            f"Trainer: a step may return {NAMED - 1} figures beside the loss: {sorted(figures)}"
+            f"Trainer: a step may return {NAMED} figures beside the loss: {sorted(figures)}"
         )
     return BatchLoss(loss, weight, result.get("outputs"), result.get("targets"), figures)
 
@@ -156,9 +157,9 @@ def with_weight(result: BatchLoss, n: int) -> BatchLoss:
 
 
 def is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) or (
-        isinstance(value, Tensor) and value.numel() == 1
-    )
+    if isinstance(value, (Tensor, np.ndarray)):
+        return math.prod(value.shape) == 1
+    return isinstance(value, (int, float, np.number, np.bool_))
 
 
 def checked(loss: Any, weight: Any) -> tuple[Tensor, float | None]:

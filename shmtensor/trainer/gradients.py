@@ -36,7 +36,7 @@ class Part(NamedTuple):
 
 
 def parts_of(optimizer: Any) -> list[Part]:
-    """The parts of an optimizer's parameters that require grad.
+    """The parts of an optimizer's parameters; those that are frozen may be unfrozen later.
 
     Raises:
         ValueError: a parameter is not contiguous.
@@ -44,7 +44,7 @@ def parts_of(optimizer: Any) -> list[Part]:
     flats = getattr(optimizer, "flats", None)
     if flats is None:
         parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        parts = [Part([p], [0], [p.numel()], None) for p in parameters if p.requires_grad]
+        parts = [Part([p], [0], [p.numel()], None) for p in parameters]
     else:
         parts = [Part(flat.tensors, flat.starts, flat.stops, flat) for flat in flats]
     for part in parts:
@@ -73,7 +73,8 @@ class Gradients:
         self.rows = rows
         self.has_gradient = has_gradient
         self.rank = rank
-        # Of each parameter: its node (None: it requires no grad), and the gradient's place.
+        self._shards: dict[tuple[int, int, int], tuple[Array, list[Array]]] = {}
+        # Each parameter, and its gradient's place. One that never required grad has no node yet.
         self.slots: list[tuple[Any, Array]] = []
         for part, row in zip(parts, rows, strict=True):
             if part.flat is not None:
@@ -81,9 +82,9 @@ class Gradients:
             for p, start, stop in zip(part.tensors, part.starts, part.stops, strict=True):
                 place = row[rank, start:stop].reshape(p.array.shape)
                 p.grad = None
-                if part.flat is None and p.requires_grad:
+                if part.flat is None and p.accumulate_grad is not None:
                     p.accumulate_grad.grad_buffer = native.GradientBuffer(place)
-                self.slots.append((p.accumulate_grad, place))
+                self.slots.append((p, place))
 
     @staticmethod
     def create(parts: list[Part], ranks: int, n_has_gradient: int) -> tuple[list[Array], Array]:
@@ -96,9 +97,9 @@ class Gradients:
         return rows, zeros_shared((n_has_gradient, n), np.dtype(np.bool_))
 
     def clear(self) -> None:
-        for node, _ in self.slots:
-            if node is not None:
-                node.grad = None
+        for p, _ in self.slots:
+            if p.accumulate_grad is not None:
+                p.accumulate_grad.grad = None
 
     def complete(self, is_zero: bool = False) -> int:
         """Makes this rank's row complete after its backward: gradients from elsewhere are copied
@@ -108,7 +109,8 @@ class Gradients:
             is_zero: all gradients count as zeros: the loss has counted nothing of this part.
         """
         missing = 0
-        for node, place in self.slots:
+        for p, place in self.slots:
+            node = p.accumulate_grad
             g = None if node is None else node.grad
             if g is None:
                 missing += 1
@@ -123,8 +125,9 @@ class Gradients:
             elif not in_grad_buffer(node, g.array):
                 place[...] = g.array
         if missing:
+            nodes = [p.accumulate_grad for p, _ in self.slots]
             self.has_gradient[self.rank] = [
-                node is not None and node.grad is not None for node, _ in self.slots
+                node is not None and node.grad is not None for node in nodes
             ]
         return missing
 
@@ -134,7 +137,7 @@ class Gradients:
         Args:
             missing: of each rank, from the board.
         """
-        if not missing.all():  # a rank has all
+        if 0 in missing.tolist():  # a rank has all
             return [None] * len(self.parts)
         used: Array = np.logical_or.reduce(self.has_gradient, axis=0)
         indices: list[list[int] | None] = []
@@ -155,22 +158,33 @@ class Gradients:
             factor: by which the sums are multiplied.
             limit: to which they are clipped then, or None.
         """
-        rows = self.rows[i]
         if begin < end:
-            own = rows[self.rank, begin:end]
-            native.reduce_into(own, [row[begin:end] for row in rows], "sum")
+            own, shards = self.shards(i, begin, end)
+            native.reduce_into(own, shards, "sum")
             if factor != 1.0:
                 own *= own.dtype.type(factor)
             if limit is not None:
                 np.clip(own, -limit, limit, out=own)
 
+    def shards(self, i: int, begin: int, end: int) -> tuple[Array, list[Array]]:
+        """From begin to end this rank's row of part i, and all rows."""
+        key = i, begin, end
+        if key not in self._shards:  # views are kept: making them takes as long as a small sum
+            rows = self.rows[i]
+            shards = [row[begin:end] for row in rows]
+            self._shards[key] = shards[self.rank], shards
+        return self._shards[key]
+
     def sum_of_squares(self, i: int, begin: int, end: int) -> float:
         """Of the sums of the ranks' rows of part i from begin to end, which are not written.
-        Copies: one, by blocks."""
+        Copies: one, by blocks; two of float16 and bfloat16, whose squares need more bits."""
         rows, total = self.rows[i], 0.0
         block = np.empty(min(BLOCK, max(end - begin, 0)), rows.dtype)
         for first in range(begin, end, BLOCK):
             sums = block[: min(BLOCK, end - first)]
             native.reduce_into(sums, [row[first : first + len(sums)] for row in rows], "sum")
-            total += float(np.dot(sums, sums))
+            if rows.itemsize < 4:
+                sums = sums.astype(np.float32)
+            with np.errstate(over="ignore"):  # an infinite norm
+                total += float(np.vdot(sums, sums).real)
         return total

@@ -145,9 +145,9 @@ class Lead(Member):
         group = self.next_group(this, groups)
         is_new = True  # the group
         while True:
-            generation, done, is_due = self.generation, position, False
+            generation, done = self.generation, position
             board, step = self.board, self.step  # of this update; new ranks have others
-            self.former_buffers = []
+            self.former_buffers, is_due = [], False
             try:
                 if group is None or stops:
                     self.end_pass()
@@ -156,8 +156,8 @@ class Lead(Member):
                     break
                 self.begin_update(this, group, is_new)
                 self.run_update(this, group.parts, position)
-                is_due = self.is_due(this)  # by the clock: only now
-                if (looks is not None and looks(updates + position + 1)) or is_due:
+                is_due = self.is_due(this)
+                if is_due or (looks is not None and looks(updates + position + 1)):
                     self.complete()
                 done, is_new = position + 1, False
             except PeerLostError:
@@ -168,12 +168,10 @@ class Lead(Member):
                 if not training:
                     figures.clear()
             elif done > position and training:
-                figures.add(board, step.names, position % per_group == 0)
+                figures.add(board, step.names, position % per_group)
             if done > position and training:
                 if after is not None:
                     stops = after(updates + done)
-                    if looks is not None and looks(updates + done):
-                        self.check_setup(updates + done)
                 if is_due:
                     self.take_snapshot(updates + done)
                     self.forget(done // per_group, [group] if done % per_group else [])
@@ -312,13 +310,14 @@ class Lead(Member):
 
     # ---------------------------------------------------------------- new ranks
     def sign(self) -> Any:
-        """What the ranks were set up for: it changes if the program replaces or freezes parameters,
-        adds a group, or registers a hook of an optimizer."""
+        """What the ranks were set up for: it changes if the program replaces parameters, adds a
+        group, or registers a hook of an optimizer; on GPUs also if it freezes parameters."""
+        on_gpus = self.setup.shared is None
         return [
             (
                 is_flat(optimizer),
                 [
-                    [(id(p), id(p.array), p.requires_grad) for p in group["params"]]
+                    [(id(p), id(p.array), on_gpus and p.requires_grad) for p in group["params"]]
                     for group in optimizer.param_groups
                 ],
             )
@@ -326,8 +325,7 @@ class Lead(Member):
         ]
 
     def check_setup(self, updates: int) -> None:
-        """With complete weights: sets the ranks up anew if the program has changed what they
-        need."""
+        """Sets the ranks up anew if the program has changed what they need."""
         if self.size > 1 and self.sign() != self.signature:
             self.set_up_anew(updates)
 

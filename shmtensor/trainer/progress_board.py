@@ -86,26 +86,32 @@ class Figures:
         samples: how many.
         loss: the mean over the weights of the losses.
         accuracy: the share of samples classified correctly; None if this is no classification.
-        named: of each further figure its sum over samples, and their number.
+        named: of each further figure its sum over samples, and their number; of the loss of a
+            further optimizer, over its weights.
     """
 
     def __init__(self) -> None:
         self.clear()
 
     def clear(self) -> None:
-        self.sums = np.zeros(4)
+        self.sums = [0.0] * 4
         self.named: dict[str, list[float]] = {}
 
-    def add(self, board: ProgressBoard, names: list[str], is_first: bool = True) -> None:
+    def add(self, board: ProgressBoard, names: list[str], index: int = 0) -> None:
         """Adds the ranks' figures, in rank order.
 
         Args:
             names: of the further figures on the board.
-            is_first: of a step's optimizers; the others' samples are the same ones.
+            index: of the optimizer; the loss of a further one is a figure, and its samples are
+                those of the first.
         """
-        if is_first:
-            for row in board.figures:
-                self.sums += row
+        if index:
+            total = self.named.setdefault(f"loss_{index}", [0.0, 0.0])
+            total[0] += float(board.figures[:, 2].sum())
+            total[1] += float(board.figures[:, 1].sum())
+        else:
+            for row in board.figures.tolist():
+                self.sums = [total + x for total, x in zip(self.sums, row, strict=True)]
         if names:
             samples = float(board.figures[:, 0].sum())
             for name, value in zip(names, board.named.sum(axis=0), strict=False):
@@ -119,11 +125,11 @@ class Figures:
 
     @property
     def loss(self) -> float:
-        return float(self.sums[2] / self.sums[1]) if self.sums[1] else float("nan")
+        return self.sums[2] / self.sums[1] if self.sums[1] else float("nan")
 
     @property
     def accuracy(self) -> float | None:
-        return float(self.sums[3] / self.sums[0]) if self.sums[3] >= 0 else None
+        return self.sums[3] / self.sums[0] if self.sums[3] >= 0 else None
 
     def means(self) -> dict[str, float]:
         """All means, by name."""
@@ -135,8 +141,8 @@ class Figures:
         return out
 
     def state_dict(self) -> dict[str, Any]:
-        return {"sums": self.sums.tolist(), "named": {k: list(v) for k, v in self.named.items()}}
+        return {"sums": list(self.sums), "named": {k: list(v) for k, v in self.named.items()}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.sums = np.array(state["sums"])
+        self.sums = [float(x) for x in state["sums"]]
         self.named = {name: list(total) for name, total in state["named"].items()}

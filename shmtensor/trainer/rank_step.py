@@ -91,6 +91,7 @@ class RankStep:
         self.kept: list[Any] = []
         # Of the present step: its number and optimizer; whether its losses were divided, by what.
         self.number, self.index, self.is_divided, self.base = 0, 0, False, 1
+        self.last_share: tuple[float, Any, Any] = 0.0, None, None
         scaler = precision.scaler
         self.looks_at_loss = scaler is None or not scaler.is_enabled()
 
@@ -129,7 +130,7 @@ class RankStep:
             if weight is None:  # a sum
                 self.is_divided = False
             if self.is_divided and weight is not None:
-                loss.backward(as_tensor(weight / self.base, dtype=loss.dtype, device=self.device))
+                loss.backward(self.share_of(weight, loss))
             else:
                 loss.backward()
             value, right = self.measure(result, n)
@@ -137,13 +138,19 @@ class RankStep:
             correct += right
             weight_sum += n if weight is None else weight
         board.figures[rank] = samples, weight_sum, loss_sum, correct
-        if index:  # the loss of a further optimizer is a figure
-            board.named[rank][len(self.names)] = loss_sum / weight_sum * samples if samples else 0.0
-            self.names.append(f"loss_{index}")
         board.missing[rank] = weights.complete(counts_nothing and weight_sum == 0)
         if self.ranks > 1:
             self.barrier()
         self.update()
+
+    def share_of(self, weight: float, loss: Any) -> Any:
+        """The gradient of a loss: its weight over that of the step. Steps often have the same."""
+        share, dtype, gradient = self.last_share
+        if share != weight / self.base or dtype is not loss.dtype:
+            share, dtype = weight / self.base, loss.dtype
+            gradient = as_tensor(share, dtype=dtype, device=self.device)
+            self.last_share = share, dtype, gradient
+        return gradient
 
     def without_samples(self, part: Any, index: int) -> None:
         """What a rank without samples of a batch does: nothing; synchronize() replaces it."""
@@ -152,11 +159,11 @@ class RankStep:
         """Forward and loss of n samples for one optimizer, or (-1) in an evaluation."""
         if self.device.type == "cuda":
             part = on_device(part, self.device)
+        steps = self.steps
+        step = steps.training_step
+        if index < 0:
+            step = steps.eval_step or step
         with self.precision.context():
-            steps = self.steps
-            step = steps.training_step
-            if index < 0:
-                step = steps.eval_step or step
             if step is None:
                 return compute_loss(self.model, steps.loss, part, n)
             has_index = len(self.weights) > 1 and index >= 0
@@ -184,8 +191,10 @@ class RankStep:
             has_met: no other rank runs any more: all have met for the norm of the gradients.
         """
         board, weights = self.board, self.weights[self.index]
-        figures = board.figures[0] if self.ranks == 1 else board.figures.sum(axis=0)
-        _, weight_sum, loss_sum, _ = figures.tolist()
+        weight_sum = loss_sum = 0.0
+        for _, weight, loss, _ in board.figures.tolist():
+            weight_sum += weight
+            loss_sum += loss
         is_skipped = False
         if self.looks_at_loss and not isfinite(loss_sum):
             if self.steps.on_nonfinite == "raise" and self.rank:

@@ -257,7 +257,7 @@ def follow(member: Member, this: Pass) -> None:
 
 
 def options_of(member: Member) -> Any:
-    """What the other ranks need of rank 0's optimizers and scaler in each step."""
+    """What the other ranks need of rank 0's optimizers, scaler and parameters in each step."""
     scaler, setup = None, member.setup
     if setup.shared is not None and setup.precision.scaler is not None:
         scaler = setup.precision.scaler.state_dict()
@@ -267,11 +267,11 @@ def options_of(member: Member) -> Any:
         for group in optimizer.param_groups
         if not isinstance(weights, ByRankZero)
     ]
-    return scaler, groups
+    return scaler, groups, [p.requires_grad for p in parameters_of(member)]
 
 
 def set_options(member: Member, options: Any) -> None:
-    scaler, new_groups = options
+    scaler, new_groups, flags = options
     if scaler is not None:
         member.setup.precision.scaler.load_state_dict(scaler)
     groups = [
@@ -282,3 +282,11 @@ def set_options(member: Member, options: Any) -> None:
     ]
     for group, values in zip(groups, new_groups, strict=True):
         group.update(values)
+    for p, requires_grad in zip(parameters_of(member), flags, strict=True):
+        if p.requires_grad != requires_grad:
+            p.requires_grad_(requires_grad)
+
+
+def parameters_of(member: Member) -> list[Any]:
+    groups = [group for each in member.setup.optimizers for group in each.param_groups]
+    return [p for group in groups for p in group["params"]]

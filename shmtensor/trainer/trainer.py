@@ -78,7 +78,7 @@ class Trainer:
             number. Runs on different numbers of ranks differ by rounding; where the same bits
             matter, pass a number.
         training_step: `training_step(model, batch)` returns the loss, or `(loss, n)`, or a
-            dictionary with "loss" and optionally "n", "outputs", "targets", and up to seven numbers
+            dictionary with "loss" and optionally "n", "outputs", "targets", and up to eight numbers
             that become figures (means over the samples). With several optimizers it is called with
             (model, batch, i) for optimizer i, and may return None to leave out its step.
         eval_step: the same for evaluations, without gradients; None: as in training.
@@ -313,7 +313,6 @@ class Trainer:
                     break
                 if on_epoch is not None:
                     on_epoch(self.history.epochs[-1])
-                run.check_setup(self._updates())
         return self.history
 
     def _run_epoch(self, run: Lead, plan: Plan) -> bool:
@@ -326,6 +325,7 @@ class Trainer:
         seed_loader(plan.train, self.seed, epoch)
         for callback in plan.callbacks:
             callback.on_epoch_begin(self)
+        run.check_setup(self._updates())
         first = self._updates() - self.position
         self._began, self._ended, self._before = time.perf_counter(), 0.0, self._figures.samples
         listeners = [c for c in plan.callbacks if type(c).on_step is not Callback.on_step]
@@ -346,6 +346,8 @@ class Trainer:
                 callback.on_step(self)
             if plan.on_step is not None:
                 plan.on_step(self.step)
+            if listeners or plan.on_step is not None:
+                run.check_setup(updates)
             if every is not None and self.step % every == 0:
                 self._evaluate(run, plan)
             return self._is_over(plan)
@@ -383,6 +385,7 @@ class Trainer:
         self._eval_figures = {}  # if it fails
         for callback in plan.callbacks:
             callback.on_eval_begin(self)
+        run.check_setup(self._updates())
         try:
             figures = run.run_pass(
                 plan.eval, False, self.epoch + 1, self._updates(), limit=plan.limit_eval_batches

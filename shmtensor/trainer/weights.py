@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from copy import deepcopy
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -192,6 +193,11 @@ class Sharded:
         self.flats = [part.flat for part in gradients.parts]
         if shared is not None:
             self.use_shared(shared)
+        self.ranges: list[list[tuple[int, int]]] = []
+        for flat in self.flats:
+            size, itemsize = flat.parameter.size, flat.parameter.itemsize
+            starts = [shard_start(size, itemsize, rank, ranks) for rank in range(ranks + 1)]
+            self.ranges.append(list(pairwise(starts)))
         self.runs: list[Any] = []  # of the present step
         self.factor = 1.0
         self.clear = gradients.clear
@@ -227,11 +233,8 @@ class Sharded:
                 flat.scalars[name] = np.array(row)
 
     def range(self, i: int, rank: int) -> tuple[int, int]:
-        flat = self.flats[i].parameter
-        begin, end = (
-            shard_start(flat.size, flat.itemsize, r, self.ranks) for r in (rank, rank + 1)
-        )
-        return begin, end
+        """From and to which element of flat i the shard of a rank goes."""
+        return self.ranges[i][rank]
 
     def clipped(
         self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
@@ -251,7 +254,7 @@ class Sharded:
             )
             barrier()
         norm = math.sqrt(board.squares.sum()) * factor
-        return factor * min(1.0, self.clip.norm / (norm + 1e-6))
+        return factor * min(self.clip.norm / (norm + 1e-6), 1.0)  # NaN stays NaN
 
     def update(self, missing: Array, factor: float) -> None:
         indices = self.gradients.indices(missing)

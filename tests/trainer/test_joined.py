@@ -30,11 +30,13 @@ trainer = Trainer(model, adam, nn.CrossEntropyLoss(), progress=False)
 if dist.get_rank():
     data = []  # rank 0's loader counts
 
-def freeze(record):  # on rank 0: the ranks are set up anew
+def change(record):  # on rank 0; for a replaced parameter the ranks are set up anew
     if record.epoch == 1:
         model[0].requires_grad_(False)
+    if record.epoch == 2:
+        model[3].bias.data = model[3].bias.data * 2
 
-history = trainer.fit(data, epochs=3, checkpoint=sys.argv[1] + "/run.ckpt", on_epoch=freeze)
+history = trainer.fit(data, epochs=3, checkpoint=sys.argv[1] + "/run.ckpt", on_epoch=change)
 weights = [p.detach().numpy() for p in model.parameters()]
 np.savez(f"{sys.argv[1]}/{dist.get_rank()}.npz", *weights)
 assert len(history) == 3 and trainer.step == 12
@@ -56,13 +58,15 @@ def test_launched_ranks_train_like_one_process(tmp_path: Path) -> None:
     completed = subprocess.run(command, capture_output=True, text=True, timeout=90, check=False)
     assert completed.returncode == 0, completed.stderr
     reference = make_trainer(1)
-    first_layer = reference.model[0]
+    first, last = reference.model[0], reference.model[3]
 
-    def freeze(record: Epoch) -> None:
+    def change(record: Epoch) -> None:
         if record.epoch == 1:
-            first_layer.requires_grad_(False)
+            first.requires_grad_(False)
+        if record.epoch == 2:
+            last.bias.data = last.bias.data * 2
 
-    reference.fit(make_data(), 3, on_epoch=freeze)
+    reference.fit(make_data(), 3, on_epoch=change)
     for rank in range(2):
         arrays = np.load(tmp_path / f"{rank}.npz")
         for name, want in zip(arrays.files, weights(reference), strict=True):

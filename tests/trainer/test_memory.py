@@ -15,9 +15,10 @@ from shmtensor.optim.flat.flat_optimizer import instances
 from shmtensor.trainer import Trainer
 
 
-def own_bytes() -> int:
-    """Bytes of this process's own blocks, and of its optimizers' arrays outside shared memory."""
-    flats = [flat for optimizer in instances for flat in optimizer._flats]
+def own_bytes(others: set[int]) -> int:
+    """Bytes of this process's own blocks, and of its optimizers' arrays outside shared memory, but
+    for other optimizers, which a child has from its parent."""
+    flats = [flat for each in instances if id(each) not in others for flat in each._flats]
     arrays = [x for flat in flats for x in (flat.parameter, *flat.state.values())]
     s = memory.statistics()
     outside = sum(x.nbytes for x in arrays if not native.is_shared(x))
@@ -27,13 +28,13 @@ def own_bytes() -> int:
 class Measured(nn.Module):
     """Before its forward each rank writes its bytes in the row of its first sample."""
 
-    def __init__(self, rows: Any) -> None:
+    def __init__(self, rows: Any, others: set[int]) -> None:
         super().__init__()
-        self.rows = rows
+        self.rows, self.others = rows, others
         self.net = nn.Sequential(nn.Linear(1024, 2048), nn.ReLU(), nn.Linear(2048, 3))
 
     def forward(self, x: Any) -> Any:
-        self.rows[int(x[0, 0])] = own_bytes()
+        self.rows[int(x[0, 0])] = own_bytes(self.others)
         return self.net(x)
 
 
@@ -43,8 +44,9 @@ def bytes_of_ranks(nprocs: int, make_optimizer: Any) -> tuple[int, int]:
     x[:, 0] = st.arange(12.0)
     gc.collect()
     memory.trim()  # a larger free block would be used, and count, as a whole
-    before = own_bytes()
-    model = Measured(st.full((12,), -1))
+    others = {id(optimizer) for optimizer in instances}
+    before = own_bytes(others)
+    model = Measured(st.full((12,), -1), others)
     trainer = Trainer(
         model, make_optimizer(model.parameters()), nn.CrossEntropyLoss(), nprocs=nprocs,
         progress=False, snapshots=False, start_method="fork",

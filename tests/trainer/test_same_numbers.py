@@ -14,7 +14,7 @@ import shmtensor as st
 from shmtensor import nn, optim
 from shmtensor.dataloaders import DataLoader, Dataset, TensorDataset
 from shmtensor.nn import functional as F
-from shmtensor.trainer import Trainer
+from shmtensor.trainer import Callback, Trainer
 
 EPOCHS, STEPS = 5, 10
 Data = list[tuple[Any, Any]]
@@ -147,6 +147,43 @@ def test_a_loss_per_sample_is_refused() -> None:
         fit(1, nn.CrossEntropyLoss(reduction="none"), classes())
 
 
+# ---------------------------------------------------------------- the program's own step
+def with_figures(model: Any, batch: Any) -> dict[str, Any]:
+    x, y = batch
+    return {
+        "loss": F.cross_entropy(model(x), y), "mean": x.mean(), "one": True,
+        "numpy": np.float64(2.0), "bool": np.bool_(True), "array": np.array([3.0]), "text": "no",
+    }  # fmt: skip
+
+
+def test_figures_count_the_samples_of_this_step_alone() -> None:
+    data = classes()
+    data[-1] = tuple(x[:3] for x in data[-1])  # some ranks have no samples
+    mean = sum(float(x.sum()) for x, _ in data) / (6 * 75)
+    for nprocs in (1, 2, 3):
+        (figures, *_) = fit(nprocs, None, data, training_step=with_figures).history.epochs
+        expected = {"mean": mean, "one": 1, "numpy": 2, "bool": 1, "array": 3}
+        assert figures.metrics == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("second", [momentum, lambda model: SignSGD(model.parameters())])
+def test_a_step_that_is_left_out_for_one_of_two_optimizers(second: Any) -> None:
+    def every_second(model: Any, batch: Any, i: int) -> Any:
+        x, y = batch
+        if i and int(x[0, 0].item()) == 0:
+            return None
+        return F.cross_entropy(model(x[:, 1:]), y)
+
+    data = [(st.cat([st.full((7, 1), i % 2).double(), x], 1), y[:7])
+            for i, (x, y) in enumerate(classes(7))]  # fmt: skip
+    trainer = check_same(
+        None, data, make_optimizer=lambda model: [adam(model[0]), second(model[2])],
+        training_step=every_second,
+    )  # fmt: skip
+    means = trainer.history["loss_1"]
+    assert means[-1] == pytest.approx(trainer.history["loss"][-1], rel=0.2)  # not half of it
+
+
 # ---------------------------------------------------------------- what the program changes
 def test_options_changed_after_steps_and_epochs() -> None:
     def prepare(trainer: Trainer) -> dict[str, Any]:
@@ -194,6 +231,65 @@ def test_frozen_parameters(when: str) -> None:
         return {when: change}
 
     check_same(nn.CrossEntropyLoss(), classes(), make_optimizer=momentum, prepare=prepare)
+
+
+HOOKS = ["on_epoch_begin", "on_step", "on_eval_begin", "on_eval_end", "on_epoch_end"]
+
+
+@pytest.mark.parametrize("when", HOOKS)
+@pytest.mark.parametrize("second", [momentum, lambda model: SignSGD(model.parameters())])
+def test_parameters_frozen_by_a_callback(when: str, second: Any) -> None:
+    def change(self: Any, trainer: Trainer) -> None:
+        for layer in (0, 2):
+            trainer.model[layer].requires_grad_((trainer.epoch + layer) % 3 > 0)
+
+    def step(model: Any, batch: Any, i: int = 0) -> Any:
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    def prepare(trainer: Trainer) -> dict[str, Any]:
+        trainer.callbacks.append(type("Freezing", (Callback,), {when: change})())
+        return {"eval": classes(), "eval_every": 7}
+
+    check_same(
+        None, classes(), make_optimizer=lambda model: [adam(model[0]), second(model[2])],
+        prepare=prepare, training_step=step, eval_step=step,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("make_optimizer", [momentum, lambda model: SignSGD(model.parameters())])
+def test_a_step_that_freezes_the_other_optimizers_parameters(make_optimizer: Any) -> None:
+    def step(model: Any, batch: Any, i: int) -> Any:
+        model[0].requires_grad_(i == 0)
+        model[2].requires_grad_(i == 1)
+        return F.cross_entropy(model(batch[0]), batch[1])
+
+    def frozen() -> Any:
+        model = net()
+        model[0].requires_grad_(False)  # as after such a step
+        return model
+
+    check_same(
+        None, classes(), frozen, lambda model: [make_optimizer(model[0]), adam(model[2])],
+        training_step=step,
+    )  # fmt: skip
+
+
+def test_a_parameter_replaced_during_evaluations() -> None:
+    class Doubled(Callback):
+        def on_eval_begin(self, trainer: Trainer) -> None:
+            self.bias = trainer.model[2].bias.data
+            trainer.model[2].bias.data = self.bias * 2
+
+        def on_eval_end(self, trainer: Trainer) -> None:
+            trainer.model[2].bias.data = self.bias
+
+    def prepare(trainer: Trainer) -> dict[str, Any]:
+        trainer.callbacks.append(Doubled())
+        return {"eval": classes(), "eval_every": 30}
+
+    several = check_same(nn.CrossEntropyLoss(), classes(), prepare=prepare, ranks=(2,))
+    one = fit(1, nn.CrossEntropyLoss(), classes(), prepare=prepare)
+    np.testing.assert_allclose(several.history["eval_loss"], one.history["eval_loss"], rtol=1e-11)
 
 
 def test_parameters_frozen_from_the_beginning() -> None:
@@ -309,6 +405,42 @@ def test_hooks_and_attributes_of_modules_are_those_of_rank_0() -> None:
     trainer.fit(classes(), 2)
     assert seen == [4] * 2 * STEPS
     assert model.calls == 2 * STEPS
+
+
+# ---------------------------------------------------------------- limits of the gradients
+@pytest.mark.parametrize("make_optimizer", [adam, momentum, lambda m: SignSGD(m.parameters())])
+def test_clipped_gradients(make_optimizer: Any) -> None:
+    check_same(
+        nn.CrossEntropyLoss(), classes(7), make_optimizer=make_optimizer, clip_grad_norm=0.3,
+        clip_grad_value=0.05,
+    )  # fmt: skip
+
+
+def test_a_norm_that_is_nan_makes_all_weights_nan() -> None:
+    data = [(x, y) for x, y in classes()[:1]]
+    for nprocs in (1, 3):
+        model = net()
+        model[0].bias.register_hook(lambda g: g * float("nan"))
+        trainer = Trainer(
+            model, momentum(model), nn.CrossEntropyLoss(), nprocs=nprocs, progress=False,
+            clip_grad_norm=0.3,
+        )  # fmt: skip
+        trainer.fit(data, 1)
+        assert all(bool(p.isnan().all()) for p in model.parameters())
+
+
+@pytest.mark.parametrize("dtype", [st.float16, st.bfloat16])
+def test_norms_of_gradients_of_16_bits(dtype: Any) -> None:
+    def steep(outputs: Any, targets: Any) -> Any:
+        return F.cross_entropy(outputs.float(), targets) * 3000  # the norm's square overflows
+
+    data = [(x.to(dtype), y) for x, y in classes()]
+    one, two = (
+        fit(nprocs, steep, data, lambda: net().to(dtype), momentum, clip_grad_norm=0.1)
+        for nprocs in (1, 2)
+    )
+    for x, y in zip(one.model.parameters(), two.model.parameters(), strict=True):
+        np.testing.assert_allclose(y.float().detach(), x.float().detach(), atol=0.02)
 
 
 # ---------------------------------------------------------------- batches

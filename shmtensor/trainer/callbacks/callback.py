@@ -12,7 +12,8 @@ class Callback:
     `model`, `optimizer`, `step`, `epoch`, `history`, and `figures`: the means of this epoch so far
     ("loss", "accuracy", what the training step returned), "lr", and after an evaluation
     "eval_loss", "eval_accuracy" and "eval_" with the name of each metric. It may change options of
-    the optimizer, and end the run by `trainer.should_stop = True`.
+    the optimizer, add groups, freeze or replace parameters, and end the run by
+    `trainer.should_stop = True`.
 
     A run calls on_fit_begin; for each epoch on_epoch_begin, on_step after each step, on_epoch_end;
     on_eval_begin and on_eval_end around each evaluation; and on_fit_end.
