@@ -425,11 +425,11 @@ class ShardedOnNodes(Sharded):
             ranks.node_barrier()
         if self.clip.norm is None:
             return factor
-        board.squares[ranks.rank] = sum(float(np.dot(x, x)) for x in self.own_shards())
+        board.squares[ranks.rank] = sum(map(sum_of_squares, self.own_shards()))
         ranks.barrier()
         # Nodes with other numbers of ranks add the squares in another order: all take node 0's.
         norm = math.sqrt(board.squares[ranks.nodes[0]].sum()) * factor
-        return factor * min(1.0, self.clip.norm / (norm + 1e-6))
+        return factor * min(self.clip.norm / (norm + 1e-6), 1.0)  # NaN stays NaN
 
     def update_shard(self, rank: int) -> None:
         """Updates this rank's shard by the sums."""
@@ -440,6 +440,14 @@ class ShardedOnNodes(Sharded):
             if limit is not None:
                 np.clip(own, -limit, limit, out=own)
             self.optimizer.step_part(i, runs, *self.range(i, rank))
+
+
+def sum_of_squares(x: Array) -> float:
+    """Copies: one of float16 and bfloat16, whose squares need more bits."""
+    if x.itemsize < 4:
+        x = x.astype(np.float32)
+    with np.errstate(over="ignore"):  # an infinite norm
+        return float(np.vdot(x, x).real)
 
 
 class ByRankZeroOnNodes(ByRankZero):

@@ -83,8 +83,10 @@ elif case == "hook":  # rank 0 updates the weights
     adam.register_step_post_hook(lambda *_: None)
 
 def on_epoch(record):
-    if case == "frozen" and record.epoch == 2:  # the ranks are set up anew
+    if case == "anew" and record.epoch == 2:
         model[0].requires_grad_(False)
+    if case == "anew" and record.epoch == 3:  # the ranks are set up anew, with the state so far
+        adam.register_step_post_hook(lambda *_: None)
     if record.epoch == 3:
         adam.param_groups[0]["lr"] = 0.02
 
@@ -159,7 +161,7 @@ CASES = [
     ("loader", (1, 2)),
     ("handed over", (2, 1)),
     ("hook", (1, 2)),
-    ("frozen", (1, 1, 1)),
+    ("anew", (1, 1, 1)),
     ("rare", (2, 1)),
     ("clipped", (3, 2)),
     ("normalized", (2, 1)),
