@@ -153,7 +153,8 @@ def result_of(result: Any) -> BatchLoss:
         raise ValueError(
             f"Trainer: a step may return {NAMED} figures beside the loss: {sorted(figures)}"
         )
-    return BatchLoss(loss, weight, result.get("outputs"), result.get("targets"), figures)
+    outputs = result.get("outputs", result.get("logits"))
+    return BatchLoss(loss, weight, outputs, result.get("targets"), figures)
 
 
 def with_weight(result: BatchLoss, n: int) -> BatchLoss:

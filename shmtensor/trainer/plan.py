@@ -18,7 +18,8 @@ from ..dataloaders.loader.progress import (
     write_shared,
 )
 from ..dataloaders.loader.seeding import seed_everything
-from .callbacks import Callback, Schedule
+from .callbacks import Callback, FileCheckpoint, ModelCheckpoint, ProgressBar, Schedule
+from .callbacks.callback import Functions
 
 
 class Plan(NamedTuple):
@@ -54,6 +55,18 @@ def schedules(scheduler: Any) -> list[Callback]:
         if not isinstance(s, Callback) and not hasattr(s, "step"):
             raise TypeError(f"Trainer: not a scheduler: {s!r}")
     return [s if isinstance(s, Callback) else Schedule(s) for s in each]
+
+
+def ordered_callbacks(trainer: Any, on_step: Any, on_epoch: Any, checkpoint: Any) -> list[Callback]:
+    """Those of this fit; checkpoints are the last, so that they have what the others change."""
+    callbacks = [*trainer.callbacks]
+    if on_step is not None or on_epoch is not None:
+        callbacks.append(Functions(on_step, on_epoch))
+    if trainer.progress and not any(isinstance(c, ProgressBar) for c in callbacks):
+        callbacks.append(ProgressBar())
+    if checkpoint is not None:
+        callbacks.append(FileCheckpoint(checkpoint))
+    return sorted(callbacks, key=lambda c: isinstance(c, (FileCheckpoint, ModelCheckpoint)))
 
 
 @contextmanager

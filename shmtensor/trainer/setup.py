@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from .. import distributed
-from ..device import Device
+from ..device import CPU, Device
 from ..distributed.group.process_group import ProcessGroup
 from ..nn import Module
 from ..tensor.share_memory import move_to_shared_memory
@@ -73,6 +73,28 @@ class Setup(NamedTuple):
     def steps(self) -> Steps:
         """How the loss of a batch is computed."""
         return Steps(*(getattr(self, name) for name in Steps._fields))
+
+
+def home_of(model: Module) -> Device:
+    """Where the model is."""
+    return next((p.device for p in model.parameters()), CPU)
+
+
+def device_of(trainer: Any) -> Device:
+    """The device to train on: `device`, or that of the model.
+
+    Raises:
+        ValueError: the model is on several devices.
+    """
+    if trainer.device is not None:
+        return trainer.device  # type: ignore[no-any-return]
+    devices = {p.device for p in trainer.model.parameters()}
+    if len(devices) > 1:
+        raise ValueError(
+            "Trainer: the model has to be on one device: its parameters are on "
+            f"{', '.join(sorted(map(str, devices)))}"
+        )
+    return devices.pop() if devices else CPU
 
 
 def make_setup(

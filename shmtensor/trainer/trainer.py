@@ -17,7 +17,7 @@ import numpy as np
 
 from .. import native
 from ..autograd import enable_grad, no_grad
-from ..device import CPU, Device
+from ..device import Device
 from ..distributed.group.process_group import ProcessGroup
 from ..errors import TornWeights
 from ..nn import Module
@@ -33,17 +33,24 @@ from .arguments import (
 from .auto import choose_nprocs
 from .batch_loss import LossFunction, inputs_of
 from .batches import as_tensors, concatenate, on_device, on_host
-from .callbacks import Callback, FileCheckpoint, ModelCheckpoint, ProgressBar, Schedule
-from .callbacks.callback import Functions
+from .callbacks import Callback, Schedule
 from .history import Epoch, History, TrainerStatistics
 from .lead import Lead
 from .nodes import local_size, ranks_of
-from .plan import Plan, calling, schedules, seed_epoch, states_kept
+from .plan import Plan, calling, ordered_callbacks, schedules, seed_epoch, states_kept
 from .progress_board import Figures
 from .rank_step import Steps
 from .ranks import Ranks, launched_group
 from .run import serve
-from .setup import adopt, common_samples, hand_over, make_setup, start_children
+from .setup import (
+    adopt,
+    common_samples,
+    device_of,
+    hand_over,
+    home_of,
+    make_setup,
+    start_children,
+)
 from .weights import Clip
 
 
@@ -54,8 +61,9 @@ class Trainer:
     The process that calls `fit` is rank 0, and starts `nprocs - 1` children. Each rank computes the
     gradients of its part of every batch, reduces one shard of all gradients, and updates that shard
     of the weights. The result is that of one process on the same batches, up to the rounding of a
-    sum over ranks, and the same bits in every run with the same seed and number of ranks. Hooks,
-    attributes that the model sets, callbacks and printed lines are those of rank 0. Under
+    sum over ranks, and the same bits in every run with the same seed and number of ranks. Callbacks
+    run on rank 0, and the model that the program has is rank 0's: attributes that its forward sets,
+    and calls of its hooks, are those for rank 0's samples. Under
     `python -m shmtensor.run` the launched processes are the ranks: each calls `fit`, and rank 0's
     model, callbacks and order of samples are used.
 
@@ -133,6 +141,7 @@ class Trainer:
         PeerLostError: a rank died; the message has its pid and exit code. The model's weights are
             complete: those of the last step, or of the last snapshot, as the message says.
         TornWeights: a rank died, and the weights are torn, because snapshots are off.
+        CollectiveTimeout: a rank has waited for another one for longer than `timeout`.
         ProcessRaisedException: a rank failed with an exception; the message has its traceback.
         FloatingPointError: the loss is NaN or infinite; the message has step and rank.
         ValueError: the optimizers lack parameters of the model, or the data gave no batch.
@@ -313,7 +322,7 @@ class Trainer:
         check_amounts("Trainer.fit", max_time=max_time, max_restarts=max_restarts)
         if eval is not None:
             self._check_evaluation("Trainer.fit")
-        callbacks = self._ordered_callbacks(on_step, on_epoch, checkpoint)
+        callbacks = ordered_callbacks(self, on_step, on_epoch, checkpoint)
         plan = Plan(
             train, math.inf if epochs is None else epochs, eval, eval_every,
             math.inf if max_steps is None else max_steps,
@@ -336,6 +345,7 @@ class Trainer:
         epoch, optimizers = self.epoch + 1, len(self.optimizers)
         groups = self.optimizer.param_groups
         if not self.position:
+            self._figures = Figures()
             self._seconds, self._lr = 0.0, float(groups[0]["lr"])
         seed_epoch(plan.train, self.seed, epoch)
         for callback in plan.callbacks:
@@ -390,7 +400,6 @@ class Trainer:
             self.epoch, self.position = epoch, 0
             for callback in plan.callbacks:
                 callback.on_epoch_end(self)
-            self._figures = run.figures = Figures()
             run.take_snapshot(self._updates())
         return is_complete
 
@@ -439,7 +448,8 @@ class Trainer:
     def _record(self, epoch: int) -> Epoch:
         means, held_out = self._figures.means(), self._eval_figures
         known = ("loss", "accuracy", "eval_loss", "eval_accuracy")
-        others = {k: v for k, v in {**means, **held_out}.items() if k not in known}
+        all_figures = {**means, **held_out, **self._logged}
+        others = {k: v for k, v in all_figures.items() if k not in known}
         return Epoch(
             epoch, means["loss"], means.get("accuracy"), held_out.get("eval_loss"),
             held_out.get("eval_accuracy"), self._lr, self._figures.samples, self._seconds, others,
@@ -466,17 +476,6 @@ class Trainer:
             last = min(last, self.step + left)
         return int(last) if last < math.inf else None
 
-    def _ordered_callbacks(self, on_step: Any, on_epoch: Any, checkpoint: Any) -> list[Callback]:
-        """Those of this fit; checkpoints are the last, so that they have what the others change."""
-        callbacks = [*self.callbacks]
-        if on_step is not None or on_epoch is not None:
-            callbacks.append(Functions(on_step, on_epoch))
-        if self.progress and not any(isinstance(c, ProgressBar) for c in callbacks):
-            callbacks.append(ProgressBar())
-        if checkpoint is not None:
-            callbacks.append(FileCheckpoint(checkpoint))
-        return sorted(callbacks, key=lambda c: isinstance(c, (FileCheckpoint, ModelCheckpoint)))
-
     @property
     def figures(self) -> dict[str, float]:
         """The means of this epoch so far, the last step's learning rate of the first group, samples
@@ -492,7 +491,7 @@ class Trainer:
         return self._seconds + running
 
     def log(self, name: str, value: Any) -> None:
-        """Adds a figure of the program's own, which callbacks and logs see."""
+        """Adds a figure of the program's own, which callbacks, logs and the history see."""
         self._logged[name] = float(value)
 
     # ---------------------------------------------------------------- ranks
@@ -505,7 +504,7 @@ class Trainer:
         data = [plan.train] if plan.eval is None else [plan.train, plan.eval]
         if self.check_parameters:
             check_parameters(self.model, self.optimizers)
-        device, home = self.device_of_model(), self._home()
+        device, home = device_of(self), home_of(self.model)
         training, threads = self.model.training, native.get_num_threads()
         with states_kept(), enable_grad():
             try:
@@ -575,25 +574,6 @@ class Trainer:
             raise
         self._load_progress(progress)
 
-    def _home(self) -> Device:
-        return next((p.device for p in self.model.parameters()), CPU)
-
-    def device_of_model(self) -> Device:
-        """The device to train on: `device`, or that of the model.
-
-        Raises:
-            ValueError: the model is on several devices.
-        """
-        if self.device is not None:
-            return self.device
-        devices = {p.device for p in self.model.parameters()}
-        if len(devices) > 1:
-            raise ValueError(
-                "Trainer: the model has to be on one device: its parameters are on "
-                f"{', '.join(sorted(map(str, devices)))}"
-            )
-        return devices.pop() if devices else CPU
-
     # ---------------------------------------------------------------- without training
     def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
         """Mean loss, for a classifier accuracy, and the metrics over batches, in this process."""
@@ -601,7 +581,7 @@ class Trainer:
         training = self.model.training
         try:
             with states_kept():
-                setup = make_setup(self, self._home(), 1, [], 0)
+                setup = make_setup(self, home_of(self.model), 1, [], 0)
                 lead = Lead([], lambda updates: (setup, Ranks()), 0)
                 figures = lead.run_pass(data, False, self.epoch, 0)
                 return self._eval_means(lead, figures, "Trainer.evaluate")
@@ -623,7 +603,7 @@ class Trainer:
                 f"Trainer.predict: the data has to be batches: got one of shape {data.shape}, pass "
                 "[x]"
             )
-        training, device, outputs = self.model.training, self._home(), []
+        training, device, outputs = self.model.training, home_of(self.model), []
         self.model.eval()
         try:
             with no_grad(), make_setup(self, device, 1, [], 0).precision.context():
@@ -665,6 +645,7 @@ class Trainer:
         self._eval_figures = dict(state["eval_figures"])
         if self.nprocs == "auto":
             self.nprocs = state["nprocs"]
+        self.history = History()  # what fit has returned stays as it is
         self.history.load_state_dict(state["history"])
         for callback, saved in checkpoints.paired(self.callbacks, state["callbacks"]):
             callback.load_state_dict(saved)
