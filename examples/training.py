@@ -23,6 +23,7 @@ def options(
     quick: int,
     out: str,
     unit: str = "step",
+    trainer: bool = False,
     **choices: list[str] | None,
 ) -> argparse.Namespace:
     """Reads --steps (or --epochs), --device, --out, --quick and further options.
@@ -31,6 +32,7 @@ def options(
         doc: the example's docstring; its first line is the description.
         steps, quick: the number of steps, and the number with --quick.
         out: the file name of the picture.
+        trainer: whether there are --nprocs for the Trainer, and --loop for the loop it replaces.
         choices: an option's values, of which the first is the default; or None for any text.
     """
     parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
@@ -38,11 +40,20 @@ def options(
     add_device(parser)
     parser.add_argument("--out", default=out, metavar="FILE", help="file of the picture")
     parser.add_argument("--quick", action="store_true", help=f"a short run of {quick} {unit}s")
+    if trainer:
+        parser.add_argument(
+            "--nprocs", type=int_or_auto, default="auto", help='processes, or "auto"'
+        )
+        parser.add_argument("--loop", action="store_true", help="a plain loop in one process")
     for name, values in choices.items():
         parser.add_argument(f"--{name}", choices=values, default=values[0] if values else None)
     arguments = parser.parse_args()
     arguments.steps = quick if arguments.quick else arguments.steps
     return arguments
+
+
+def int_or_auto(text: str) -> int | str:
+    return text if text == "auto" else int(text)
 
 
 def run(steps: int, step: Callable[[int], Any], unit: str = "step") -> list[float]:

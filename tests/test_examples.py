@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
@@ -17,7 +20,8 @@ PARTS = {
     "sentences",
     "training",
 }  # other examples import them
-NAMES = sorted({path.stem for path in EXAMPLES.glob("*.py")} - OWN_TESTS - PARTS)
+WITH_LOOP = sorted(path.stem for path in EXAMPLES.glob("trainer_*.py"))
+NAMES = sorted({path.stem for path in EXAMPLES.glob("*.py")} - OWN_TESTS - PARTS - set(WITH_LOOP))
 
 
 @pytest.mark.slow
@@ -31,6 +35,40 @@ def test_example_runs_and_draws(name: str, tmp_path: Path) -> None:
     assert process.returncode == 0, f"{process.stdout}\n{process.stderr}"
     assert process.stdout.strip().endswith("picture.png")
     assert (tmp_path / "picture.png").stat().st_size > 1000
+
+
+RUN_THREE_WAYS = """
+import os, runpy, sys
+path = sys.argv[1]
+sys.path.insert(0, os.path.dirname(path))
+for options in (["--loop"], ["--nprocs", "1"], ["--nprocs", "2"]):
+    sys.argv = [path, "--quick", "--device", "cpu", "--out", "picture.png", *options]
+    runpy.run_path(path, run_name="__main__")
+    print("end")
+"""
+
+
+@cache
+def figures(name: str) -> list[list[float]]:
+    """What an example prints by the loop, by the Trainer in one process, and in two."""
+    path = EXAMPLES / f"{name}.py"
+    command = [sys.executable, "-W", "error", "-c", RUN_THREE_WAYS, str(path)]
+    with TemporaryDirectory() as folder:
+        process = subprocess.run(
+            command, cwd=folder, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert process.returncode == 0, f"{process.stdout}\n{process.stderr}"
+        assert Path(folder, "picture.png").stat().st_size > 1000
+    texts = process.stdout.split("end\n")[:-1]
+    return [[float(each) for each in re.findall(r"\b\d+\.\d+\b", text)] for text in texts]
+
+
+@pytest.mark.parametrize("nprocs", [1, 2])
+@pytest.mark.parametrize("name", WITH_LOOP)
+def test_trainer_gives_the_figures_of_the_loop(name: str, nprocs: int) -> None:
+    by_loop, *by_trainer = figures(name)
+    assert len(by_loop) >= 2
+    assert by_trainer[nprocs - 1] == pytest.approx(by_loop, rel=2e-4 if nprocs == 2 else 0, abs=0)
 
 
 def test_examples_are_short() -> None:

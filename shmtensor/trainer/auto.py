@@ -9,12 +9,9 @@ from __future__ import annotations
 import ast
 import copy
 import os
-import random
 import statistics
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,8 +20,8 @@ import numpy as np
 
 from .. import multiprocessing, native
 from ..device import Device
-from ..random import fork_rng
 from .lead import Lead
+from .plan import states_kept
 from .run import serve
 from .setup import start_children
 
@@ -147,25 +144,3 @@ def seconds_of_step(trainer: Any, plan: Any, device: Device, ranks: int) -> floa
             native.set_num_threads(threads)
     steps = np.diff(times)
     return float(statistics.median(steps[2:] if len(steps) > 4 else steps[-2:]))
-
-
-@contextmanager
-def states_kept(data: Any) -> Iterator[None]:
-    """Leaves the random states of this library, Python, NumPy, PyTorch and the loader as they
-    were."""
-    owners = (data, getattr(data, "sampler", None))
-    generators = [g for g in (getattr(owner, "generator", None) for owner in owners) if g]
-    states = [g.get_state() for g in generators]
-    ours, numpys = random.getstate(), np.random.get_state()
-    torch: Any = sys.modules.get("torch")
-    torchs = torch.get_rng_state() if torch is not None else None
-    try:
-        with fork_rng():
-            yield
-    finally:
-        random.setstate(ours)
-        np.random.set_state(numpys)
-        if torchs is not None:
-            torch.set_rng_state(torchs)
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)

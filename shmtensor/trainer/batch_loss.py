@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import native
 from ..nn import CrossEntropyLoss, NLLLoss, functional
 from ..tensor import Tensor
 from .progress_board import NAMED
@@ -84,7 +85,8 @@ def compute_loss(model: Any, loss_function: LossFunction | None, batch: Any, n: 
     arguments, named, targets = split(batch)
     if loss_function is None:
         outputs = model(**batch) if isinstance(batch, dict) else model(*batch)
-        return with_weight(result_of(outputs), n)
+        step = with_weight(result_of(outputs), n)
+        return step._replace(targets=targets) if step.targets is None else step
     outputs = model(*arguments, **named)
     result = loss_function(outputs, targets)
     if isinstance(result, tuple) and len(result) == 2:
@@ -106,7 +108,9 @@ def weight_of(loss_function: LossFunction, targets: Any, n: int) -> float:
     if not isinstance(targets, Tensor) or targets.is_floating_point():  # probabilities of classes
         return n
     if class_weight is None and not targets.is_cuda:
-        return int(np.count_nonzero(targets.array != ignored))
+        equal = native.count_equal(targets.array, ignored)
+        if equal is not None:
+            return targets.numel() - equal
     counted = targets[targets != ignored]
     if class_weight is None:
         return counted.numel()
@@ -192,4 +196,7 @@ def count_correct(outputs: Any, targets: Any) -> int:
         return -1
     if outputs.is_cuda:
         return int((outputs.detach().argmax(1) == targets).sum().item())
-    return int(np.count_nonzero(outputs.array.argmax(1) == targets.array))
+    correct = native.count_correct(outputs.array, targets.array)
+    if correct is None:
+        correct = int(np.count_nonzero(outputs.array.argmax(1) == targets.array))
+    return correct

@@ -12,7 +12,7 @@ with its share of the workers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
@@ -26,6 +26,7 @@ from ..dataloaders.loader.worker_pool import MAX_RECIPE_BYTES, as_message
 from ..device import Device
 from ..functions import cat, stack
 from ..memory.layout import empty_shared
+from ..other_names import foreign_module
 from ..tensor import Tensor
 from ..tensor.dlpack import from_dlpack
 from ..tensor.from_data import from_numpy
@@ -39,7 +40,7 @@ def apply(function: Callable[[Tensor], Any], batch: Any) -> Any:
         return tuple([apply(function, value) for value in batch])
     if isinstance(batch, Tensor):
         return function(batch)
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return {key: apply(function, value) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(apply(function, value) for value in batch))
@@ -86,6 +87,13 @@ def part_of(batch: Any, rank: int, ranks: int, least: int = 2) -> tuple[Any, int
     """The rank's samples (views of the batch), their number, and the number of all ranks' samples.
     With `least` 1, for `sync_batchnorm`, a rank without samples gets the batch's last.
 
+    Tensors are split along their first dimension, and what has a member for each sample: lists of
+    texts, of numbers, of tensors of any shapes. Other members go to all ranks.
+
+    Raises:
+        ValueError: there are several ranks, and a tensor has another first dimension than the
+            first one.
+
     Copies: none.
     """
     total = samples_in(batch)
@@ -95,7 +103,34 @@ def part_of(batch: Any, rank: int, ranks: int, least: int = 2) -> tuple[Any, int
     n = end - begin
     if least == 1 and not n:  # begin is the end of the batch
         begin -= 1
-    return apply(lambda x: x[begin:end] if x.ndim else x, batch), n, total
+
+    def part(x: Any, is_member: bool = True) -> Any:
+        if (is_member or isinstance(x, Tensor)) and is_by_sample(x, total):
+            return x[begin:end]
+        if isinstance(x, Tensor) and x.ndim:
+            raise ValueError(
+                f"Trainer: a batch of {total} samples has a tensor of shape {tuple(x.shape)}, "
+                "which several ranks cannot split: use nprocs=1"
+            )
+        if isinstance(x, dict):
+            return {key: part(value) for key, value in x.items()}
+        if isinstance(x, (tuple, list)):
+            parts = [part(value) for value in x]
+            return type(x)(*parts) if hasattr(x, "_fields") else type(x)(parts)
+        return x
+
+    return part(batch, is_member=False), n, total
+
+
+def is_by_sample(x: Any, total: int) -> bool:
+    """Whether a member of a batch has a part for each sample."""
+    if isinstance(x, (Tensor, np.ndarray)):
+        return tuple(x.shape[:1]) == (total,)
+    if not isinstance(x, (tuple, list)) or hasattr(x, "_fields") or len(x) != total:
+        return False
+    sizes: list[Any] = []
+    apply(lambda each: sizes.append(tuple(each.shape[:1])), x)
+    return not sizes or any(size != (total,) for size in sizes)
 
 
 def on_device(batch: Any, device: Device) -> Any:
@@ -146,14 +181,16 @@ def share(batch: Any, counter: Counter) -> Any:
 
 
 def as_tensors(batch: Any) -> Any:
-    """The batch with NumPy's arrays and PyTorch's tensors as tensors of the same memory."""
+    """The batch with NumPy's arrays of numbers and PyTorch's tensors as tensors of the same memory,
+    and mappings as dictionaries."""
     if isinstance(batch, Tensor):
         return batch
     if isinstance(batch, np.ndarray):
-        return from_numpy(batch)
-    if type(batch).__module__ == "torch" and hasattr(batch, "__dlpack__"):
+        return batch if batch.dtype.kind in "OSUMm" else from_numpy(batch)
+    of_torch = getattr(foreign_module("torch"), "Tensor", ())
+    if isinstance(batch, of_torch) and not isinstance(batch, Tensor):
         return from_dlpack(batch.detach())
-    if isinstance(batch, dict):
+    if isinstance(batch, Mapping):
         return {key: as_tensors(value) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
         return type(batch)(*(as_tensors(value) for value in batch))
@@ -253,12 +290,10 @@ class Order(NamedTuple):
         sizes = self.sizes[:batches]
         return Order(self.indices[: sum(sizes)], sizes)
 
-    def ranges(
-        self, rank: int, ranks: int, start: int, least: int = 2
-    ) -> list[tuple[int, int, int]]:
-        """From batch `start` on the range of the rank's indices, and the batch's size."""
+    def ranges(self, rank: int, ranks: int, least: int = 2) -> list[tuple[int, int, int]]:
+        """Of each batch the range of the rank's indices, and the batch's size."""
         out = []
-        for first, after in list(pairwise(accumulate(self.sizes, initial=0)))[start:]:
+        for first, after in pairwise(accumulate(self.sizes, initial=0)):
             begin, end = split_range(after - first, rank, ranks, least)
             out.append((first + begin, first + end, after - first))
         return out
@@ -270,12 +305,15 @@ def own_samples(
     """From batch `start` on the rank's part, the number of its samples and of the batch's. With
     `least` 1, for `sync_batchnorm`, a rank without samples has the batch's last."""
     loader, lists = own
-    ranges = order.ranges(rank, ranks, start, least)
+    ranges = order.ranges(rank, ranks, least)
     # Without samples begin is the end of the batch.
     indices = [(begin - (least == 1 and begin == end), end) for begin, end, _ in ranges]
     lists.lists = [order.indices[begin:end].tolist() for begin, end in indices if begin < end]
+    skipped = sum(begin < end for begin, end in indices[:start])
+    if skipped:  # the loader's random numbers depend on a batch's number in the epoch
+        loader.load_state_dict({**loader.state_dict(), "batches": skipped})
     batches = iter(loader)
-    for (first, _), (begin, end, total) in zip(indices, ranges, strict=True):
+    for (first, _), (begin, end, total) in list(zip(indices, ranges, strict=True))[start:]:
         part = as_tensors(next(batches)) if first < end else None
         yield part, end - begin, total
     for _ in batches:  # ends the epoch

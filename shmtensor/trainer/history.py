@@ -74,8 +74,8 @@ class TrainerStatistics:
         tensor_bytes_copied: bytes of tensors that were copied for another process: batches that
             were not in shared memory, and small or private operands of collectives.
         nprocs: ranks of the last run.
-        seconds_of_data: for which rank 0 has waited for batches.
-        seconds_waited: for which rank 0 has waited for the other ranks.
+        seconds_of_data: of these, for which rank 0 has waited for batches.
+        seconds_waited: and for the other ranks.
     """
 
     steps: int = 0
@@ -86,16 +86,16 @@ class TrainerStatistics:
     seconds_of_data: float = 0.0
     seconds_waited: float = 0.0
 
-    def add(self, seconds: float, samples: int) -> None:
+    def add(self, seconds: float, samples: int, of_data: float, waited: float) -> None:
         self.seconds += seconds
         self.samples += samples
+        self.seconds_of_data += of_data
+        self.seconds_waited += waited
 
     def end(self, run: Any, step: int) -> None:
         """Adds what a run has counted."""
         self.steps, self.nprocs = step, run.size
         self.tensor_bytes_copied += run.bytes_copied
-        self.seconds_of_data += run.seconds_of_data
-        self.seconds_waited += run.ranks.seconds_waited
 
     @property
     def samples_per_second(self) -> float:

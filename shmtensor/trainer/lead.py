@@ -8,12 +8,15 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from copy import deepcopy
-from itertools import chain, islice
+from itertools import chain, count, islice
 from typing import Any, NamedTuple
 
+from ..dataloaders.loader.seeding import mix
 from ..errors import PeerLostError, TornWeights
+from ..random import manual_seed
 from .batches import Counter, Order, apply, as_tensors, part_of, share
 from .progress_board import Figures
+from .rank_step import seed_of
 from .ranks import Ranks
 from .run import (
     AGAIN,
@@ -66,6 +69,7 @@ class Lead(Member):
         recent: the groups handed over since the snapshot, and the number of the first.
         all_kept: of the last evaluation that kept them, each rank's outputs and targets.
         seconds_of_data: for which this rank has waited for batches.
+        seconds_waited: for the others, before the present ranks were started.
     """
 
     options: Any
@@ -96,13 +100,18 @@ class Lead(Member):
         self.first_recent = 0
         self.recent_bytes = 0
         self.all_kept: list[Any] = []
-        self.seconds_of_data = 0.0
+        self.seconds_of_data = self.seconds_waited = 0.0
         self.start_ranks(updates)
         self.take_snapshot(updates)
 
     @property
     def bytes_copied(self) -> int:
         return self.counter.nbytes + self.ranks.bytes_copied
+
+    @property
+    def waits(self) -> tuple[float, float]:
+        """The seconds for which this rank has waited: for batches, for the other ranks."""
+        return self.seconds_of_data, self.seconds_waited + self.ranks.seconds_waited
 
     # ---------------------------------------------------------------- passes
     def run_pass(
@@ -145,9 +154,9 @@ class Lead(Member):
         group = self.next_group(this, groups)
         is_new = True  # the group
         while True:
-            generation, done = self.generation, position
+            generation, done, is_due = self.generation, position, False
             board, step = self.board, self.step  # of this update; new ranks have others
-            self.former_buffers, is_due = [], False
+            self.former_buffers = []
             try:
                 if group is None or stops:
                     self.end_pass()
@@ -156,7 +165,7 @@ class Lead(Member):
                     break
                 self.begin_update(this, group, is_new)
                 self.run_update(this, group.parts, position)
-                is_due = self.is_due(this)
+                is_due = self.is_due(this)  # by the clock: only now
                 if is_due or (looks is not None and looks(updates + position + 1)):
                     self.complete()
                 done, is_new = position + 1, False
@@ -167,7 +176,7 @@ class Lead(Member):
                 stops = False
                 if not training:
                     figures.clear()
-            elif done > position and training:
+            elif done > position and training and not step.is_skipped:
                 figures.add(board, step.names, position % per_group)
             if done > position and training:
                 if after is not None:
@@ -248,13 +257,26 @@ class Lead(Member):
             return
         accumulate, updates = self.shape_of(this)
         first = this.start // updates * accumulate
-        for batches in in_groups(islice(data, first, limit), accumulate):
+        all_batches = self.seeded(data, this.epoch)
+        for batches in in_groups(islice(all_batches, first, limit), accumulate):
             if self.size == 1:
                 yield Group([part_of(as_tensors(batch), 0, 1) for batch in batches], None)
             else:
                 shared = [share(batch, self.counter) for batch in batches]
                 parts = [part_of(batch, 0, self.size, self.least) for batch in shared]
                 yield Group(parts, shared)
+
+    def seeded(self, data: Iterable[Any], epoch: int) -> Iterator[Any]:
+        """The batches: what one draws from this library's generator does not depend on the steps
+        before it, so that a resumed run gets the same ones."""
+        seed = mix(seed_of(self.setup.seed, epoch, 0) % 2**63)
+        batches = iter(data)
+        for number in count(1):
+            try:
+                yield next(batches)
+            except StopIteration:
+                return
+            manual_seed(mix((seed + number) % 2**63) >> 1)
 
     def next_group(self, this: Pass, groups: Iterator[Any]) -> Any:
         """The next group, or None; keeps it if it may have to be given again."""
@@ -340,6 +362,9 @@ class Lead(Member):
         self.take_snapshot(updates)
 
     def start_ranks(self, updates: int) -> None:
+        if self.generation:
+            self.counter.nbytes += self.ranks.bytes_copied
+            self.seconds_waited += self.ranks.seconds_waited
         while True:
             try:
                 self.join(*self.start(updates))

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
+import numpy as np
+
+from ..dataloaders.loader.progress import (
+    chain_of,
+    has_generator,
+    read,
+    read_shared,
+    write,
+    write_shared,
+)
+from ..dataloaders.loader.seeding import seed_everything
 from .callbacks import Callback, Schedule
 
 
@@ -22,7 +33,6 @@ class Plan(NamedTuple):
     limit_train_batches: int | None
     limit_eval_batches: int | None
     callbacks: list[Callback]
-    on_step: Callable[[int], None] | None
 
     def updates_of_epoch(self, accumulate: int, optimizers: int) -> int | None:
         """None: the data does not know its length."""
@@ -40,6 +50,9 @@ def schedules(scheduler: Any) -> list[Callback]:
     if scheduler is None:
         return []
     each = scheduler if isinstance(scheduler, (list, tuple)) else [scheduler]
+    for s in each:
+        if not isinstance(s, Callback) and not hasattr(s, "step"):
+            raise TypeError(f"Trainer: not a scheduler: {s!r}")
     return [s if isinstance(s, Callback) else Schedule(s) for s in each]
 
 
@@ -59,12 +72,43 @@ def calling(callbacks: list[Callback], trainer: Any) -> Iterator[None]:
                 stack.callback(callback.on_fit_end, trainer)
 
 
-def seed_loader(loader: Any, seed: int, epoch: int) -> None:
-    """Makes the order of samples a function of seed and epoch, the same in a resumed run."""
-    for owner in (loader, getattr(loader, "sampler", None)):
+# ---------------------------------------------------------------- random numbers
+def seed_epoch(loader: Any, seed: int, epoch: int) -> None:
+    """Makes the order of samples a function of seed and epoch, the same in a resumed run: of a
+    loader of this library or of PyTorch, and of what draws from the generators of the program.
+    """
+    for owner in (loader, *samplers_of(loader)):
         set_epoch = getattr(owner, "set_epoch", None)
         if set_epoch is not None:
             set_epoch(epoch)
-        generator = getattr(owner, "generator", None)
-        if generator is not None:
-            generator.manual_seed((seed * 1_000_003 + epoch) * 1_009)
+    number = (seed * 1_000_003 + epoch) * 1_009 % 2**63
+    for generator in generators_of(loader):
+        if isinstance(generator, np.random.Generator):
+            generator.bit_generator.state = type(generator.bit_generator)(number).state
+        else:
+            generator.manual_seed(number)
+    seed_everything(number)
+
+
+def samplers_of(loader: Any) -> list[Any]:
+    sources = (getattr(loader, name, None) for name in ("batch_sampler", "sampler"))
+    return [sampler for source in sources for sampler in chain_of(source)]
+
+
+def generators_of(loader: Any) -> list[Any]:
+    """The generators of a loader and its samplers, without those of the program."""
+    return [each.generator for each in (loader, *samplers_of(loader)) if has_generator(each)]
+
+
+@contextmanager
+def states_kept(loader: Any = None) -> Iterator[None]:
+    """Leaves the random states of this library, Python, NumPy, PyTorch and the loader as they
+    were."""
+    generators, shared = generators_of(loader), read_shared()
+    states = [read(generator) for generator in generators]
+    try:
+        yield
+    finally:
+        write_shared(shared)
+        for generator, state in zip(generators, states, strict=True):
+            write(generator, state)

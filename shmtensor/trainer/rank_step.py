@@ -63,6 +63,7 @@ class RankStep:
 
     Attributes:
         names: of the figures that the training step has returned in this step.
+        is_skipped: this step was left out, because its loss is NaN or infinite.
         kept: of an evaluation: of each batch, outputs and targets of this rank's samples, or None.
     """
 
@@ -88,6 +89,7 @@ class RankStep:
         self.device = device
         self.precision = precision
         self.names: list[str] = []
+        self.is_skipped = False
         self.kept: list[Any] = []
         # Of the present step: its number and optimizer; whether its losses were divided, by what.
         self.number, self.index, self.is_divided, self.base = 0, 0, False, 1
@@ -195,26 +197,26 @@ class RankStep:
         for _, weight, loss, _ in board.figures.tolist():
             weight_sum += weight
             loss_sum += loss
-        is_skipped = False
+        self.is_skipped = False
         if self.looks_at_loss and not isfinite(loss_sum):
             if self.steps.on_nonfinite == "raise" and self.rank:
                 return  # rank 0 ends the run
-            is_skipped = self.report_nonfinite()
+            self.is_skipped = self.report_nonfinite()
         factor = 1.0
         if self.is_divided and weight_sum:
             factor = self.base / weight_sum
         if self.ranks == 1:
             board.begin_update(0)
-            if not is_skipped:
+            if not self.is_skipped:
                 weights.update(board.missing, factor)
             board.end_update(0)
             return
-        if not is_skipped:
+        if not self.is_skipped:
             factor = weights.clipped(board, factor, None if has_met else self.barrier)
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
         try:
             board.begin_update(self.rank)
-            if not is_skipped:
+            if not self.is_skipped:
                 weights.update(board.missing, factor)
             board.end_update(self.rank)
         finally:

@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any, NamedTuple
 
-from ..random import manual_seed
+from ..dataloaders.loader.seeding import seed_everything
 from .batches import (
     own_samples,
     part_of,
@@ -132,7 +132,7 @@ class Member:
         setup = self.setup
         self.board.clear_figures(self.rank)
         self.step.names, self.step.kept = [], []
-        manual_seed(seed_of(setup.seed, number, self.rank))
+        seed_everything(seed_of(setup.seed, number, self.rank) % 2**63)
         self.set_mode(training)
 
     def set_mode(self, training: bool) -> None:

@@ -13,25 +13,34 @@ from copy import deepcopy
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from .. import native
 from ..autograd import enable_grad, no_grad
 from ..device import CPU, Device
 from ..distributed.group.process_group import ProcessGroup
 from ..errors import TornWeights
 from ..nn import Module
-from ..optim import Optimizer
-from ..random import fork_rng, manual_seed
+from ..tensor import Tensor
 from . import checkpoint as checkpoints
+from .arguments import (
+    check_amounts,
+    check_counts,
+    check_functions,
+    check_optimizers,
+    check_parameters,
+)
 from .auto import choose_nprocs
 from .batch_loss import LossFunction, inputs_of
 from .batches import as_tensors, concatenate, on_device, on_host
 from .callbacks import Callback, FileCheckpoint, ModelCheckpoint, ProgressBar, Schedule
+from .callbacks.callback import Functions
 from .history import Epoch, History, TrainerStatistics
 from .lead import Lead
 from .nodes import local_size, ranks_of
-from .plan import Plan, calling, schedules, seed_loader
+from .plan import Plan, calling, schedules, seed_epoch, states_kept
 from .progress_board import Figures
-from .rank_step import Steps, seed_of
+from .rank_step import Steps
 from .ranks import Ranks, launched_group
 from .run import serve
 from .setup import adopt, common_samples, hand_over, make_setup, start_children
@@ -176,28 +185,32 @@ class Trainer:
     ) -> None:
         if nprocs != "auto" and (not isinstance(nprocs, int) or nprocs < 1):
             raise ValueError(f'Trainer: nprocs is not positive, nor "auto": {nprocs!r}')
-        if accumulate < 1:
-            raise ValueError(f"Trainer: accumulate is not positive: {accumulate}")
+        check_counts("Trainer", accumulate=accumulate)
+        check_amounts(
+            "Trainer", clip_grad_norm=clip_grad_norm, clip_grad_value=clip_grad_value,
+            timeout=timeout, snapshots=snapshots,
+        )  # fmt: skip
         if on_nonfinite not in ("raise", "skip", "warn"):
             raise ValueError(
                 f'Trainer: on_nonfinite is not "raise", "skip" or "warn": {on_nonfinite!r}'
             )
         optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
-        for each in optimizers:
-            if not isinstance(each, Optimizer):
-                raise TypeError(
-                    f"Trainer: not an optimizer of shmtensor.optim: {type(each).__name__}"
-                )
+        check_optimizers(optimizers)
         if len(optimizers) > 1 and training_step is None:
             raise ValueError(f"Trainer: {len(optimizers)} optimizers need a training_step")
         if not isinstance(metrics, Mapping):
             metrics = {getattr(f, "__name__", type(f).__name__): f for f in metrics}
+        check_functions(loss=loss, training_step=training_step, eval_step=eval_step)
+        check_functions(**metrics)
         self.model = model
         self.optimizers = optimizers
         self.metrics = dict(metrics)
         self.steps = Steps(loss, training_step, eval_step, on_nonfinite, bool(self.metrics))
         self.nprocs: Any = nprocs
         self.callbacks = [*schedules(scheduler), *callbacks]
+        for callback in self.callbacks:
+            if not isinstance(callback, Callback):
+                raise TypeError(f"Trainer: not a Callback: {callback!r}")
         self.accumulate = accumulate
         self.clip = Clip(clip_grad_norm, clip_grad_value)
         self.sync_batchnorm = sync_batchnorm
@@ -221,10 +234,10 @@ class Trainer:
         self._figures = Figures()  # of the present epoch
         self._eval_figures: dict[str, float] = {}
         self._logged: dict[str, float] = {}
-        self._lr = 0.0  # at the beginning of the present epoch
+        # Of the present epoch: when it began to train, or None; seconds before; rate at its begin.
+        self._began: float | None = None
+        self._seconds, self._lr = 0.0, 0.0
         self._last_lr = 0.0  # of the last step
-        # When this call began and ended to train the epoch, and the samples before.
-        self._began, self._ended, self._before = 0.0, 0.0, 0
         self._statistics = TrainerStatistics()
 
     @property
@@ -293,13 +306,18 @@ class Trainer:
         """
         if epochs is None and max_steps is None and max_time is None:
             raise ValueError("Trainer.fit: pass epochs, max_steps or max_time: all are None")
-        if eval is not None and len(self.optimizers) > 1 and self.steps.eval_step is None:
-            raise ValueError("Trainer.fit: to evaluate with several optimizers pass an eval_step")
-        callbacks = self._ordered_callbacks(checkpoint)
+        check_counts(
+            "Trainer.fit", epochs=epochs, max_steps=max_steps, eval_every=eval_every,
+            limit_train_batches=limit_train_batches, limit_eval_batches=limit_eval_batches,
+        )  # fmt: skip
+        check_amounts("Trainer.fit", max_time=max_time, max_restarts=max_restarts)
+        if eval is not None:
+            self._check_evaluation("Trainer.fit")
+        callbacks = self._ordered_callbacks(on_step, on_epoch, checkpoint)
         plan = Plan(
             train, math.inf if epochs is None else epochs, eval, eval_every,
             math.inf if max_steps is None else max_steps,
-            math.inf, limit_train_batches, limit_eval_batches, callbacks, on_step,
+            math.inf, limit_train_batches, limit_eval_batches, callbacks,
         )  # fmt: skip
         self.should_stop, self.epochs = False, epochs
         self.total_steps = self._last_step(plan)
@@ -311,8 +329,6 @@ class Trainer:
             while self.epoch < plan.epochs and not self._is_over(plan):
                 if not self._run_epoch(run, plan):
                     break
-                if on_epoch is not None:
-                    on_epoch(self.history.epochs[-1])
         return self.history
 
     def _run_epoch(self, run: Lead, plan: Plan) -> bool:
@@ -320,16 +336,16 @@ class Trainer:
         epoch, optimizers = self.epoch + 1, len(self.optimizers)
         groups = self.optimizer.param_groups
         if not self.position:
-            self._lr = float(groups[0]["lr"])
-        manual_seed(seed_of(self.seed, epoch, 0))  # the loader's shuffling, in this process
-        seed_loader(plan.train, self.seed, epoch)
+            self._seconds, self._lr = 0.0, float(groups[0]["lr"])
+        seed_epoch(plan.train, self.seed, epoch)
         for callback in plan.callbacks:
             callback.on_epoch_begin(self)
         run.check_setup(self._updates())
         first = self._updates() - self.position
-        self._began, self._ended, self._before = time.perf_counter(), 0.0, self._figures.samples
+        waits, samples = run.waits, self._figures.samples
+        began = self._began = time.perf_counter()
         listeners = [c for c in plan.callbacks if type(c).on_step is not Callback.on_step]
-        looks_always = plan.on_step is not None or any(c.reads_weights for c in listeners)
+        looks_always = any(c.reads_weights for c in listeners)
         every = plan.eval_every if plan.eval is not None else None
 
         def looks(updates: int) -> bool:
@@ -344,9 +360,7 @@ class Trainer:
             self._last_lr = groups[0]["lr"]
             for callback in listeners:
                 callback.on_step(self)
-            if plan.on_step is not None:
-                plan.on_step(self.step)
-            if listeners or plan.on_step is not None:
+            if listeners:
                 run.check_setup(updates)
             if every is not None and self.step % every == 0:
                 self._evaluate(run, plan)
@@ -356,18 +370,19 @@ class Trainer:
             plan.train, True, epoch, first, start=self.position, limit=plan.limit_train_batches,
             figures=self._figures, looks=looks if looks_always or every else None, after=after,
         )  # fmt: skip
-        self._ended = time.perf_counter()
-        if not figures.samples:
+        seconds = time.perf_counter() - began
+        self._began, self._seconds = None, self._seconds + seconds
+        if not self.position:
             raise ValueError(
                 "Trainer.fit: the loader gave no batch: can it be iterated again for each epoch?"
             )
-        seconds, samples = self._ended - self._began, figures.samples - self._before
-        self._statistics.add(seconds, samples)
+        of_data, of_ranks = (now - then for now, then in zip(run.waits, waits, strict=True))
+        self._statistics.add(seconds, figures.samples - samples, of_data, of_ranks)
         expected = plan.updates_of_epoch(self.accumulate, optimizers)
         is_complete = not self._is_over(plan) or self.position == expected
         if is_complete and plan.eval is not None:
             self._evaluate(run, plan)
-        record = self._record(epoch, seconds, samples)
+        record = self._record(epoch)
         if self.history.epochs and self.history.epochs[-1].epoch == epoch:
             self.history.epochs.pop()
         self.history.epochs.append(record)
@@ -390,7 +405,7 @@ class Trainer:
             figures = run.run_pass(
                 plan.eval, False, self.epoch + 1, self._updates(), limit=plan.limit_eval_batches
             )
-            means = self._eval_means(run, figures)
+            means = self._eval_means(run, figures, "Trainer.fit")
             self._eval_figures = {f"eval_{name}": value for name, value in means.items()}
         finally:
             for callback in plan.callbacks:
@@ -398,23 +413,36 @@ class Trainer:
         if run.depth:  # the epoch goes on
             run.set_mode(True)
 
-    def _eval_means(self, run: Lead, figures: Figures) -> dict[str, float]:
+    def _check_evaluation(self, where: str) -> None:
+        if len(self.optimizers) > 1 and self.steps.eval_step is None:
+            raise ValueError(f"{where}: to evaluate with several optimizers pass an eval_step")
+
+    def _eval_means(self, run: Lead, figures: Figures, where: str) -> dict[str, float]:
+        if not figures.samples:
+            raise ValueError(
+                f"{where}: the held-out data gave no batch: can it be iterated again each time?"
+            )
         means = figures.means()
         if self.metrics:
             kept = [x for batch in zip(*run.all_kept, strict=True) for x in batch if x is not None]
             outputs, targets = concatenate(kept)
+            if outputs is None:
+                raise TypeError(
+                    f"{where}: metrics need outputs: the step has to return a dictionary of "
+                    '"loss", "outputs" and "targets"'
+                )
             with no_grad():
                 for name, metric in self.metrics.items():
                     means[name] = float(metric(outputs, targets))
         return means
 
-    def _record(self, epoch: int, seconds: float, samples: int) -> Epoch:
+    def _record(self, epoch: int) -> Epoch:
         means, held_out = self._figures.means(), self._eval_figures
         known = ("loss", "accuracy", "eval_loss", "eval_accuracy")
         others = {k: v for k, v in {**means, **held_out}.items() if k not in known}
         return Epoch(
             epoch, means["loss"], means.get("accuracy"), held_out.get("eval_loss"),
-            held_out.get("eval_accuracy"), self._lr, samples, seconds, others,
+            held_out.get("eval_accuracy"), self._lr, self._figures.samples, self._seconds, others,
         )  # fmt: skip
 
     def _updates(self) -> int:
@@ -438,9 +466,11 @@ class Trainer:
             last = min(last, self.step + left)
         return int(last) if last < math.inf else None
 
-    def _ordered_callbacks(self, checkpoint: Any) -> list[Callback]:
-        """Those of this fit; checkpoints are the last, so that they have the others' state."""
+    def _ordered_callbacks(self, on_step: Any, on_epoch: Any, checkpoint: Any) -> list[Callback]:
+        """Those of this fit; checkpoints are the last, so that they have what the others change."""
         callbacks = [*self.callbacks]
+        if on_step is not None or on_epoch is not None:
+            callbacks.append(Functions(on_step, on_epoch))
         if self.progress and not any(isinstance(c, ProgressBar) for c in callbacks):
             callbacks.append(ProgressBar())
         if checkpoint is not None:
@@ -453,9 +483,13 @@ class Trainer:
         per second of this epoch, the means of the last evaluation, and what `log` was given."""
         out = self._figures.means() if self._figures.samples else {}
         out["lr"] = float(self._last_lr)
-        seconds = (self._ended or time.perf_counter()) - self._began
-        out["samples_per_second"] = (self._figures.samples - self._before) / seconds
+        seconds = self._seconds_of_epoch()
+        out["samples_per_second"] = self._figures.samples / seconds if seconds else 0.0
         return {**out, **self._eval_figures, **self._logged}
+
+    def _seconds_of_epoch(self) -> float:
+        running = 0.0 if self._began is None else time.perf_counter() - self._began
+        return self._seconds + running
 
     def log(self, name: str, value: Any) -> None:
         """Adds a figure of the program's own, which callbacks and logs see."""
@@ -464,15 +498,16 @@ class Trainer:
     # ---------------------------------------------------------------- ranks
     @contextmanager
     def _run(self, plan: Plan, max_restarts: int) -> Iterator[Lead | None]:
-        """Starts the ranks, and ends them; leaves the program's random state, threads, modes and
+        """Starts the ranks, and ends them; leaves the program's random states, threads, modes and
         the model's mode as they were. None: this rank is not rank 0, and rank 0's run is over.
         """
         group = launched_group()
         data = [plan.train] if plan.eval is None else [plan.train, plan.eval]
-        self._check_parameters()
+        if self.check_parameters:
+            check_parameters(self.model, self.optimizers)
         device, home = self.device_of_model(), self._home()
         training, threads = self.model.training, native.get_num_threads()
-        with fork_rng(), enable_grad():
+        with states_kept(), enable_grad():
             try:
                 if group is not None and group.rank():
                     self._serve(group, data, device)
@@ -540,22 +575,6 @@ class Trainer:
             raise
         self._load_progress(progress)
 
-    def _check_parameters(self) -> None:
-        """Raises ValueError for parameters of the model that no optimizer has."""
-        groups = [group for each in self.optimizers for group in each.param_groups]
-        known = {id(p) for group in groups for p in group["params"]}
-        missing = [
-            name
-            for name, p in self.model.named_parameters()
-            if p.requires_grad and id(p) not in known
-        ]
-        if missing and self.check_parameters:
-            raise ValueError(
-                f"Trainer: the optimizer lacks {len(missing)} of the model's parameters: "
-                f"{', '.join(missing[:5])}{', ...' * (len(missing) > 5)}: add them to it, freeze "
-                "them by requires_grad_(False), or pass check_parameters=False"
-            )
-
     def _home(self) -> Device:
         return next((p.device for p in self.model.parameters()), CPU)
 
@@ -578,15 +597,14 @@ class Trainer:
     # ---------------------------------------------------------------- without training
     def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
         """Mean loss, for a classifier accuracy, and the metrics over batches, in this process."""
+        self._check_evaluation("Trainer.evaluate")
         training = self.model.training
         try:
-            with fork_rng():
+            with states_kept():
                 setup = make_setup(self, self._home(), 1, [], 0)
                 lead = Lead([], lambda updates: (setup, Ranks()), 0)
                 figures = lead.run_pass(data, False, self.epoch, 0)
-                if not figures.samples:
-                    raise ValueError("Trainer.evaluate: the data gave no batch")
-                return self._eval_means(lead, figures)
+                return self._eval_means(lead, figures, "Trainer.evaluate")
         finally:
             self.model.train(training)
 
@@ -600,6 +618,11 @@ class Trainer:
 
         Copies: one of the outputs.
         """
+        if isinstance(data, (Tensor, np.ndarray)):
+            raise TypeError(
+                f"Trainer.predict: the data has to be batches: got one of shape {data.shape}, pass "
+                "[x]"
+            )
         training, device, outputs = self.model.training, self._home(), []
         self.model.eval()
         try:
@@ -625,8 +648,9 @@ class Trainer:
             "step": self.step,
             "position": self.position,
             "figures": (self._figures if self.position else Figures()).state_dict(),
-            "eval_figures": dict(self._eval_figures),
             "lr": self._lr,
+            "seconds": self._seconds_of_epoch(),
+            "eval_figures": dict(self._eval_figures),
             "seed": self.seed,
             "nprocs": self.nprocs,
             "history": self.history.state_dict(),
@@ -637,7 +661,8 @@ class Trainer:
         self.epoch, self.step, self.seed = state["epoch"], state["step"], state["seed"]
         self.position = state["position"]
         self._figures.load_state_dict(state["figures"])
-        self._eval_figures, self._lr = dict(state["eval_figures"]), state["lr"]
+        self._lr, self._seconds, self._began = state["lr"], state["seconds"], None
+        self._eval_figures = dict(state["eval_figures"])
         if self.nprocs == "auto":
             self.nprocs = state["nprocs"]
         self.history.load_state_dict(state["history"])
@@ -645,10 +670,10 @@ class Trainer:
             callback.load_state_dict(saved)
 
     def _go_back(self, progress: dict[str, Any]) -> None:
-        """After a death: the snapshot's progress."""
+        """After a death: the snapshot's progress. The time has passed nonetheless."""
+        time_of_epoch = self._seconds, self._began
         self._load_progress(progress)
-        if not self.position:
-            self._lr = float(self.optimizer.param_groups[0]["lr"])
+        self._seconds, self._began = time_of_epoch
         self.should_stop = False
 
     def state_dict(self) -> dict[str, Any]:

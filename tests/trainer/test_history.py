@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from typing import Any
+
+import pytest
+
 from shmtensor.trainer import Epoch, History, TrainerStatistics
+
+from .test_trainer import make_data, make_trainer
 
 
 def make_epoch(number: int) -> Epoch:
@@ -26,3 +33,18 @@ def test_state_is_plain_data() -> None:
 def test_samples_per_second_of_nothing_is_zero() -> None:
     assert TrainerStatistics(0, 0, 0.0, 0).samples_per_second == 0.0
     assert TrainerStatistics(2, 10, 5.0, 0).samples_per_second == 2.0
+
+
+@pytest.mark.parametrize("nprocs", [1, 2])
+def test_waits_are_parts_of_the_seconds_of_training(nprocs: int) -> None:
+    class Slow:
+        def __iter__(self) -> Any:
+            for batch in make_data():
+                time.sleep(0.05)
+                yield batch
+
+    trainer = make_trainer(nprocs)
+    trainer.fit(make_data(), 1, eval=Slow())
+    statistics = trainer.statistics()
+    assert 0 < statistics.seconds_of_data + statistics.seconds_waited < statistics.seconds
+    assert "100% waits" not in str(statistics)

@@ -18,6 +18,7 @@ from shmtensor.trainer import Trainer
 def own_bytes(others: set[int]) -> int:
     """Bytes of this process's own blocks, and of its optimizers' arrays outside shared memory, but
     for other optimizers, which a child has from its parent."""
+    gc.collect()  # arrays that the optimizer had before the ranks shared them
     flats = [flat for each in instances if id(each) not in others for flat in each._flats]
     arrays = [x for flat in flats for x in (flat.parameter, *flat.state.values())]
     s = memory.statistics()
@@ -43,6 +44,7 @@ def bytes_of_ranks(nprocs: int, make_optimizer: Any) -> tuple[int, int]:
     x, y = st.zeros(12, 1024), st.zeros(12, dtype=st.int64)
     x[:, 0] = st.arange(12.0)
     gc.collect()
+    gc.freeze()  # the next collections look at what is made from here on
     memory.trim()  # a larger free block would be used, and count, as a whole
     others = {id(optimizer) for optimizer in instances}
     before = own_bytes(others)
@@ -52,6 +54,7 @@ def bytes_of_ranks(nprocs: int, make_optimizer: Any) -> tuple[int, int]:
         progress=False, snapshots=False, start_method="fork",
     )  # fmt: skip
     trainer.fit([(x, y)] * 3, 1)
+    gc.unfreeze()
     found = model.rows[model.rows >= 0]
     assert len(found) == nprocs
     return int(found.sum()) - before, sum(p.array.nbytes for p in model.parameters())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import nn, optim
+from shmtensor.dataloaders import BucketBatchSampler, DataLoader
 from shmtensor.errors import PeerLostError, ProcessRaisedException
 from shmtensor.trainer import Trainer, ranks
 
@@ -256,3 +258,44 @@ def test_statistics_add_up_over_fits() -> None:
     for epochs in (1, 2):
         trainer.fit(data, epochs)
         assert trainer.statistics().tensor_bytes_copied == epochs * 4 * 7 * 8
+
+
+def test_batch_samplers_get_the_number_of_the_epoch() -> None:
+    """Else each epoch would have the same batches."""
+    samples = [(st.full((6,), float(i), dtype=st.float64), i % 3) for i in range(12)]
+    seen: list[list[float]] = []
+
+    def training_step(model: Any, batch: Any) -> Any:
+        seen.append(batch[0][:, 0].tolist())
+        return nn.functional.cross_entropy(model(batch[0]), batch[1])
+
+    sampler = BucketBatchSampler(list(range(12)), batch_size=3, seed=4)
+    trainer = make_trainer(1, training_step=training_step)
+    trainer.fit(DataLoader(samples, batch_sampler=sampler), epochs=2)
+    for epoch in (1, 2):
+        sampler.set_epoch(epoch)
+        assert seen[4 * (epoch - 1) : 4 * epoch] == list(sampler)
+    assert seen[:4] != seen[4:]
+
+
+class ReturnsLoss(nn.Module):
+    """A model as Hugging Face's: it gets the targets, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(6, 3)
+
+    def forward(self, x: Any, labels: Any) -> Any:
+        logits = self.linear(x)
+        return SimpleNamespace(loss=nn.functional.cross_entropy(logits, labels), logits=logits)
+
+
+def test_a_model_that_returns_its_loss_has_accuracy_and_metrics() -> None:
+    model = ReturnsLoss()
+    data = [{"x": st.randn(8, 6), "labels": st.randint(3, (8,))} for _ in range(3)]
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    errors = {"errors": lambda outputs, targets: (outputs.argmax(1) != targets).float().mean()}
+    trainer = Trainer(model, sgd, metrics=errors, nprocs=2, progress=False)
+    history = trainer.fit(data, epochs=1, eval=data)
+    assert history["accuracy"][0] is not None
+    assert history["eval_errors"][0] == pytest.approx(1 - history["eval_accuracy"][0])

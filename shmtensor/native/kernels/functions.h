@@ -28,6 +28,8 @@ UnaryKernel lu_factor;
 Kernel ldl_factor, ldl_solve;
 // linalg/matmul.cc
 Kernel matmul, linear;
+// loss/accuracy.cc
+Kernel count_correct, count_equal;
 // loss/ctc_loss.cc
 Kernel ctc_loss, ctc_loss_backward;
 // loss/nll_loss.cc

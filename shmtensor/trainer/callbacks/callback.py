@@ -55,3 +55,20 @@ class Callback:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores what `state_dict` returned."""
+
+
+class Functions(Callback):
+    """The functions `on_step` and `on_epoch` of `Trainer.fit`, or None."""
+
+    def __init__(self, step: Any, epoch: Any) -> None:
+        self.step = step
+        self.epoch = epoch
+        self.reads_weights = step is not None
+
+    def on_step(self, trainer: Any) -> None:
+        if self.step is not None:
+            self.step(trainer.step)
+
+    def on_epoch_end(self, trainer: Any) -> None:
+        if self.epoch is not None:
+            self.epoch(trainer.history.epochs[-1])
