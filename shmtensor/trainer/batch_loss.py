@@ -84,7 +84,8 @@ def compute_loss(model: Any, loss_function: LossFunction | None, batch: Any, n: 
     arguments, named, targets = split(batch)
     if loss_function is None:
         outputs = model(**batch) if isinstance(batch, dict) else model(*batch)
-        return with_weight(result_of(outputs), n)
+        result = with_weight(result_of(outputs), n)
+        return result if result.targets is not None else result._replace(targets=targets)
     outputs = model(*arguments, **named)
     result = loss_function(outputs, targets)
     if isinstance(result, tuple) and len(result) == 2:
@@ -128,7 +129,8 @@ def run_step(step: Callable[..., Any], arguments: tuple[Any, ...], n: int) -> Ba
 
 
 def result_of(result: Any) -> BatchLoss:
-    """A dictionary with "loss", an object with `.loss`, or the loss itself."""
+    """A dictionary with "loss", an object with `.loss`, or the loss itself; their "logits" are
+    outputs."""
     if isinstance(result, Tensor):
         return BatchLoss(checked(result, None)[0], None)
     if not isinstance(result, dict):
@@ -141,13 +143,15 @@ def result_of(result: Any) -> BatchLoss:
     figures = {
         name: float(value.item() if hasattr(value, "item") else value)
         for name, value in result.items()
-        if name not in ("loss", "n", "outputs", "targets") and is_number(value)
+        if name not in ("loss", "n", "outputs", "targets", "logits") and is_number(value)
     }
     if len(figures) > NAMED:
         raise ValueError(
             f"Trainer: a step may return {NAMED} figures beside the loss: {sorted(figures)}"
         )
-    return BatchLoss(loss, weight, result.get("outputs"), result.get("targets"), figures)
+    return BatchLoss(
+        loss, weight, result.get("outputs", result.get("logits")), result.get("targets"), figures
+    )
 
 
 def with_weight(result: BatchLoss, n: int) -> BatchLoss:

@@ -256,3 +256,29 @@ def test_statistics_add_up_over_fits() -> None:
     for epochs in (1, 2):
         trainer.fit(data, epochs)
         assert trainer.statistics().tensor_bytes_copied == epochs * 4 * 7 * 8
+
+
+class WithLoss(nn.Module):
+    """A model that returns its loss, as those of Hugging Face."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+
+    def forward(self, x: Any, labels: Any) -> Any:
+        logits = self.layer(x)
+        return {"loss": nn.functional.cross_entropy(logits, labels), "logits": logits}
+
+
+@pytest.mark.parametrize("nprocs", [1, 2])
+def test_a_model_that_returns_its_loss_has_accuracy_and_metrics(nprocs: int) -> None:
+    def hits(outputs: Any, targets: Any) -> float:
+        return float(np.mean(outputs.numpy().argmax(1) == targets.numpy()))
+
+    model = WithLoss().double()
+    sgd = optim.SGD(model.parameters(), lr=0.1)
+    trainer = Trainer(model, sgd, metrics=[hits], nprocs=nprocs, progress=False)
+    data = [{"x": x, "labels": y} for x, y in make_data()]
+    history = trainer.fit(data, 2, eval=data)
+    assert history["accuracy"][0] is not None
+    assert history["eval_hits"] == pytest.approx(history["eval_accuracy"])
