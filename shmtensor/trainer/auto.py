@@ -1,7 +1,8 @@
 """How many ranks: `nprocs="auto"` measures a few steps on one process and on ranks.
 
-The measured steps train a copy of the model and the optimizers, and the random states of the
-program are put back, so they leave no trace.
+The measured steps train copies of the model, the optimizers, the loss and an iterable of batches,
+and the random states of the program are put back, so they leave no trace but in a loader's data set
+that keeps a state of its own.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ STEPS = 8  # measured, after two
 LONGEST = 1.5  # seconds of measuring one form, unless three steps take longer
 SHORT_STEP = 1e-3  # seconds: meeting costs more than ranks can save
 SHORT_RUN = 2.0  # seconds: starting ranks costs more
+HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 GAIN = 0.97  # ranks must take less than this share of one process's time
 
 
@@ -60,7 +62,7 @@ def choose(trainer: Any, plan: Any, device: Device) -> tuple[int, str]:
     try:
         several = seconds_of_step(trainer, plan, device, ranks)
     except Exception as error:  # of any kind: what is sent, or run on a rank, is the program's
-        first = str(error).partition("\n")[0]
+        first = str(error).partition("\n")[0].rstrip(":")
         return 1, f"{text}, and ranks could not start: {type(error).__name__}: {first}"
     text += f", {1e3 * several:.3g} ms on {ranks} ranks"
     return (ranks, text) if several < GAIN * one else (1, text)
@@ -107,12 +109,15 @@ def is_guarded() -> bool:
 def seconds_of_step(trainer: Any, plan: Any, device: Device, ranks: int) -> float:
     """The median time of a step of a copy of the trainer's model."""
     twin = copy.copy(trainer)
-    twin.model, twin.optimizers, twin.scaler = copy.deepcopy(
-        (trainer.model, trainer.optimizers, trainer.scaler)
+    twin.model, twin.optimizers, twin.scaler, twin.steps = copy.deepcopy(
+        (trainer.model, trainer.optimizers, trainer.scaler, trainer.steps)
     )
     for module in twin.model.modules():
-        module._forward_hooks.clear()
-        module._forward_pre_hooks.clear()
+        for name in HOOKS:
+            getattr(module, name).clear()
+    data = plan.train
+    if not isinstance(data, (list, tuple)) and not hasattr(data, "batch_sampler"):
+        data = copy.deepcopy(data)
     times = [time.perf_counter()]
     per_step = len(twin.optimizers)
 
@@ -123,15 +128,15 @@ def seconds_of_step(trainer: Any, plan: Any, device: Device, ranks: int) -> floa
         return n >= STEPS + 2 or (n >= 3 and times[-1] - times[0] > LONGEST)
 
     threads = native.get_num_threads()
-    with states_kept(plan.train):
+    with states_kept(data):
         if ranks > 1:
             native.share_threads(ranks)
         lead = None
         try:
-            start = partial(start_children, twin, ranks, [plan.train], device, serve)
-            lead = Lead([plan.train], start, 0)
+            start = partial(start_children, twin, ranks, [data], device, serve)
+            lead = Lead([data], start, 0)
             times[0] = time.perf_counter()
-            lead.run_pass(plan.train, True, 1, 0, limit=plan.limit_train_batches, after=after)
+            lead.run_pass(data, True, 1, 0, limit=plan.limit_train_batches, after=after)
             lead.stop(None)
         except BaseException as error:
             if lead is not None:

@@ -134,7 +134,8 @@ def run_step(step: Callable[..., Any], arguments: tuple[Any, ...], n: int) -> Ba
 
 
 def result_of(result: Any) -> BatchLoss:
-    """A dictionary with "loss", an object with `.loss`, or the loss itself."""
+    """A dictionary with "loss", an object with `.loss`, or the loss itself; their "logits" are
+    outputs."""
     if isinstance(result, Tensor):
         return BatchLoss(checked(result, None)[0], None)
     if not isinstance(result, dict):
@@ -147,7 +148,7 @@ def result_of(result: Any) -> BatchLoss:
     figures = {
         name: float(value.item() if hasattr(value, "item") else value)
         for name, value in result.items()
-        if name not in ("loss", "n", "outputs", "targets") and is_number(value)
+        if name not in ("loss", "n", "outputs", "targets", "logits") and is_number(value)
     }
     if len(figures) > NAMED:
         raise ValueError(

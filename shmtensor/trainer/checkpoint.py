@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +51,18 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"Trainer.load: not a checkpoint of this format: {path}: {file_format}, not {FORMAT}"
         )
     return state
+
+
+@contextmanager
+def whole_or_not_at_all(trainer: Any) -> Iterator[None]:
+    """Puts the trainer's state back if an error is raised inside. Copies: one of it."""
+    before = deepcopy(trainer.state_dict())
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):  # a callback may refuse this state, too
+            trainer._load_state(before)
+        raise
 
 
 def check(trainer: Any, state: dict[str, Any]) -> None:

@@ -129,7 +129,7 @@ class Figures:
 
     @property
     def accuracy(self) -> float | None:
-        return self.sums[3] / self.sums[0] if self.sums[0] and self.sums[3] >= 0 else None
+        return self.sums[3] / self.sums[0] if self.sums[1] and self.sums[3] >= 0 else None
 
     def means(self) -> dict[str, float]:
         """All means, by name."""

@@ -22,14 +22,8 @@ from ..distributed.group.process_group import ProcessGroup
 from ..errors import TornWeights
 from ..nn import Module
 from ..tensor import Tensor
+from . import arguments as checks
 from . import checkpoint as checkpoints
-from .arguments import (
-    check_amounts,
-    check_counts,
-    check_functions,
-    check_optimizers,
-    check_parameters,
-)
 from .auto import choose_nprocs
 from .batch_loss import LossFunction, inputs_of
 from .batches import as_tensors, concatenate, on_device, on_host
@@ -194,8 +188,8 @@ class Trainer:
     ) -> None:
         if nprocs != "auto" and (not isinstance(nprocs, int) or nprocs < 1):
             raise ValueError(f'Trainer: nprocs is not positive, nor "auto": {nprocs!r}')
-        check_counts("Trainer", accumulate=accumulate)
-        check_amounts(
+        checks.check_counts("Trainer", accumulate=accumulate)
+        checks.check_amounts(
             "Trainer", clip_grad_norm=clip_grad_norm, clip_grad_value=clip_grad_value,
             timeout=timeout, snapshots=snapshots,
         )  # fmt: skip
@@ -204,13 +198,13 @@ class Trainer:
                 f'Trainer: on_nonfinite is not "raise", "skip" or "warn": {on_nonfinite!r}'
             )
         optimizers = list(optimizer) if isinstance(optimizer, (list, tuple)) else [optimizer]
-        check_optimizers(optimizers)
+        checks.check_optimizers(optimizers)
         if len(optimizers) > 1 and training_step is None:
             raise ValueError(f"Trainer: {len(optimizers)} optimizers need a training_step")
         if not isinstance(metrics, Mapping):
             metrics = {getattr(f, "__name__", type(f).__name__): f for f in metrics}
-        check_functions(loss=loss, training_step=training_step, eval_step=eval_step)
-        check_functions(**metrics)
+        checks.check_functions(loss=loss, training_step=training_step, eval_step=eval_step)
+        checks.check_functions(**metrics)
         self.model = model
         self.optimizers = optimizers
         self.metrics = dict(metrics)
@@ -315,11 +309,11 @@ class Trainer:
         """
         if epochs is None and max_steps is None and max_time is None:
             raise ValueError("Trainer.fit: pass epochs, max_steps or max_time: all are None")
-        check_counts(
+        checks.check_counts(
             "Trainer.fit", epochs=epochs, max_steps=max_steps, eval_every=eval_every,
             limit_train_batches=limit_train_batches, limit_eval_batches=limit_eval_batches,
         )  # fmt: skip
-        check_amounts("Trainer.fit", max_time=max_time, max_restarts=max_restarts)
+        checks.check_amounts("Trainer.fit", max_time=max_time, max_restarts=max_restarts)
         if eval is not None:
             self._check_evaluation("Trainer.fit")
         callbacks = ordered_callbacks(self, on_step, on_epoch, checkpoint)
@@ -503,7 +497,7 @@ class Trainer:
         group = launched_group()
         data = [plan.train] if plan.eval is None else [plan.train, plan.eval]
         if self.check_parameters:
-            check_parameters(self.model, self.optimizers)
+            checks.check_parameters(self.model, self.optimizers)
         device, home = device_of(self), home_of(self.model)
         training, threads = self.model.training, native.get_num_threads()
         with states_kept(), enable_grad():
@@ -671,10 +665,16 @@ class Trainer:
         """Restores a state, whole or not at all.
 
         Raises:
-            ValueError: the state is of another model, other optimizers, groups or callbacks; then
-                nothing has changed.
+            ValueError: the state is of another model, other optimizers, groups, or another
+                scheduler; then nothing has changed, nor after any other error.
+
+        Copies: one of the present state, until the other one is there.
         """
         checkpoints.check(self, state)
+        with checkpoints.whole_or_not_at_all(self):
+            self._load_state(state)
+
+    def _load_state(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         for optimizer, saved in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(saved)

@@ -101,10 +101,15 @@ class OneProcess:
             factor: by which the gradients are multiplied.
         """
         norm, value = self.clip
+        groups = self.optimizer.param_groups
+        if self.scaler is not None and not any(
+            p.grad is not None for group in groups for p in group["params"]
+        ):
+            return  # the scaler has scaled nothing
         if factor != 1.0 or norm is not None or value is not None:
             if self.scaler is not None:
                 self.scaler.unscale_(self.optimizer)
-            parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
+            parameters = [p for group in groups for p in group["params"]]
             if factor != 1.0:
                 for p in parameters:
                     if p.grad is not None:

@@ -12,7 +12,7 @@ import shmtensor as st
 from shmtensor import nn, optim
 from shmtensor.trainer import Trainer
 
-from .test_trainer import make_data, weights
+from .test_trainer import make_data, make_trainer, weights
 
 DATA = [(x.float(), y) for x, y in make_data()]
 
@@ -69,6 +69,22 @@ def test_an_infinity_of_one_rank_skips_the_step_of_all() -> None:
     trainer.fit([(x, y)], 1)
     assert trainer.scaler.get_scale() == 32.0
     assert all((a == b).all() for a, b in zip(weights(trainer), before, strict=True))
+
+
+@pytest.mark.parametrize("nprocs", [1, 2])
+@pytest.mark.parametrize("limit", [None, 1.0])
+def test_a_step_without_a_loss_is_left_out(nprocs: int, limit: float | None) -> None:
+    def step(model: Any, batch: Any) -> Any:
+        return None
+
+    trainer = make_trainer(
+        nprocs, training_step=step, scaler=st.amp.GradScaler("cpu"), clip_grad_norm=limit
+    )
+    before = weights(trainer)
+    trainer.fit(make_data(), 1)
+    assert (trainer.step, trainer.history["accuracy"]) == (4, [None])
+    for x, y in zip(weights(trainer), before, strict=True):
+        np.testing.assert_array_equal(x, y)
 
 
 def test_without_a_gpu_the_error_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

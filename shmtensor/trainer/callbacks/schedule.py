@@ -63,8 +63,10 @@ class Schedule(Callback):
             self.scheduler.step(figure_of(trainer, monitor, "Schedule"))
 
     def state_dict(self) -> dict[str, Any]:
-        state: dict[str, Any] = self.scheduler.state_dict()
-        return state
+        return {"type": type(self.scheduler).__name__, "scheduler": self.scheduler.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.scheduler.load_state_dict(state)
+        name = type(self.scheduler).__name__
+        if state["type"] != name:
+            raise ValueError(f"Schedule: the state is that of a {state['type']}, not a {name}")
+        self.scheduler.load_state_dict(state["scheduler"])
