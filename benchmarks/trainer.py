@@ -7,6 +7,7 @@ python -m benchmarks.trainer [--turns 5] [--quick] [--nprocs 2] [--only NAME] [-
 | loop | forward, backward, step in one process with all its threads: the unit of the ratios |
 | trainer | `Trainer(nprocs=1)` |
 | ranks | `Trainer(nprocs=2)`: each rank has its share of the threads |
+| auto | `Trainer()`, after it has chosen; its processor time has what measuring took |
 | ddp | with `--torch`: PyTorch's DistributedDataParallel over gloo, one thread a process |
 
 Each way is a program of its own, one after the other, in turn; figures are medians over the turns.
@@ -27,7 +28,7 @@ import time
 from itertools import pairwise
 from typing import Any
 
-WAYS = ("loop", "trainer", "ranks")
+WAYS = ("loop", "trainer", "ranks", "auto")
 STEPS = {"64-128-10": 3000, "784-512-256-10": 600, "CNN": 150, "transformer": 50}
 
 
@@ -69,12 +70,12 @@ def seconds_of_step(name: str, way: str, nprocs: int, steps: int) -> tuple[float
             loss(model(x), y).backward()
             optimizer.step()
         return (time.perf_counter() - began) / steps, (processor_seconds() - cpu) / steps
-    ranks = nprocs if way == "ranks" else 1
+    ranks: Any = {"ranks": nprocs, "trainer": 1, "auto": "auto"}[way]
     trainer = Trainer(model, optimizer, loss, nprocs=ranks, progress=False)
-    seconds: list[float] = []
+    epochs = 5 if way == "auto" else 2  # of a short run "auto" measures one process alone
     cpu = processor_seconds()
-    trainer.fit([(x, y)] * steps, 2, on_epoch=lambda record: seconds.append(record.seconds))
-    return seconds[-1] / steps, (processor_seconds() - cpu) / steps / 2
+    history = trainer.fit([(x, y)] * steps, epochs)
+    return history["seconds"][-1] / steps, (processor_seconds() - cpu) / steps / epochs
 
 
 def seconds_of_ddp(name: str, nprocs: int, steps: int) -> tuple[float, float]:

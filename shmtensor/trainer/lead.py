@@ -33,7 +33,7 @@ from .run import (
 from .setup import Setup
 from .weights import Sharded, Snapshot, is_flat
 
-SHARE = 50  # a snapshot is due when training has taken this many times as long as the last one took
+SHARE = 100  # a snapshot is due after this many times the last one's time: it also empties caches
 REPLAY = 64 << 20  # bytes of batches that are kept since the last snapshot, to be given again
 
 
