@@ -84,8 +84,8 @@ def compute_loss(model: Any, loss_function: LossFunction | None, batch: Any, n: 
     arguments, named, targets = split(batch)
     if loss_function is None:
         outputs = model(**batch) if isinstance(batch, dict) else model(*batch)
-        result = with_weight(result_of(outputs), n)
-        return result if result.targets is not None else result._replace(targets=targets)
+        own = with_weight(result_of(outputs), n)
+        return own if own.targets is not None else own._replace(targets=targets)
     outputs = model(*arguments, **named)
     result = loss_function(outputs, targets)
     if isinstance(result, tuple) and len(result) == 2:

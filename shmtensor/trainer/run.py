@@ -86,7 +86,7 @@ class Member:
             self.size, device, setup.precision,
         )  # fmt: skip
         if self.rank and setup.shared is not None:
-            for buffer in setup.model.buffers():
+            for buffer in setup.buffers:
                 shared = buffer.array
                 buffer.array = shared.copy()
                 self.buffers.append((shared, buffer.array))

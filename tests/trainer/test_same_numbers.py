@@ -144,6 +144,34 @@ def test_probabilities_as_targets() -> None:
     check_same(nn.CrossEntropyLoss(), data)
 
 
+class Weighted(nn.Module):
+    """A loss with a parameter, and a buffer that it changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(st.ones(3).double())
+        self.register_buffer("calls", st.zeros(1))
+
+    def forward(self, outputs: Any, targets: Any) -> Any:
+        self.calls += 1
+        return F.cross_entropy(outputs * self.scale, targets)
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_a_loss_with_parameters_and_buffers(start_method: str) -> None:
+    scales = []
+    for nprocs in (1, 2):
+        model, loss = net(), Weighted()
+        adam = optim.Adam([*model.parameters(), *loss.parameters()], lr=0.01)
+        trainer = Trainer(
+            model, adam, loss, nprocs=nprocs, progress=False, start_method=start_method
+        )
+        trainer.fit(classes(), 1)
+        assert float(loss.calls) == STEPS  # those of rank 0
+        scales.append(loss.scale.detach().numpy())
+    np.testing.assert_allclose(scales[1], scales[0], rtol=1e-12)
+
+
 def test_a_loss_per_sample_is_refused() -> None:
     with pytest.raises(TypeError, match=r"a tensor of one element.*got \(8,\)"):
         fit(1, nn.CrossEntropyLoss(reduction="none"), classes())
