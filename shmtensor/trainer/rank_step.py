@@ -22,7 +22,7 @@ from ..random import manual_seed
 from ..tensor.from_data import as_tensor
 from .batch_loss import BatchLoss, LossFunction, compute_loss, count_correct, run_step
 from .batches import on_device, on_host
-from .progress_board import ProgressBoard
+from .progress_board import ProgressBoard, checksum
 
 
 class Precision(NamedTuple):
@@ -115,7 +115,7 @@ class RankStep:
         samples, weight_sum, loss_sum, correct = 0, 0.0, 0.0, 0
         counts_nothing = False
         self.names = []
-        board.named[rank] = 0.0  # also if this rank has no samples
+        board.clear_named(rank)  # also if this rank has no samples
         for part, n, _ in group:
             if not n:
                 continue

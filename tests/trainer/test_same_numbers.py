@@ -196,6 +196,19 @@ def test_figures_count_the_samples_of_this_step_alone() -> None:
         assert figures.metrics == pytest.approx(expected, rel=1e-12)
 
 
+def test_figures_that_differ_between_ranks_are_refused() -> None:
+    def step(model: Any, batch: Any) -> dict[str, Any]:
+        x, y = batch
+        loss = F.cross_entropy(model(x), y)
+        return {"loss": loss, "some": 1.0, "all": 1.0} if x[0, 0] > 0 else {"loss": loss, "all": 1}
+
+    data = classes()
+    data[0][0][:, 0] = st.tensor([-1.0] * 4 + [1.0] * 4)
+    assert fit(1, None, data, training_step=step).history["all"][0] == 1
+    with pytest.raises(ValueError, match=r"other figures on another rank than \['all'\]"):
+        fit(2, None, data, training_step=step)
+
+
 @pytest.mark.parametrize("second", [momentum, lambda model: SignSGD(model.parameters())])
 def test_a_step_that_is_left_out_for_one_of_two_optimizers(second: Any) -> None:
     def every_second(model: Any, batch: Any, i: int) -> Any:
