@@ -137,10 +137,22 @@ class RankStep:
             correct += right
             weight_sum += n if weight is None else weight
         board.figures[rank] = samples, weight_sum, loss_sum, correct
-        board.missing[rank] = weights.complete(counts_nothing and weight_sum == 0)
+        missing = weights.complete(counts_nothing and weight_sum == 0)
+        if missing and rank and weight_sum and not self.has_gradient():
+            raise RuntimeError(
+                f"Trainer: the loss of rank {rank} does not depend on its model: a training_step "
+                "has to use the model that it is given, because other modules of the program are "
+                "not trained where it is imported anew"
+            )
+        board.missing[rank] = missing
         if self.ranks > 1:
             self.barrier()
         self.update()
+
+    def has_gradient(self) -> bool:
+        """Whether any parameter of the optimizers has one."""
+        slots = (slot for each in self.weights for slot in each.gradients.slots)
+        return any(p.grad is not None for p, _ in slots)
 
     def loss_of(self, part: Any, n: int, index: int) -> BatchLoss | None:
         """Forward and loss of n samples for one optimizer, or (-1) in an evaluation."""
@@ -166,6 +178,7 @@ class RankStep:
             for name, figure in result.figures.items():
                 if name not in self.names:
                     self.names.append(name)
+                    self.board.checksums[self.rank] = checksum(self.names)
                 named[self.names.index(name)] += figure * n
         correct = -1 if result.outputs is None else count_correct(result.outputs, result.targets)
         return value * (1 if weight is None else weight), correct
