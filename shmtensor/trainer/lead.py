@@ -301,7 +301,7 @@ class Lead(Member):
         if self.size == 1:
             return
         if self.restarts_left and this.training:
-            self.former_buffers = [x.array.copy() for x in self.setup.model.buffers()]
+            self.former_buffers = [x.array.copy() for x in self.setup.buffers]
         options = options_of(self)
         has_new = options != self.options
         self.meet(OPTIONS if has_new else STEP)
@@ -391,7 +391,7 @@ class Lead(Member):
         self.close()
         self.start_ranks(updates)
         if done == position and this is not None and this.training:  # the update is made again
-            for buffer, copy in zip(self.setup.model.buffers(), self.former_buffers, strict=False):
+            for buffer, copy in zip(self.setup.buffers, self.former_buffers, strict=False):
                 buffer.array[...] = copy
         return done
 
@@ -446,7 +446,7 @@ class Lead(Member):
         began = time.perf_counter()
         if self.snapshot is None:
             arrays = [x for each in sharded for x in each.arrays()]
-            buffers = [x.array for x in self.setup.model.buffers()]
+            buffers = [x.array for x in self.setup.buffers]
             self.snapshot = Snapshot([*arrays, *buffers])
         self.snapshot.take(updates, deepcopy((options_of(self), self.progress())))
         now = time.perf_counter()

@@ -11,6 +11,7 @@
      +32  correct f64    samples classified correctly; -1: this is no classification
      +40  missing f64    how many parameters have no gradient on this rank in this step
      +48  squares f64    the sum of the squares of its shard of the gradients, if they are clipped
+     +56  checksum f64  of the names of the next
      +64  named f64[8]   figures that the training step returned, times the samples
     the last 128 bytes, which only rank 0 writes:
       +0  signals u64[2] what follows a meeting of the ranks: of meeting k in place k % 2
@@ -22,6 +23,7 @@ words may differ: see `Lead.recover`.
 from __future__ import annotations
 
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -46,6 +48,7 @@ class ProgressBoard:
         self.figures = array[:ranks].view(np.float64)[:, 1:5]
         self.missing = array[:ranks].view(np.float64)[:, 5]
         self.squares = array[:ranks].view(np.float64)[:, 6]
+        self.checksums = array[:ranks].view(np.float64)[:, 7]
         self.named = array[:ranks].view(np.float64)[:, 8:]
         self.signals = array[ranks, :2]
 
@@ -76,7 +79,16 @@ class ProgressBoard:
 
     def clear_figures(self, rank: int) -> None:
         self.figures[rank] = 0
+        self.clear_named(rank)
+
+    def clear_named(self, rank: int) -> None:
+        self.checksums[rank] = 0
         self.named[rank] = 0
+
+
+def checksum(names: list[str]) -> int:
+    """Of the names of figures; the same in every process, and not 0."""
+    return crc32("\n".join(names).encode()) + 1
 
 
 class Figures:
@@ -104,6 +116,9 @@ class Figures:
             names: of the further figures on the board.
             index: of the optimizer; the loss of a further one is a figure, and its samples are
                 those of the first.
+
+        Raises:
+            ValueError: the names are not those of another rank that has some.
         """
         if index:
             total = self.named.setdefault(f"loss_{index}", [0.0, 0.0])
@@ -113,6 +128,12 @@ class Figures:
             for row in board.figures.tolist():
                 self.sums = [total + x for total, x in zip(self.sums, row, strict=True)]
         if names:
+            checksums = board.checksums
+            if np.any((checksums != checksums[0]) & (checksums != 0)):
+                raise ValueError(
+                    f"Trainer: the step returned other figures on another rank than {names}: with "
+                    "several ranks return the same ones, in one order, for each part of a batch"
+                )
             samples = float(board.figures[:, 0].sum())
             for name, value in zip(names, board.named.sum(axis=0), strict=False):
                 total = self.named.setdefault(name, [0.0, 0.0])

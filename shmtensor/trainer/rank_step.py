@@ -22,7 +22,7 @@ from ..random import manual_seed
 from ..tensor.from_data import as_tensor
 from .batch_loss import BatchLoss, LossFunction, compute_loss, count_correct, run_step
 from .batches import on_device, on_host
-from .progress_board import ProgressBoard
+from .progress_board import ProgressBoard, checksum
 
 
 class Precision(NamedTuple):
@@ -116,7 +116,8 @@ class RankStep:
         samples, weight_sum, loss_sum, correct = 0, 0.0, 0.0, 0
         counts_nothing = False
         if self.names:
-            board.named[rank], self.names = 0.0, []
+            board.clear_named(rank)
+            self.names = []
         for part, n, total in group:
             if not n:
                 if total:
@@ -140,7 +141,14 @@ class RankStep:
             correct += right
             weight_sum += n if weight is None else weight
         board.figures[rank] = samples, weight_sum, loss_sum, correct
-        board.missing[rank] = weights.complete(counts_nothing and weight_sum == 0)
+        missing = weights.complete(counts_nothing and weight_sum == 0)
+        if missing and rank and weight_sum and not self.has_gradient():
+            raise RuntimeError(
+                f"Trainer: the loss of rank {rank} does not depend on its model: a training_step "
+                "has to use the model that it is given, because other modules of the program are "
+                "not trained where it is imported anew"
+            )
+        board.missing[rank] = missing
         if self.ranks > 1:
             self.barrier()
         self.update()
@@ -156,6 +164,11 @@ class RankStep:
 
     def without_samples(self, part: Any, index: int) -> None:
         """What a rank without samples of a batch does: nothing; synchronize() replaces it."""
+
+    def has_gradient(self) -> bool:
+        """Whether any parameter of the optimizers has one."""
+        slots = (slot for each in self.weights for slot in each.gradients.slots)
+        return any(p.grad is not None for p, _ in slots)
 
     def loss_of(self, part: Any, n: int, index: int) -> BatchLoss | None:
         """Forward and loss of n samples for one optimizer, or (-1) in an evaluation."""
@@ -181,6 +194,7 @@ class RankStep:
             for name, figure in result.figures.items():
                 if name not in self.names:
                     self.names.append(name)
+                    self.board.checksums[self.rank] = checksum(self.names)
                 named[self.names.index(name)] += figure * n
         correct = -1 if result.outputs is None else count_correct(result.outputs, result.targets)
         return value * (1 if weight is None else weight), correct

@@ -90,7 +90,7 @@ class Member:
             synchronize(self.step, getattr(self.weights[0], "group", ranks.group))
         self.least = 1 if setup.sync_batchnorm else 2  # samples of a rank
         if self.rank and setup.shared is not None:
-            for buffer in setup.model.buffers():
+            for buffer in setup.buffers:
                 shared = buffer.array
                 buffer.array = shared.copy()
                 self.buffers.append((shared, buffer.array))

@@ -70,6 +70,12 @@ class Setup(NamedTuple):
     shared: list[SharedOptimizer] | None = None
 
     @property
+    def buffers(self) -> list[Any]:
+        """Those of the model, and of a loss that is a module."""
+        loss = self.loss.buffers() if isinstance(self.loss, Module) else ()
+        return [*self.model.buffers(), *loss]
+
+    @property
     def steps(self) -> Steps:
         """How the loss of a batch is computed."""
         return Steps(*(getattr(self, name) for name in Steps._fields))
@@ -132,7 +138,7 @@ def make_setup(
         return setup
     model.to("cpu")
     parameters = [p for each in optimizers for group in each.param_groups for p in group["params"]]
-    move_to_shared_memory([*model.parameters(), *model.buffers(), *parameters])
+    move_to_shared_memory([*model.parameters(), *setup.buffers, *parameters])
     for optimizer in optimizers:
         optimizer.zero_grad()
         _ = getattr(optimizer, "flats", None)  # moves the state there

@@ -144,6 +144,34 @@ def test_probabilities_as_targets() -> None:
     check_same(nn.CrossEntropyLoss(), data)
 
 
+class Weighted(nn.Module):
+    """A loss with a parameter, and a buffer that it changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(st.ones(3).double())
+        self.register_buffer("calls", st.zeros(1))
+
+    def forward(self, outputs: Any, targets: Any) -> Any:
+        self.calls += 1
+        return F.cross_entropy(outputs * self.scale, targets)
+
+
+@pytest.mark.parametrize("start_method", ["fork", "spawn"])
+def test_a_loss_with_parameters_and_buffers(start_method: str) -> None:
+    scales = []
+    for nprocs in (1, 2):
+        model, loss = net(), Weighted()
+        adam = optim.Adam([*model.parameters(), *loss.parameters()], lr=0.01)
+        trainer = Trainer(
+            model, adam, loss, nprocs=nprocs, progress=False, start_method=start_method
+        )
+        trainer.fit(classes(), 1)
+        assert float(loss.calls) == STEPS  # those of rank 0
+        scales.append(loss.scale.detach().numpy())
+    np.testing.assert_allclose(scales[1], scales[0], rtol=1e-12)
+
+
 def test_a_loss_per_sample_is_refused() -> None:
     with pytest.raises(TypeError, match=r"a tensor of one element.*got \(8,\)"):
         fit(1, nn.CrossEntropyLoss(reduction="none"), classes())
@@ -166,6 +194,19 @@ def test_figures_count_the_samples_of_this_step_alone() -> None:
         (figures, *_) = fit(nprocs, None, data, training_step=with_figures).history.epochs
         expected = {"mean": mean, "one": 1, "numpy": 2, "bool": 1, "array": 3}
         assert figures.metrics == pytest.approx(expected, rel=1e-12)
+
+
+def test_figures_that_differ_between_ranks_are_refused() -> None:
+    def step(model: Any, batch: Any) -> dict[str, Any]:
+        x, y = batch
+        loss = F.cross_entropy(model(x), y)
+        return {"loss": loss, "some": 1.0, "all": 1.0} if x[0, 0] > 0 else {"loss": loss, "all": 1}
+
+    data = classes()
+    data[0][0][:, 0] = st.tensor([-1.0] * 4 + [1.0] * 4)
+    assert fit(1, None, data, training_step=step).history["all"][0] == 1
+    with pytest.raises(ValueError, match=r"other figures on another rank than \['all'\]"):
+        fit(2, None, data, training_step=step)
 
 
 @pytest.mark.parametrize("second", [momentum, lambda model: SignSGD(model.parameters())])

@@ -299,3 +299,21 @@ def test_a_model_that_returns_its_loss_has_accuracy_and_metrics() -> None:
     history = trainer.fit(data, epochs=1, eval=data)
     assert history["accuracy"][0] is not None
     assert history["eval_errors"][0] == pytest.approx(1 - history["eval_accuracy"][0])
+
+
+layer = nn.Linear(6, 3).double()  # of this module: another one where it is imported anew
+
+
+def step_of_this_module(model: Any, batch: Any) -> Any:
+    return nn.functional.cross_entropy(layer(batch[0]), batch[1])
+
+
+def test_a_step_that_does_not_use_its_model_is_refused() -> None:
+    sgd = optim.SGD(layer.parameters(), lr=0.1)
+    trainer = Trainer(
+        layer, sgd, training_step=step_of_this_module, nprocs=2, start_method="spawn",
+        progress=False,
+    )  # fmt: skip
+    with pytest.raises(ProcessRaisedException, match="rank 1 does not depend on its model"):
+        trainer.fit(make_data(), 1)
+    assert trainer.step == 0
