@@ -47,6 +47,7 @@ class Ranks:
         spans_nodes: some ranks share no memory (nodes.py).
         local_rank, local_size: among the ranks that share memory.
         seconds_waited: in barriers.
+        hung: the pids of children that did not end by themselves after a failure.
     """
 
     spans_nodes = False
@@ -59,6 +60,7 @@ class Ranks:
         self.handle = b""
         self.is_lost = False
         self.seconds_waited = 0.0
+        self.hung: list[int | None] = []
         self._bytes_copied = 0
 
     def make_board(self, setup: Any) -> ProgressBoard:
@@ -208,6 +210,7 @@ class Ranks:
         deadline = time.monotonic() + GRACE
         while children.running and time.monotonic() < deadline:
             children.wait(max(0.0, deadline - time.monotonic()))
+        self.hung = [child.pid for child in children.running]
         children.end()
         first = children.failure()
         return first or min(children.all, key=lambda child: child.failed_at)
@@ -223,8 +226,11 @@ class Ranks:
         if first.raised is not None:
             comma = f", {state}" if state else ""
             return children.error("Trainer", first, raised=f"Trainer: {first.line()}{comma}:\n")
-        text = f"Trainer: {first.line()}" + (f"; {state}" if state else "")
-        text = children.explain(text, first.line(), first)
+        line = first.line()
+        if first.pid in self.hung:
+            line = f"{first.who()} was stopped or hung, and was killed after {GRACE:.0f} s"
+        text = f"Trainer: {line}" + (f"; {state}" if state else "")
+        text = children.explain(text, line, first)
         return PeerLostError(text, first.name, first.pid, first.exitcode)
 
 

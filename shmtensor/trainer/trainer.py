@@ -19,7 +19,7 @@ from .. import native
 from ..autograd import enable_grad, no_grad
 from ..device import Device
 from ..distributed.group.process_group import ProcessGroup
-from ..errors import TornWeights
+from ..errors import CollectiveTimeout, TornWeights
 from ..nn import Module
 from ..tensor import Tensor
 from . import arguments as checks
@@ -543,7 +543,10 @@ class Trainer:
             if not isinstance(error, TornWeights):
                 lead.ranks.close(error)
                 if is_alone:
-                    self._set_updates(lead.recover()[0])
+                    updates, state = lead.recover()
+                    self._set_updates(updates)
+                    if isinstance(error, CollectiveTimeout):
+                        raise CollectiveTimeout(f"Trainer: {error}; {state}") from None
             raise
         finally:
             lead.ranks.close()

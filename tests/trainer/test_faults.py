@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from shmtensor import multiprocessing, native
-from shmtensor.errors import PeerLostError, TornWeights
-from shmtensor.trainer import Trainer
+from shmtensor.errors import CollectiveTimeout, PeerLostError, TornWeights
+from shmtensor.trainer import Trainer, ranks
 from shmtensor.trainer.gradients import Gradients
 from shmtensor.trainer.rank_step import RankStep
 from shmtensor.trainer.weights import Sharded
@@ -288,3 +288,22 @@ def test_random_kills() -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     assert run(5, seed, 3)[0] == 5
+
+
+def test_a_rank_that_does_not_come_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names it, and says how the weights are."""
+    monkeypatch.setattr(ranks, "GRACE", 0.2)
+    original = RankStep.train
+
+    def hang(self: Any, *arguments: Any) -> None:
+        if self.rank == 1 and self.number == 1:
+            time.sleep(60)
+        original(self, *arguments)
+
+    monkeypatch.setattr(RankStep, "train", hang)
+    trainer = make_trainer(2, start_method="fork")
+    trainer.timeout = 0.5
+    text = r"^Trainer: barrier: timed out .*rank 1 .* has not come.*; weights are whole at step 2$"
+    with pytest.raises(CollectiveTimeout, match=text):
+        trainer.fit(make_data(), epochs=1)
+    assert trainer.step == 2
