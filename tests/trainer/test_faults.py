@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -209,6 +210,15 @@ def test_a_rank_is_replaced(place: str, tmp_path: Path, monkeypatch: pytest.Monk
         assert trainer.history[name] == uninterrupted.history[name]
 
 
+@pytest.fixture
+def takes_ctrl_c() -> Iterator[None]:
+    """A program that a shell starts in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("takes_ctrl_c")
 def test_ctrl_c_leaves_whole_weights() -> None:
     data, states = make_data() * 5, [weights(make_trainer(2))]
     recorded = make_trainer(2)
