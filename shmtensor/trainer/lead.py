@@ -16,7 +16,7 @@ from ..errors import PeerLostError, TornWeights
 from ..random import manual_seed
 from .batches import Counter, Order, apply, as_tensors, part_of, share
 from .progress_board import Figures
-from .rank_step import seed_of
+from .rank_step import interrupts_deferred, seed_of
 from .ranks import Ranks
 from .run import (
     AGAIN,
@@ -472,9 +472,10 @@ class Lead(Member):
                 self.step.update(has_met=True)
             for rank in range(1, self.size):
                 if words[rank] < last:
-                    board.begin_update(rank)
-                    weights.update_shard(rank)
-                    board.end_update(rank)
+                    with interrupts_deferred():
+                        board.begin_update(rank)
+                        weights.update_shard(rank)
+                        board.end_update(rank)
             return last // 2, f"weights are whole at {self.step_of(last)}"
         steps = " and ".join(str(word // 2 // len(self.weights)) for word in (min(words), last + 1))
         torn = f"torn between steps {steps}"

@@ -8,9 +8,10 @@ word += 1, reduce and update, word += 1      one copy of parameters and optimize
 from __future__ import annotations
 
 import signal
+import threading
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from math import isfinite
 from typing import Any, NamedTuple
 
@@ -187,7 +188,7 @@ class RankStep:
 
     def update(self, has_met: bool = False) -> None:
         """This rank's share of the update, once all gradients are complete. Ctrl-C is taken after
-        it: it must not leave shared weights torn.
+        it: it must not leave the weights torn.
 
         Args:
             has_met: no other rank runs any more: all have met for the norm of the gradients.
@@ -205,22 +206,13 @@ class RankStep:
         factor = 1.0
         if self.is_divided and weight_sum:
             factor = self.base / weight_sum
-        if self.ranks == 1:
-            board.begin_update(0)
-            if not self.is_skipped:
-                weights.update(board.missing, factor)
-            board.end_update(0)
-            return
         if not self.is_skipped:
             factor = weights.clipped(board, factor, None if has_met else self.barrier)
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
+        with interrupts_deferred():
             board.begin_update(self.rank)
             if not self.is_skipped:
                 weights.update(board.missing, factor)
             board.end_update(self.rank)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def report_nonfinite(self) -> bool:
         """Raises or warns on rank 0; returns whether the update is to be skipped."""
@@ -250,6 +242,27 @@ class RankStep:
                 self.board.figures[self.rank] += n, weight, *self.measure(result, n)
         if self.steps.keeps_outputs:
             self.kept.append(result and on_host((result.outputs, result.targets)))
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Calls the program's handler of Ctrl-C after the block, not within it.
+
+    To block the signal is not enough: then another thread of the process gets it (NumPy's library
+    has some), and Python calls the handler in the main thread all the same.
+    """
+    handler = signal.getsignal(signal.SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[Any] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)
+        if came:
+            handler(*came[0])
 
 
 def seed_of(seed: int, number: int, rank: int) -> int:

@@ -4,6 +4,7 @@ consistent or reported as torn.
 
 from __future__ import annotations
 
+import _thread
 import os
 import random
 import signal
@@ -22,7 +23,7 @@ from shmtensor.errors import PeerLostError, TornWeights
 from shmtensor.trainer import Trainer
 from shmtensor.trainer.gradients import Gradients
 from shmtensor.trainer.rank_step import RankStep
-from shmtensor.trainer.weights import Sharded
+from shmtensor.trainer.weights import OneProcess, Sharded
 from tests.environment import environment
 
 from .kills import run
@@ -230,6 +231,30 @@ def test_ctrl_c_leaves_whole_weights() -> None:
             interrupted += 1
         assert is_equal(weights(trainer), states[trainer.step])
     assert interrupted
+
+
+@pytest.mark.parametrize("nprocs", [1, 2])
+def test_ctrl_c_in_an_update_is_taken_after_it(
+    nprocs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal goes to another thread if this one blocks it; that is what `interrupt_main` does."""
+    expected = make_trainer(nprocs)
+    expected.fit(make_data(), 1, max_steps=2)
+    trainer = make_trainer(nprocs, snapshots=False)
+    kind = OneProcess if nprocs == 1 else Sharded
+    update, parent = kind.update, os.getpid()
+
+    def interrupting(self: Any, missing: Any, factor: float) -> None:
+        if os.getpid() == parent and trainer.step == 1:
+            _thread.interrupt_main()
+        update(self, missing, factor)
+
+    monkeypatch.setattr(kind, "update", interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(make_data(), 1)
+    assert trainer.step == 2
+    assert is_equal(weights(trainer), weights(expected))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 PROGRAM = """
