@@ -237,7 +237,7 @@ def test_ctrl_c_leaves_whole_weights() -> None:
 def test_ctrl_c_in_an_update_is_taken_after_it(
     nprocs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The signal goes to another thread if this one blocks it; that is what `interrupt_main` does."""
+    """If this thread blocks the signal, another one gets it: `interrupt_main` does the same."""
     expected = make_trainer(nprocs)
     expected.fit(make_data(), 1, max_steps=2)
     trainer = make_trainer(nprocs, snapshots=False)
