@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from copy import deepcopy
-from itertools import chain, count, islice
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 from ..dataloaders.loader.seeding import mix
@@ -66,7 +66,8 @@ class Lead(Member):
         generation: how many times the ranks have been started.
         depth: of the present pass: 0: none, 1: a pass, 2: an evaluation within it.
         figures: of the training pass.
-        recent: the groups handed over since the snapshot, and the number of the first.
+        recent: the groups handed over since the snapshot; first_recent: the number of the first.
+        again: the groups of these that are to be given again, after a death.
         all_kept: of the last evaluation that kept them, each rank's outputs and targets.
         seconds_of_data: for which this rank has waited for batches.
         seconds_waited: for the others, before the present ranks were started.
@@ -97,6 +98,7 @@ class Lead(Member):
         self.generation = 0
         self.figures = Figures()
         self.recent: list[Any] = []
+        self.again: list[Any] = []
         self.first_recent = 0
         self.recent_bytes = 0
         self.all_kept: list[Any] = []
@@ -147,8 +149,7 @@ class Lead(Member):
             self.figures = figures
             self.forget(start // self.shape_of(this)[1])
         self.announce(this)
-        batches = self.groups(this, data, limit)
-        groups: Iterator[Any] = batches
+        groups = self.groups(this, data, limit)
         per_group = self.shape_of(this)[1]
         position, stops = start, False
         group = self.next_group(this, groups)
@@ -188,17 +189,17 @@ class Lead(Member):
                 this, is_new = this._replace(start=done), True
                 self.announce(this)
                 if this.order is not None or not training:
-                    batches.close()
-                    groups = batches = self.groups(this, data, limit)
+                    groups.close()
+                    groups = self.groups(this, data, limit)
                 else:
                     number = done // per_group - self.first_recent
-                    groups = chain(self.recent[number:], batches)
+                    self.again[:0] = self.recent[number:]
                     del self.recent[number:]
                 group = self.next_group(this, groups)
             elif done > position and done % per_group == 0:
                 group, is_new = self.next_group(this, groups), True
             position = done
-        batches.close()
+        groups.close()
         if not training:
             figures.add(self.board, self.step.names)
         return figures
@@ -281,7 +282,7 @@ class Lead(Member):
     def next_group(self, this: Pass, groups: Iterator[Any]) -> Any:
         """The next group, or None; keeps it if it may have to be given again."""
         began = time.perf_counter()
-        group = next(groups, None)
+        group = self.again.pop(0) if this.training and self.again else next(groups, None)
         self.seconds_of_data += time.perf_counter() - began
         if group is not None and group.batches is not None and self.restarts_left and this.training:
             if self.snapshot is None:  # only this one may have to be given again

@@ -26,7 +26,7 @@ from shmtensor.trainer.rank_step import RankStep
 from shmtensor.trainer.weights import OneProcess, Sharded
 from tests.environment import environment
 
-from .kills import run
+from .kills import Handed, run
 from .test_trainer import make_data, make_trainer, weights
 
 VICTIM, AT = 1, 3  # the rank and the step that it dies in
@@ -208,6 +208,33 @@ def test_a_rank_is_replaced(place: str, tmp_path: Path, monkeypatch: pytest.Monk
     assert trainer.step == uninterrupted.step
     for name in ("eval_loss", "loss"):
         assert trainer.history[name] == uninterrupted.history[name]
+
+
+def test_batches_that_are_given_again_survive_a_second_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 hands over the batches. The first death, in step 3, leaves torn weights, so that the
+    steps are made again from the beginning; the second one is in the first of these."""
+    uninterrupted = make_trainer(2)
+    uninterrupted.fit(Handed(make_data()), epochs=2)
+    deaths, update_shard = tmp_path / "deaths", Sharded.update_shard
+
+    def dying(self: Any, rank: int) -> None:
+        if is_victim():
+            counts["updates"] = counts.get("updates", 0) + 1
+            before = len(deaths.read_bytes()) if deaths.exists() else 0
+            if (before, counts["updates"]) in ((0, 3), (1, 1)):
+                deaths.write_bytes(bytes(before + 1))
+                os.kill(os.getpid(), signal.SIGKILL)
+        update_shard(self, rank)
+
+    monkeypatch.setattr(Sharded, "update_shard", dying)
+    trainer = make_trainer(2, start_method="fork", snapshots=1000)
+    with pytest.warns(RuntimeWarning, match="started again"):
+        trainer.fit(Handed(make_data()), epochs=2, max_restarts=2)
+    assert len(deaths.read_bytes()) == 2
+    assert trainer.step == uninterrupted.step == 8
+    assert is_equal(weights(trainer), weights(uninterrupted))
 
 
 def test_ctrl_c_leaves_whole_weights() -> None:
