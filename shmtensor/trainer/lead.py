@@ -104,7 +104,6 @@ class Lead(Member):
         self.all_kept: list[Any] = []
         self.seconds_of_data = self.seconds_waited = 0.0
         self.start_ranks(updates)
-        self.take_snapshot(updates)
 
     @property
     def bytes_copied(self) -> int:

@@ -533,6 +533,7 @@ class Trainer:
         """Ends the other ranks, and makes the weights complete."""
         is_alone = lead.size == 1 or lead.ranks.children is not None
         try:
+            lead.take_snapshot(self._updates())
             yield
             lead.stop(self._progress())
         except BaseException as error:

@@ -20,7 +20,7 @@ import pytest
 
 from shmtensor import multiprocessing, native
 from shmtensor.errors import PeerLostError, TornWeights
-from shmtensor.trainer import Trainer
+from shmtensor.trainer import Callback, Trainer
 from shmtensor.trainer.gradients import Gradients
 from shmtensor.trainer.rank_step import RankStep
 from shmtensor.trainer.weights import OneProcess, Sharded
@@ -289,7 +289,7 @@ import os, sys
 import numpy as np
 import shmtensor as st
 from shmtensor import nn, optim
-from shmtensor.trainer import Trainer
+from shmtensor.trainer import Callback, Trainer
 
 model = nn.Linear(4, 2)
 data = [(st.ones(8, 4), st.zeros(8, dtype=st.int64))]
@@ -334,6 +334,16 @@ def test_a_rank_that_dies_between_two_passes_is_named() -> None:
         trainer.fit(make_data(), 3, on_epoch=kill)
     assert caught.value.pid == victims[0]
     assert (trainer.epoch, trainer.step) == (1, 4)
+
+
+def test_a_callback_whose_state_fails_leaves_no_child() -> None:
+    class Failing(Callback):
+        def state_dict(self) -> Any:
+            raise OSError("no state")
+
+    with pytest.raises(OSError, match="no state"):
+        make_trainer(2, callbacks=[Failing()]).fit(make_data(), 1)
+    assert not multiprocessing.active_children()
 
 
 def test_random_kills() -> None:
