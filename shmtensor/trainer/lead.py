@@ -61,7 +61,8 @@ class Lead(Member):
 
     Attributes:
         options: that the other ranks have.
-        used: the numbers of the data sets that they have used.
+        used: the numbers of the data sets that may have changed since the ranks, or those that they
+            replace, were set up.
         former_buffers: the model's buffers before the present update, once it has begun.
         generation: how many times the ranks have been started.
         depth: of the present pass: 0: none, 1: a pass, 2: an evaluation within it.
@@ -72,9 +73,6 @@ class Lead(Member):
         seconds_of_data: for which this rank has waited for batches.
         seconds_waited: for the others, before the present ranks were started.
     """
-
-    options: Any
-    used: set[int]
 
     def __init__(
         self,
@@ -93,6 +91,8 @@ class Lead(Member):
         self.progress = progress
         self.go_back = go_back
         self.counter = Counter()
+        self.used: set[int] = set()
+        self.options: Any = None
         self.snapshot: Snapshot | None = None
         self.former_buffers: list[Any] = []
         self.generation = 0
@@ -142,7 +142,7 @@ class Lead(Member):
             PeerLostError, ProcessRaisedException: a rank has failed, and is not to be replaced.
             TornWeights: and the weights are torn.
         """
-        this = Pass(*self.order_of(data, updates, limit), training, epoch, updates, start)
+        this = Pass(*self.order_of(data, updates + start, limit), training, epoch, updates, start)
         figures = figures or Figures()
         if training:
             self.figures = figures
@@ -350,16 +350,18 @@ class Lead(Member):
         """Sets the ranks up anew if the program has changed what they need."""
         if self.size > 1 and self.sign() != self.signature:
             self.set_up_anew(updates)
+            self.snapshot = None
+            self.take_snapshot(updates)
 
     def set_up_anew(self, updates: int) -> None:
+        """Starts other ranks, between two updates. The snapshot stays: the arrays are the same."""
         while self.depth:
             self.end_pass()
         self.stop(None)
         self.ranks.close()
         self.close()
+        self.used = set()
         self.start_ranks(updates)
-        self.snapshot = None
-        self.take_snapshot(updates)
 
     def start_ranks(self, updates: int) -> None:
         if self.generation:
@@ -371,7 +373,7 @@ class Lead(Member):
                 break
             except PeerLostError as error:
                 self.count_restart(error)
-        self.options, self.used, self.depth = None, set(), 0
+        self.options, self.depth = None, 0
         self.generation += 1
         self.signature = self.sign()
 

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +20,16 @@ import numpy as np
 import pytest
 
 from shmtensor import multiprocessing, native
+from shmtensor.dataloaders import DataLoader
 from shmtensor.errors import PeerLostError, TornWeights
-from shmtensor.trainer import Callback, Trainer
+from shmtensor.trainer import EMA, Callback, Trainer
 from shmtensor.trainer.gradients import Gradients
 from shmtensor.trainer.rank_step import RankStep
 from shmtensor.trainer.weights import OneProcess, Sharded
 from tests.environment import environment
 
 from .kills import Handed, run
+from .test_same_numbers import Scaled
 from .test_trainer import make_data, make_trainer, weights
 
 VICTIM, AT = 1, 3  # the rank and the step that it dies in
@@ -237,6 +240,53 @@ def test_batches_that_are_given_again_survive_a_second_death(
     assert is_equal(weights(trainer), weights(uninterrupted))
 
 
+def test_a_data_set_that_changes_after_a_death() -> None:
+    """The rank that replaces another one gets the data set as it is in the next epoch, too."""
+    fits = []
+    for kills in (0, 1):
+        data, trainer = Scaled(0), make_trainer(2, start_method="fork")
+
+        def change(record: Any, data: Scaled = data) -> None:
+            data.factor *= 1.5
+
+        def kill(step: int, kills: int = kills) -> None:
+            if step == 1 and kills:
+                os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            trainer.fit(DataLoader(data, 8), 2, on_epoch=change, on_step=kill, max_restarts=1)
+        assert len(caught) == kills
+        fits.append(weights(trainer))
+    assert is_equal(*fits)
+
+
+def test_a_snapshot_has_no_averages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set that is too large to be sent is had by new ranks, which start while the model has
+    the averages that are evaluated; then a death leaves torn weights."""
+
+    def fit(trainer: Trainer, **options: Any) -> None:
+        with DataLoader(Scaled(8 << 20), 8) as held_out:
+            trainer.fit(make_data(), 1, held_out, eval_every=1, **options)
+
+    uninterrupted = make_trainer(2, callbacks=[EMA(0.5)], start_method="fork")
+    fit(uninterrupted)
+    trainer = make_trainer(2, callbacks=[EMA(0.5)], start_method="fork", snapshots=1000)
+    update_shard, dead = Sharded.update_shard, tmp_path / "dead"
+
+    def dying(self: Any, rank: int) -> None:
+        if is_victim() and trainer.step == 2 and not dead.exists():  # started after step 2
+            dead.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        update_shard(self, rank)
+
+    monkeypatch.setattr(Sharded, "update_shard", dying)
+    with pytest.warns(RuntimeWarning, match=r"torn(?s:.*)started again"):
+        fit(trainer, max_restarts=1)
+    assert dead.exists()
+    assert is_equal(weights(trainer), weights(uninterrupted))
+
+
 def test_ctrl_c_leaves_whole_weights() -> None:
     data, states = make_data() * 5, [weights(make_trainer(2))]
     recorded = make_trainer(2)
@@ -289,7 +339,7 @@ import os, sys
 import numpy as np
 import shmtensor as st
 from shmtensor import nn, optim
-from shmtensor.trainer import Callback, Trainer
+from shmtensor.trainer import EMA, Callback, Trainer
 
 model = nn.Linear(4, 2)
 data = [(st.ones(8, 4), st.zeros(8, dtype=st.int64))]
