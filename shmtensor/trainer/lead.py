@@ -28,6 +28,7 @@ from .run import (
     Pass,
     in_groups,
     options_of,
+    parameters_of,
     set_options,
 )
 from .setup import Setup
@@ -437,7 +438,8 @@ class Lead(Member):
             return True
         if self.snapshots is True:
             return time.perf_counter() > snapshot.due
-        return self.board.read()[0] // 2 - snapshot.updates >= self.snapshots
+        steps = (self.board.read()[0] // 2 - snapshot.updates) / len(self.weights)
+        return steps >= self.snapshots
 
     def take_snapshot(self, updates: int) -> None:
         """Copies weights, state and progress, so that they can be restored where a death leaves
@@ -448,11 +450,17 @@ class Lead(Member):
         began = time.perf_counter()
         if self.snapshot is None:
             arrays = [x for each in sharded for x in each.arrays()]
+            others = [p.array for each in self.not_sharded() for p in parameters_of([each])]
             buffers = [x.array for x in self.setup.model.buffers()]
-            self.snapshot = Snapshot([*arrays, *buffers])
-        self.snapshot.take(updates, deepcopy((options_of(self), self.progress())))
+            self.snapshot = Snapshot([*arrays, *others, *buffers])
+        states = [each.state_dict() for each in self.not_sharded()]
+        self.snapshot.take(updates, deepcopy((options_of(self), states, self.progress())))
         now = time.perf_counter()
         self.snapshot.due = now + SHARE * (now - began)
+
+    def not_sharded(self) -> list[Any]:
+        """The optimizers that rank 0 steps alone."""
+        return [each.optimizer for each in self.weights if not isinstance(each, Sharded)]
 
     def recover(self) -> tuple[int, str]:
         """When no other rank runs any more: makes the weights complete. Returns the number of their
@@ -483,7 +491,9 @@ class Lead(Member):
         torn = f"torn between steps {steps}"
         if self.snapshot is None:
             raise TornWeights(f"weights are {torn}, and snapshots are off: load a checkpoint")
-        options, progress = self.snapshot.restore()
+        options, states, progress = self.snapshot.restore()
+        for optimizer, state in zip(self.not_sharded(), states, strict=True):
+            optimizer.load_state_dict(state)
         set_options(self, options)
         self.go_back(progress)
         updates = self.snapshot.updates

@@ -267,7 +267,7 @@ def options_of(member: Member) -> Any:
         for group in optimizer.param_groups
         if not isinstance(weights, ByRankZero)
     ]
-    return scaler, groups, [p.requires_grad for p in parameters_of(member)]
+    return scaler, groups, [p.requires_grad for p in parameters_of(setup.optimizers)]
 
 
 def set_options(member: Member, options: Any) -> None:
@@ -282,11 +282,11 @@ def set_options(member: Member, options: Any) -> None:
     ]
     for group, values in zip(groups, new_groups, strict=True):
         group.update(values)
-    for p, requires_grad in zip(parameters_of(member), flags, strict=True):
+    for p, requires_grad in zip(parameters_of(member.setup.optimizers), flags, strict=True):
         if p.requires_grad != requires_grad:
             p.requires_grad_(requires_grad)
 
 
-def parameters_of(member: Member) -> list[Any]:
-    groups = [group for each in member.setup.optimizers for group in each.param_groups]
+def parameters_of(optimizers: list[Any]) -> list[Any]:
+    groups = [group for each in optimizers for group in each.param_groups]
     return [p for group in groups for p in group["params"]]

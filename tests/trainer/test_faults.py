@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmtensor import multiprocessing, native
+from shmtensor import multiprocessing, native, nn, optim
 from shmtensor.dataloaders import DataLoader
 from shmtensor.errors import PeerLostError, TornWeights
 from shmtensor.trainer import EMA, Callback, Trainer
@@ -30,7 +30,7 @@ from tests.environment import environment
 
 from .kills import Handed, run
 from .test_same_numbers import Scaled
-from .test_trainer import make_data, make_trainer, weights
+from .test_trainer import make_data, make_model, make_trainer, weights
 
 VICTIM, AT = 1, 3  # the rank and the step that it dies in
 
@@ -237,6 +237,37 @@ def test_batches_that_are_given_again_survive_a_second_death(
         trainer.fit(Handed(make_data()), epochs=2, max_restarts=2)
     assert len(deaths.read_bytes()) == 2
     assert trainer.step == uninterrupted.step == 8
+    assert is_equal(weights(trainer), weights(uninterrupted))
+
+
+def test_a_snapshot_has_the_optimizers_that_rank_0_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two optimizers one has a hook, so it is not sharded; the other one's weights are torn."""
+
+    def make() -> Trainer:
+        model, loss = make_model(), nn.CrossEntropyLoss()
+        optimizers = [
+            optim.Adam(model[0].parameters(), lr=0.01),
+            optim.Adam(model[3].parameters(), lr=0.01),
+        ]
+        optimizers[1].register_step_pre_hook(lambda *arguments: None)
+
+        def step(model: Any, batch: Any, i: int) -> Any:
+            return loss(model(batch[0]), batch[1])
+
+        return Trainer(
+            model, optimizers, nprocs=2, training_step=step, snapshots=1000, progress=False,
+            start_method="fork",
+        )  # fmt: skip
+
+    uninterrupted = make()
+    uninterrupted.fit(make_data(), 2)
+    monkeypatch.setenv("VICTIM_ONCE", str(tmp_path / "dead"))
+    Deadly(monkeypatch, "mid update")
+    trainer = make()
+    with pytest.warns(RuntimeWarning, match=r"torn(?s:.*)started again"):
+        trainer.fit(make_data(), 2, max_restarts=1)
     assert is_equal(weights(trainer), weights(uninterrupted))
 
 
