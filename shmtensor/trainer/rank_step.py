@@ -27,6 +27,7 @@ from ..tensor.from_data import as_tensor
 from .batch_loss import BatchLoss, LossFunction, compute_loss, count_correct, run_step
 from .batches import on_device, on_host
 from .progress_board import ProgressBoard
+from .sync_batchnorm import SyncedBatchNorms
 
 
 class Precision(NamedTuple):
@@ -64,6 +65,7 @@ class RankStep:
         weights: for each optimizer one of weights.py.
         barrier: returns when all ranks have called it.
         device: where the model is; the rank's part of a batch is moved there.
+        batch_norms: the layers that normalize by the samples of all ranks, or None.
 
     Attributes:
         names: of the figures that the training step has returned in this step.
@@ -82,6 +84,7 @@ class RankStep:
         ranks: int = 1,
         device: Device = CPU,
         precision: Precision = Precision(),  # noqa: B008 (it cannot be changed)
+        batch_norms: SyncedBatchNorms | None = None,
     ) -> None:
         self.model = model
         self.steps = steps
@@ -92,6 +95,7 @@ class RankStep:
         self.ranks = ranks
         self.device = device
         self.precision = precision
+        self.batch_norms = batch_norms
         self.names: list[str] = []
         self.is_skipped = False
         self.kept: list[Any] = []
@@ -123,28 +127,31 @@ class RankStep:
             board.named[rank], self.names = 0.0, []
         for part, n, total in group:
             if not n:
-                if total:
-                    self.without_samples(part, index)
+                if total and self.batch_norms is not None:
+                    self.run_without_samples(part, index)
                 continue
             samples += n
-            result = self.loss_of(part, n, index)
-            if result is None:
-                continue
-            weight, loss = result.weight, weights.scale(result.loss)
-            if weight == 0:
-                counts_nothing = True
-            if weight is None:  # a sum
-                self.is_divided = False
-            if self.is_divided and weight is not None:
-                loss.backward(self.share_of(weight, loss))
-            else:
-                loss.backward()
+            with nullcontext() if self.batch_norms is None else self.batch_norms.together(True):
+                result = self.loss_of(part, n, index)
+                if result is None:
+                    continue
+                weight, loss = result.weight, weights.scale(result.loss)
+                if weight == 0:
+                    counts_nothing = True
+                if weight is None:  # a sum
+                    self.is_divided = False
+                if self.is_divided and weight is not None:
+                    loss.backward(self.share_of(weight, loss))
+                else:
+                    loss.backward()
             value, right = self.measure(result, n)
             loss_sum += value
             correct += right
             weight_sum += n if weight is None else weight
         board.figures[rank] = samples, weight_sum, loss_sum, correct
-        board.missing[rank] = weights.complete(counts_nothing and weight_sum == 0)
+        # With batch_norms samples that no loss counts have gradients, by the statistics.
+        is_zero = counts_nothing and weight_sum == 0 and self.batch_norms is None
+        board.missing[rank] = weights.complete(is_zero)
         if self.ranks > 1:
             self.barrier()
         self.update()
@@ -158,8 +165,15 @@ class RankStep:
             self.last_share = share, dtype, gradient
         return gradient
 
-    def without_samples(self, part: Any, index: int) -> None:
-        """What a rank without samples of a batch does: nothing; synchronize() replaces it."""
+    def run_without_samples(self, part: Any, index: int) -> None:
+        """Takes part in the all_reduce of BatchNorm layers, by a sample of another rank that counts
+        neither in the statistics nor in the gradients."""
+        assert self.batch_norms is not None
+        with self.batch_norms.together(False):
+            result = self.loss_of(part, 1, index)
+            if result is not None:
+                zero = as_tensor(0.0, dtype=result.loss.dtype, device=self.device)
+                result.loss.backward(zero)
 
     def loss_of(self, part: Any, n: int, index: int) -> BatchLoss | None:
         """Forward and loss of n samples for one optimizer, or (-1) in an evaluation."""

@@ -33,7 +33,7 @@ from .nodes import NodeRanks, weights_on_nodes
 from .rank_step import RankStep, seed_of
 from .ranks import Ranks
 from .setup import Setup
-from .sync_batchnorm import synchronize
+from .sync_batchnorm import SyncedBatchNorms
 from .weights import ByRankZero, OneProcess, Sharded
 
 STEP, OPTIONS, AGAIN, PASS, END = range(5)
@@ -82,12 +82,14 @@ class Member:
             use_gpu(device)
             setup.model.to(device)
         self.weights = [self.make_weights(i) for i in range(len(setup.optimizers))]
+        batch_norms = None
+        if setup.sync_batchnorm and ranks.group is not None:
+            group = getattr(self.weights[0], "group", ranks.group)
+            batch_norms = SyncedBatchNorms(setup.model, group)
         self.step = RankStep(
             setup.model, setup.steps, self.weights, self.board, ranks.barrier, self.rank,
-            self.size, device, setup.precision,
+            self.size, device, setup.precision, batch_norms,
         )  # fmt: skip
-        if setup.sync_batchnorm and ranks.group is not None:
-            synchronize(self.step, getattr(self.weights[0], "group", ranks.group))
         self.least = 1 if setup.sync_batchnorm else 2  # samples of a rank
         if self.rank and setup.shared is not None:
             for buffer in setup.model.buffers():
