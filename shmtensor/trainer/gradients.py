@@ -35,6 +35,12 @@ class Part(NamedTuple):
         return self.stops[-1] if self.flat is None else int(self.flat.parameter.size)
 
 
+def parameters_of(*optimizers: Any) -> list[Any]:
+    """The parameters of all groups, in order."""
+    groups = [group for each in optimizers for group in each.param_groups]
+    return [p for group in groups for p in group["params"]]
+
+
 def parts_of(optimizer: Any) -> list[Part]:
     """The parts of an optimizer's parameters; those that are frozen may be unfrozen later.
 
@@ -43,8 +49,7 @@ def parts_of(optimizer: Any) -> list[Part]:
     """
     flats = getattr(optimizer, "flats", None)
     if flats is None:
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        parts = [Part([p], [0], [p.numel()], None) for p in parameters]
+        parts = [Part([p], [0], [p.numel()], None) for p in parameters_of(optimizer)]
     else:
         parts = [Part(flat.tensors, flat.starts, flat.stops, flat) for flat in flats]
     for part in parts:

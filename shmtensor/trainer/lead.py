@@ -15,6 +15,7 @@ from ..dataloaders.loader.seeding import mix
 from ..errors import PeerLostError, TornWeights
 from ..random import manual_seed
 from .batches import Counter, Order, apply, as_tensors, part_of, share
+from .gradients import parameters_of
 from .progress_board import Figures
 from .rank_step import interrupts_deferred, seed_of
 from .ranks import Ranks
@@ -28,7 +29,6 @@ from .run import (
     Pass,
     in_groups,
     options_of,
-    parameters_of,
     set_options,
 )
 from .setup import Setup
@@ -270,7 +270,7 @@ class Lead(Member):
     def seeded(self, data: Iterable[Any], epoch: int) -> Iterator[Any]:
         """The batches: what one draws from this library's generator does not depend on the steps
         before it, so that a resumed run gets the same ones."""
-        seed = mix(seed_of(self.setup.seed, epoch, 0) % 2**63)
+        seed = mix(seed_of(self.setup.seed, epoch))
         batches = iter(data)
         for number in count(1):
             try:
@@ -450,7 +450,7 @@ class Lead(Member):
         began = time.perf_counter()
         if self.snapshot is None:
             arrays = [x for each in sharded for x in each.arrays()]
-            others = [p.array for each in self.not_sharded() for p in parameters_of([each])]
+            others = [p.array for each in self.not_sharded() for p in parameters_of(each)]
             buffers = [x.array for x in self.setup.model.buffers()]
             self.snapshot = Snapshot([*arrays, *others, *buffers])
         states = [each.state_dict() for each in self.not_sharded()]

@@ -36,7 +36,7 @@ from ..distributed.collectives.object_collectives import dumps_by_value
 from ..distributed.group.process_group import ProcessGroup
 from ..errors import PeerLostError
 from ..memory.layout import empty_shared
-from .gradients import Gradients
+from .gradients import Gradients, parameters_of
 from .progress_board import ProgressBoard
 from .ranks import GRACE, Ranks
 from .weights import ByRankZero, Clip, Sharded, shard_start
@@ -483,5 +483,4 @@ class ByRankZeroOnNodes(ByRankZero):
     def update(self, missing: Array, factor: float) -> None:
         if self.among.rank == 0:
             super().update(missing, factor)
-        groups = self.optimizer.param_groups
-        self.among.copy_in_update([p.array for group in groups for p in group["params"]])
+        self.among.copy_in_update([p.array for p in parameters_of(self.optimizer)])

@@ -282,6 +282,6 @@ def interrupts_deferred() -> Iterator[None]:
             handler(*came[0])
 
 
-def seed_of(seed: int, number: int, rank: int) -> int:
-    """The seed of a rank's random numbers (dropout) in a step: the same in every run."""
-    return (seed * 1_000_003 + number) * 1_009 + rank
+def seed_of(seed: int, number: int, rank: int = 0) -> int:
+    """The seed of a rank's random numbers in a step or an epoch: the same in every run."""
+    return ((seed * 1_000_003 + number) * 1_009 + rank) % 2**63

@@ -24,11 +24,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ..dataloaders.loader.seeding import seed_everything
-from .batches import (
-    own_samples,
-    part_of,
-)
-from .gradients import Gradients, parts_of
+from .batches import own_samples, part_of
+from .gradients import Gradients, parameters_of, parts_of
 from .nodes import NodeRanks, weights_on_nodes
 from .rank_step import RankStep, seed_of
 from .ranks import Ranks
@@ -134,7 +131,7 @@ class Member:
         setup = self.setup
         self.board.clear_figures(self.rank)
         self.step.names, self.step.kept = [], []
-        seed_everything(seed_of(setup.seed, number, self.rank) % 2**63)
+        seed_everything(seed_of(setup.seed, number, self.rank))
         self.set_mode(training)
 
     def set_mode(self, training: bool) -> None:
@@ -269,7 +266,7 @@ def options_of(member: Member) -> Any:
         for group in optimizer.param_groups
         if not isinstance(weights, ByRankZero)
     ]
-    return scaler, groups, [p.requires_grad for p in parameters_of(setup.optimizers)]
+    return scaler, groups, [p.requires_grad for p in parameters_of(*setup.optimizers)]
 
 
 def set_options(member: Member, options: Any) -> None:
@@ -284,11 +281,6 @@ def set_options(member: Member, options: Any) -> None:
     ]
     for group, values in zip(groups, new_groups, strict=True):
         group.update(values)
-    for p, requires_grad in zip(parameters_of(member.setup.optimizers), flags, strict=True):
+    for p, requires_grad in zip(parameters_of(*member.setup.optimizers), flags, strict=True):
         if p.requires_grad != requires_grad:
             p.requires_grad_(requires_grad)
-
-
-def parameters_of(optimizers: list[Any]) -> list[Any]:
-    groups = [group for each in optimizers for group in each.param_groups]
-    return [p for group in groups for p in group["params"]]

@@ -23,7 +23,7 @@ from ..memory.layout import aligned
 from ..nn.utils import clip_grad_norm_, clip_grad_value_
 from ..optim import optimizer as optimizers
 from ..optim.flat.flat_optimizer import FlatOptimizer
-from .gradients import Gradients
+from .gradients import Gradients, parameters_of
 from .progress_board import ProgressBoard
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -101,15 +101,12 @@ class OneProcess:
             factor: by which the gradients are multiplied.
         """
         norm, value = self.clip
-        groups = self.optimizer.param_groups
-        if self.scaler is not None and not any(
-            p.grad is not None for group in groups for p in group["params"]
-        ):
+        if self.scaler is not None and all(p.grad is None for p in parameters_of(self.optimizer)):
             return  # the scaler has scaled nothing
         if factor != 1.0 or norm is not None or value is not None:
+            parameters = parameters_of(self.optimizer)
             if self.scaler is not None:
                 self.scaler.unscale_(self.optimizer)
-            parameters = [p for group in groups for p in group["params"]]
             if factor != 1.0:
                 for p in parameters:
                     if p.grad is not None:
