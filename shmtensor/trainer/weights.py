@@ -59,6 +59,18 @@ class Clip(NamedTuple):
     value: float | None = None
 
 
+def limited(factor: float, squares: Array, limit: float) -> float:
+    """The factor, made smaller where the norm of the gradients times it is larger than `limit`.
+
+    Args:
+        squares: sums of squares, which add up to that of all gradients.
+
+    Source: the coefficient is that of `clip_grad_norm_`.
+    """
+    norm = math.sqrt(squares.sum()) * factor
+    return factor * min(limit / (norm + 1e-6), 1.0)  # NaN stays NaN
+
+
 class OneProcess:
     """The whole optimizer, in the only rank."""
 
@@ -243,8 +255,6 @@ class Sharded:
     ) -> float:
         """Each rank sums the squares of its shard, and writes them on the board. The rows stay as
         they are, so that a rank that dies before its update leaves nothing torn.
-
-        Source: the coefficient is that of `clip_grad_norm_`.
         """
         if self.clip.norm is None:
             return factor
@@ -255,8 +265,7 @@ class Sharded:
                 for i in range(len(self.flats))
             )
             barrier()
-        norm = math.sqrt(board.squares.sum()) * factor
-        return factor * min(self.clip.norm / (norm + 1e-6), 1.0)  # NaN stays NaN
+        return limited(factor, board.squares, self.clip.norm)
 
     def update(self, missing: Array, factor: float) -> None:
         indices = self.gradients.indices(missing)
