@@ -33,7 +33,7 @@ from .lead import Lead
 from .nodes import local_size, ranks_of
 from .plan import Plan, calling, ordered_callbacks, schedules, seed_epoch, states_kept
 from .progress_board import Figures
-from .rank_step import Steps
+from .rank_step import Steps, interrupts_deferred
 from .ranks import Ranks, launched_group
 from .run import serve
 from .setup import (
@@ -537,14 +537,15 @@ class Trainer:
             yield
             lead.stop(self._progress())
         except BaseException as error:
-            if lead.ranks.is_lost:  # between two passes
-                updates, failure = lead.failure()
-                self._set_updates(updates)
-                raise failure from None
-            if not isinstance(error, TornWeights):
-                lead.ranks.close(error)
-                if is_alone:
-                    self._set_updates(lead.recover()[0])
+            with interrupts_deferred():  # a second Ctrl-C must not leave the weights torn
+                if lead.ranks.is_lost:  # between two passes
+                    updates, failure = lead.failure()
+                    self._set_updates(updates)
+                    raise failure from None
+                if not isinstance(error, TornWeights):
+                    lead.ranks.close(error)
+                    if is_alone:
+                        self._set_updates(lead.recover()[0])
             raise
         finally:
             lead.ranks.close()

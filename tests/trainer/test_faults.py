@@ -25,6 +25,7 @@ from shmtensor.errors import PeerLostError, TornWeights
 from shmtensor.trainer import EMA, Callback, Trainer
 from shmtensor.trainer.gradients import Gradients
 from shmtensor.trainer.rank_step import RankStep
+from shmtensor.trainer.ranks import Ranks
 from shmtensor.trainer.weights import OneProcess, Sharded
 from tests.environment import environment
 
@@ -341,9 +342,10 @@ def test_ctrl_c_leaves_whole_weights() -> None:
     assert interrupted
 
 
+@pytest.mark.parametrize("is_pressed_again", [False, True])
 @pytest.mark.parametrize("nprocs", [1, 2])
 def test_ctrl_c_in_an_update_is_taken_after_it(
-    nprocs: int, monkeypatch: pytest.MonkeyPatch
+    nprocs: int, is_pressed_again: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If this thread blocks the signal, another one gets it: `interrupt_main` does the same."""
     expected = make_trainer(nprocs)
@@ -358,6 +360,15 @@ def test_ctrl_c_in_an_update_is_taken_after_it(
         update(self, missing, factor)
 
     monkeypatch.setattr(kind, "update", interrupting)
+    if is_pressed_again:
+        close = Ranks.close
+
+        def interrupted(self: Any, error: Any = None) -> None:
+            if error is not None:
+                _thread.interrupt_main()
+            close(self, error)
+
+        monkeypatch.setattr(Ranks, "close", interrupted)
     with pytest.raises(KeyboardInterrupt):
         trainer.fit(make_data(), 1)
     assert trainer.step == 2
