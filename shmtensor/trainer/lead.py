@@ -370,7 +370,12 @@ class Lead(Member):
             self.seconds_waited += self.ranks.seconds_waited
         while True:
             try:
-                self.join(*self.start(updates))
+                setup, ranks = self.start(updates)
+                try:
+                    self.join(setup, ranks)
+                except BaseException as error:
+                    ranks.close(error)
+                    raise
                 break
             except PeerLostError as error:
                 self.count_restart(error)

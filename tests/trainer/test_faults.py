@@ -26,6 +26,7 @@ from shmtensor.trainer import EMA, Callback, Trainer
 from shmtensor.trainer.gradients import Gradients
 from shmtensor.trainer.rank_step import RankStep
 from shmtensor.trainer.ranks import Ranks
+from shmtensor.trainer.run import Member
 from shmtensor.trainer.weights import OneProcess, Sharded
 from tests.environment import environment
 
@@ -426,6 +427,20 @@ def test_a_rank_that_dies_between_two_passes_is_named() -> None:
         trainer.fit(make_data(), 3, on_epoch=kill)
     assert caught.value.pid == victims[0]
     assert (trainer.epoch, trainer.step) == (1, 4)
+
+
+def test_a_rank_0_that_cannot_join_leaves_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_weights = Member.make_weights
+
+    def failing(self: Any, i: int) -> Any:
+        if self.rank == 0:
+            raise MemoryError("no memory")
+        return make_weights(self, i)
+
+    monkeypatch.setattr(Member, "make_weights", failing)
+    with pytest.raises(MemoryError, match="no memory"):
+        make_trainer(2, start_method="fork").fit(make_data(), 1)
+    assert not multiprocessing.active_children()
 
 
 def test_a_callback_whose_state_fails_leaves_no_child() -> None:
