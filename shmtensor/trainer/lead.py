@@ -65,6 +65,7 @@ class Lead(Member):
         used: the numbers of the data sets that may have changed since the ranks, or those that they
             replace, were set up.
         former_buffers: the model's buffers before the present update, once it has begun.
+        snapshot: of the weights at some step, or None.
         generation: how many times the ranks have been started.
         depth: of the present pass: 0: none, 1: a pass, 2: an evaluation within it.
         figures: of the training pass.
@@ -246,7 +247,7 @@ class Lead(Member):
             except PeerLostError:
                 self.replace_ranks()
         self.depth += 1
-        self.begin_pass(this.training, this.epoch)
+        self.begin_pass(this)
 
     def groups(
         self, this: Pass, data: Iterable[Any], limit: int | None

@@ -1,4 +1,4 @@
-"""Plan: the arguments of one fit; what it does with callbacks and loaders beside the loop."""
+"""Plan: the arguments of one fit, its callbacks, and the random numbers of its loaders."""
 
 from __future__ import annotations
 

@@ -491,8 +491,8 @@ class Trainer:
     # ---------------------------------------------------------------- ranks
     @contextmanager
     def _run(self, plan: Plan, max_restarts: int) -> Iterator[Lead | None]:
-        """Starts the ranks, and ends them; leaves the program's random states, threads, modes and
-        the model's mode as they were. None: this rank is not rank 0, and rank 0's run is over.
+        """Starts the ranks, and ends them; leaves the program's random states, threads, grad mode
+        and the model's mode as they were. None: this rank is not rank 0, and rank 0's run is over.
         """
         group = launched_group()
         data = [plan.train] if plan.eval is None else [plan.train, plan.eval]

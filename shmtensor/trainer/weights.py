@@ -140,8 +140,12 @@ class ByRankZero(OneProcess):
     def __init__(self, optimizer: Any, scaler: Any, gradients: Gradients, clip: Clip) -> None:
         super().__init__(optimizer, scaler, clip)
         self.gradients = gradients
-        self.clear = gradients.clear  # type: ignore[method-assign]
-        self.complete = gradients.complete  # type: ignore[method-assign]
+
+    def clear(self) -> None:
+        self.gradients.clear()
+
+    def complete(self, is_zero: bool = False) -> int:
+        return self.gradients.complete(is_zero)
 
     def reduce(self, factor: float) -> None:
         for i, part in enumerate(self.gradients.parts):
@@ -294,7 +298,8 @@ class Sharded:
 
 class Snapshot:
     """A private copy of arrays after some updates, and of what else belongs to that step. Copies:
-    one.
+    one. An interrupt within `take` leaves it torn: the weights are complete then, and it is not
+    restored.
 
     Attributes:
         due: when the next one is to be taken, by `time.perf_counter`.
