@@ -468,6 +468,7 @@ class Lead(Member):
         """The optimizers that rank 0 steps alone."""
         return [each.optimizer for each in self.weights if not isinstance(each, Sharded)]
 
+    @interrupts_deferred()
     def recover(self) -> tuple[int, str]:
         """When no other rank runs any more: makes the weights complete. Returns the number of their
         updates, and a text.
@@ -488,10 +489,9 @@ class Lead(Member):
                 self.step.update(has_met=True)
             for rank in range(1, self.size):
                 if words[rank] < last:
-                    with interrupts_deferred():
-                        board.begin_update(rank)
-                        weights.update_shard(rank)
-                        board.end_update(rank)
+                    board.begin_update(rank)
+                    weights.update_shard(rank)
+                    board.end_update(rank)
             return last // 2, f"weights are whole at {self.step_of(last)}"
         steps = " and ".join(str(word // 2 // len(self.weights)) for word in (min(words), last + 1))
         torn = f"torn between steps {steps}"
