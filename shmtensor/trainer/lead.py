@@ -68,7 +68,6 @@ class Lead(Member):
         snapshot: of the weights at some step, or None.
         generation: how many times the ranks have been started.
         depth: of the present pass: 0: none, 1: a pass, 2: an evaluation within it.
-        figures: of the training pass.
         recent: the groups handed over since the snapshot; first_recent: the number of the first.
         again: the groups of these that are to be given again, after a death.
         all_kept: of the last evaluation that kept them, each rank's outputs and targets.
@@ -98,7 +97,6 @@ class Lead(Member):
         self.snapshot: Snapshot | None = None
         self.former_buffers: list[Any] = []
         self.generation = 0
-        self.figures = Figures()
         self.recent: list[Any] = []
         self.again: list[Any] = []
         self.first_recent = 0
@@ -147,7 +145,7 @@ class Lead(Member):
         this = Pass(*self.order_of(data, updates + start, limit), training, epoch, updates, start)
         figures = figures or Figures()
         if training:
-            self.figures = figures
+            self.again = []
             self.forget(start // self.shape_of(this)[1])
         self.announce(this)
         groups = self.groups(this, data, limit)

@@ -404,7 +404,7 @@ class ShardedOnNodes(Sharded):
             shards.append(rows[rank, begin:end])
         return shards
 
-    def clipped(
+    def prepare(
         self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
     ) -> float:
         """Sums the shard over all ranks, into this rank's row; and the norm is that of the sums.
@@ -447,7 +447,7 @@ class ByRankZeroOnNodes(ByRankZero):
         super().__init__(optimizer, scaler, gradients, clip)
         self.among = ranks
 
-    def clipped(
+    def prepare(
         self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
     ) -> float:
         """Sums the gradients over all ranks, into the rows of the nodes' first ranks."""
@@ -464,7 +464,7 @@ class ByRankZeroOnNodes(ByRankZero):
         return factor
 
     def reduce(self, factor: float) -> None:
-        """Nothing: `clipped` has done it."""
+        """Nothing: `prepare` has done it."""
 
     def update(self, missing: Array, factor: float) -> None:
         if self.among.rank == 0:

@@ -224,7 +224,7 @@ class RankStep:
         if self.is_divided and weight_sum:
             factor = self.base / weight_sum
         if not self.is_skipped:
-            factor = weights.clipped(board, factor, None if has_met else self.barrier)
+            factor = weights.prepare(board, factor, None if has_met else self.barrier)
         with interrupts_deferred():
             board.begin_update(self.rank)
             if not self.is_skipped:

@@ -94,11 +94,11 @@ class OneProcess:
         """
         return 0
 
-    def clipped(
+    def prepare(
         self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
     ) -> float:
-        """Called by all ranks before `update`: the factor that also limits the gradients' norm, if
-        the ranks find it together.
+        """What all ranks do together before `update`; returns the factor for it, which also limits
+        the gradients' norm if the ranks find that together.
 
         Args:
             barrier: None: the other ranks' sums are on the board.
@@ -254,7 +254,7 @@ class Sharded:
         """From and to which element of flat i the shard of a rank goes."""
         return self.ranges[i][rank]
 
-    def clipped(
+    def prepare(
         self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
     ) -> float:
         """Each rank sums the squares of its shard, and writes them on the board. The rows stay as
