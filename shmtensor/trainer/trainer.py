@@ -624,7 +624,7 @@ class Trainer:
             "step": self.step,
             "position": self.position,
             "figures": (self._figures if self.position else Figures()).state_dict(),
-            "lr": self._lr,
+            "lr": self._lr if self.position else float(self.optimizer.param_groups[0]["lr"]),
             "seconds": self._seconds_of_epoch(),
             "eval_figures": dict(self._eval_figures),
             "seed": self.seed,

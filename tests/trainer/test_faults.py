@@ -22,7 +22,7 @@ import pytest
 from shmtensor import multiprocessing, native, nn, optim
 from shmtensor.dataloaders import DataLoader
 from shmtensor.errors import PeerLostError, TornWeights
-from shmtensor.trainer import EMA, Callback, Trainer
+from shmtensor.trainer import EMA, Callback, Schedule, Trainer
 from shmtensor.trainer.gradients import Gradients
 from shmtensor.trainer.rank_step import RankStep
 from shmtensor.trainer.ranks import Ranks
@@ -273,6 +273,29 @@ def test_a_snapshot_has_the_optimizers_that_rank_0_steps(
     assert is_equal(weights(trainer), weights(uninterrupted))
 
 
+def test_the_rate_of_an_epoch_that_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot is that of the end of epoch 1, whose record has another learning rate."""
+
+    def make() -> Trainer:
+        trainer = make_trainer(2, start_method="fork", snapshots=1000)
+        schedule = optim.lr_scheduler.ExponentialLR(trainer.optimizer, 0.9)
+        trainer.scheduler = Schedule(schedule, interval="step")
+        return trainer
+
+    uninterrupted = make()
+    uninterrupted.fit(make_data(), 3)
+    monkeypatch.setenv("VICTIM_ONCE", str(tmp_path / "dead"))
+    monkeypatch.setitem(counts, "mid update", -4)  # in step 7, the third of epoch 2
+    Deadly(monkeypatch, "mid update")
+    trainer = make()
+    with pytest.warns(RuntimeWarning, match=r"torn(?s:.*)snapshot at step 4; started again"):
+        trainer.fit(make_data(), 3, max_restarts=1)
+    assert trainer.history["lr"] == uninterrupted.history["lr"]
+    assert is_equal(weights(trainer), weights(uninterrupted))
+
+
 def test_a_data_set_that_changes_after_a_death() -> None:
     """The rank that replaces another one gets the data set as it is in the next epoch, too."""
     fits = []
@@ -382,7 +405,7 @@ import os, sys
 import numpy as np
 import shmtensor as st
 from shmtensor import nn, optim
-from shmtensor.trainer import EMA, Callback, Trainer
+from shmtensor.trainer import EMA, Callback, Schedule, Trainer
 
 model = nn.Linear(4, 2)
 data = [(st.ones(8, 4), st.zeros(8, dtype=st.int64))]
