@@ -8,6 +8,7 @@ import numpy as np
 
 from ..nn import Module
 from ..optim import LBFGS, Optimizer
+from .gradients import parameters_of
 
 NUMBERS = (int, float, np.integer, np.floating)
 
@@ -48,8 +49,7 @@ def check_optimizers(optimizers: list[Any]) -> None:
 
 def check_parameters(model: Module, optimizers: list[Any]) -> None:
     """Raises ValueError for parameters of the model that no optimizer has."""
-    groups = [group for each in optimizers for group in each.param_groups]
-    known = {id(p) for group in groups for p in group["params"]}
+    known = {id(p) for p in parameters_of(*optimizers)}
     missing = [
         name for name, p in model.named_parameters() if p.requires_grad and id(p) not in known
     ]

@@ -131,21 +131,20 @@ def seconds_of_step(trainer: Any, plan: Any, device: Device, ranks: int) -> floa
     with states_kept(data):
         if ranks > 1:
             native.share_threads(ranks)
-        lead = None
         try:
             start = partial(start_children, twin, ranks, [data], device, serve)
             lead = Lead([data], start, 0)
-            times[0] = time.perf_counter()
-            lead.run_pass(data, True, 1, 0, limit=plan.limit_train_batches, after=after)
-            lead.stop(None)
-        except BaseException as error:
-            if lead is not None:
+            try:
+                times[0] = time.perf_counter()
+                lead.run_pass(data, True, 1, 0, limit=plan.limit_train_batches, after=after)
+                lead.stop(None)
+            except BaseException as error:
                 lead.ranks.close(error)
-            raise
-        finally:
-            if lead is not None:
+                raise
+            finally:
                 lead.ranks.close()
                 lead.close()
+        finally:
             native.set_num_threads(threads)
     steps = np.diff(times)
     return float(statistics.median(steps[2:] if len(steps) > 4 else steps[-2:]))

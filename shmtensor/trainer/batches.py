@@ -34,18 +34,18 @@ from ..tensor.from_data import from_numpy
 MOST = 20_000_000  # samples whose order is drawn at once
 
 
-def apply(function: Callable[[Tensor], Any], batch: Any) -> Any:
-    """The same nested tuples, lists and dictionaries, with `function(x)` for each tensor x."""
+def apply(function: Callable[[Any], Any], batch: Any, types: Any = Tensor) -> Any:
+    """The same nested tuples, lists and dictionaries, with `function(x)` for each x of `types`."""
     if batch.__class__ is tuple:  # the usual one: a tenth of a small model's step
-        return tuple([apply(function, value) for value in batch])
-    if isinstance(batch, Tensor):
+        return tuple([apply(function, value, types) for value in batch])
+    if isinstance(batch, types):
         return function(batch)
     if isinstance(batch, Mapping):
-        return {key: apply(function, value) for key, value in batch.items()}
+        return {key: apply(function, value, types) for key, value in batch.items()}
     if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(apply(function, value) for value in batch))
+        return type(batch)(*(apply(function, value, types) for value in batch))
     if isinstance(batch, (tuple, list)):
-        return type(batch)(apply(function, value) for value in batch)
+        return type(batch)(apply(function, value, types) for value in batch)
     return batch
 
 
@@ -183,20 +183,16 @@ def share(batch: Any, counter: Counter) -> Any:
 def as_tensors(batch: Any) -> Any:
     """The batch with NumPy's arrays of numbers and PyTorch's tensors as tensors of the same memory,
     and mappings as dictionaries."""
-    if isinstance(batch, Tensor):
-        return batch
-    if isinstance(batch, np.ndarray):
-        return batch if batch.dtype.kind in "OSUMm" else from_numpy(batch)
     of_torch = getattr(foreign_module("torch"), "Tensor", ())
-    if isinstance(batch, of_torch) and not isinstance(batch, Tensor):
-        return from_dlpack(batch.detach())
-    if isinstance(batch, Mapping):
-        return {key: as_tensors(value) for key, value in batch.items()}
-    if isinstance(batch, tuple) and hasattr(batch, "_fields"):
-        return type(batch)(*(as_tensors(value) for value in batch))
-    if isinstance(batch, (tuple, list)):
-        return type(batch)(as_tensors(value) for value in batch)
-    return batch
+
+    def convert(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return x
+        if isinstance(x, np.ndarray):
+            return x if x.dtype.kind in "OSUMm" else from_numpy(x)
+        return from_dlpack(x.detach())
+
+    return apply(convert, batch, (Tensor, np.ndarray, of_torch))
 
 
 # ---------------------------------------------------------------- each rank loads its samples

@@ -15,6 +15,7 @@ from ..distributed.ddp.bucket import make_buckets
 from ..distributed.ddp.replica import broadcast
 from ..distributed.group.backend import Backend
 from ..distributed.group.process_group import ProcessGroup
+from .gradients import parameters_of
 from .weights import Clip, OneProcess
 
 BUCKET = 25 << 20  # bytes of gradients that are reduced together
@@ -54,8 +55,7 @@ class Replicated(OneProcess):
         super().__init__(optimizer, scaler, clip)
         self.group = group
         _ = getattr(optimizer, "flats", None)  # where the parameters are now
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        self.parameters = [p for p in parameters if p.requires_grad]
+        self.parameters = [p for p in parameters_of(optimizer) if p.requires_grad]
         self.buckets = make_buckets(self.parameters[::-1], BUCKET)
 
     def update(self, missing: Any, factor: float) -> None:

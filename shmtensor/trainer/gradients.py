@@ -35,6 +35,12 @@ class Part(NamedTuple):
         return self.stops[-1] if self.flat is None else int(self.flat.parameter.size)
 
 
+def parameters_of(*optimizers: Any) -> list[Any]:
+    """The parameters of all groups, in order."""
+    groups = [group for each in optimizers for group in each.param_groups]
+    return [p for group in groups for p in group["params"]]
+
+
 def parts_of(optimizer: Any) -> list[Part]:
     """The parts of an optimizer's parameters; those that are frozen may be unfrozen later.
 
@@ -43,8 +49,7 @@ def parts_of(optimizer: Any) -> list[Part]:
     """
     flats = getattr(optimizer, "flats", None)
     if flats is None:
-        parameters = [p for group in optimizer.param_groups for p in group["params"]]
-        parts = [Part([p], [0], [p.numel()], None) for p in parameters]
+        parts = [Part([p], [0], [p.numel()], None) for p in parameters_of(optimizer)]
     else:
         parts = [Part(flat.tensors, flat.starts, flat.stops, flat) for flat in flats]
     for part in parts:
@@ -161,10 +166,7 @@ class Gradients:
         if begin < end:
             own, shards = self.shards(i, begin, end)
             native.reduce_into(own, shards, "sum")
-            if factor != 1.0:
-                own *= own.dtype.type(factor)
-            if limit is not None:
-                np.clip(own, -limit, limit, out=own)
+            multiply_and_clip(own, factor, limit)
 
     def shards(self, i: int, begin: int, end: int) -> tuple[Array, list[Array]]:
         """From begin to end this rank's row of part i, and all rows."""
@@ -183,8 +185,21 @@ class Gradients:
         for first in range(begin, end, BLOCK):
             sums = block[: min(BLOCK, end - first)]
             native.reduce_into(sums, [row[first : first + len(sums)] for row in rows], "sum")
-            if rows.itemsize < 4:
-                sums = sums.astype(np.float32)
-            with np.errstate(over="ignore"):  # an infinite norm
-                total += float(np.vdot(sums, sums).real)
+            total += sum_of_squares(sums)
         return total
+
+
+def multiply_and_clip(x: Array, factor: float, limit: float | None) -> None:
+    """Multiplies x by a factor, then clips its elements to a limit if there is one, in place."""
+    if factor != 1.0:
+        x *= x.dtype.type(factor)
+    if limit is not None:
+        np.clip(x, -limit, limit, out=x)
+
+
+def sum_of_squares(x: Array) -> float:
+    """Copies: one of float16 and bfloat16, whose squares need more bits."""
+    if x.itemsize < 4:
+        x = x.astype(np.float32)
+    with np.errstate(over="ignore"):  # an infinite norm
+        return float(np.vdot(x, x).real)

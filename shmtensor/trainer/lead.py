@@ -8,15 +8,16 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from copy import deepcopy
-from itertools import chain, count, islice
+from itertools import count, islice
 from typing import Any, NamedTuple
 
 from ..dataloaders.loader.seeding import mix
 from ..errors import PeerLostError, TornWeights
 from ..random import manual_seed
 from .batches import Counter, Order, apply, as_tensors, part_of, share
+from .gradients import parameters_of
 from .progress_board import Figures
-from .rank_step import seed_of
+from .rank_step import interrupts_deferred, seed_of
 from .ranks import Ranks
 from .run import (
     AGAIN,
@@ -61,19 +62,18 @@ class Lead(Member):
 
     Attributes:
         options: that the other ranks have.
-        used: the numbers of the data sets that they have used.
+        used: the numbers of the data sets that may have changed since the ranks, or those that they
+            replace, were set up.
         former_buffers: the model's buffers before the present update, once it has begun.
+        snapshot: of the weights at some step, or None.
         generation: how many times the ranks have been started.
         depth: of the present pass: 0: none, 1: a pass, 2: an evaluation within it.
-        figures: of the training pass.
-        recent: the groups handed over since the snapshot, and the number of the first.
+        recent: the groups handed over since the snapshot; first_recent: the number of the first.
+        again: the groups of these that are to be given again, after a death.
         all_kept: of the last evaluation that kept them, each rank's outputs and targets.
         seconds_of_data: for which this rank has waited for batches.
         seconds_waited: for the others, before the present ranks were started.
     """
-
-    options: Any
-    used: set[int]
 
     def __init__(
         self,
@@ -92,17 +92,18 @@ class Lead(Member):
         self.progress = progress
         self.go_back = go_back
         self.counter = Counter()
+        self.used: set[int] = set()
+        self.options: Any = None
         self.snapshot: Snapshot | None = None
         self.former_buffers: list[Any] = []
         self.generation = 0
-        self.figures = Figures()
         self.recent: list[Any] = []
+        self.again: list[Any] = []
         self.first_recent = 0
         self.recent_bytes = 0
         self.all_kept: list[Any] = []
         self.seconds_of_data = self.seconds_waited = 0.0
         self.start_ranks(updates)
-        self.take_snapshot(updates)
 
     @property
     def bytes_copied(self) -> int:
@@ -141,14 +142,13 @@ class Lead(Member):
             PeerLostError, ProcessRaisedException: a rank has failed, and is not to be replaced.
             TornWeights: and the weights are torn.
         """
-        this = Pass(*self.order_of(data, updates, limit), training, epoch, updates, start)
+        this = Pass(*self.order_of(data, updates + start, limit), training, epoch, updates, start)
         figures = figures or Figures()
         if training:
-            self.figures = figures
+            self.again = []
             self.forget(start // self.shape_of(this)[1])
         self.announce(this)
-        batches = self.groups(this, data, limit)
-        groups: Iterator[Any] = batches
+        groups = self.groups(this, data, limit)
         per_group = self.shape_of(this)[1]
         position, stops = start, False
         group = self.next_group(this, groups)
@@ -188,17 +188,17 @@ class Lead(Member):
                 this, is_new = this._replace(start=done), True
                 self.announce(this)
                 if this.order is not None or not training:
-                    batches.close()
-                    groups = batches = self.groups(this, data, limit)
+                    groups.close()
+                    groups = self.groups(this, data, limit)
                 else:
                     number = done // per_group - self.first_recent
-                    groups = chain(self.recent[number:], batches)
+                    self.again[:0] = self.recent[number:]
                     del self.recent[number:]
                 group = self.next_group(this, groups)
             elif done > position and done % per_group == 0:
                 group, is_new = self.next_group(this, groups), True
             position = done
-        batches.close()
+        groups.close()
         if not training:
             figures.add(self.board, self.step.names)
         return figures
@@ -245,7 +245,7 @@ class Lead(Member):
             except PeerLostError:
                 self.replace_ranks()
         self.depth += 1
-        self.begin_pass(this.training, this.epoch)
+        self.begin_pass(this)
 
     def groups(
         self, this: Pass, data: Iterable[Any], limit: int | None
@@ -269,7 +269,7 @@ class Lead(Member):
     def seeded(self, data: Iterable[Any], epoch: int) -> Iterator[Any]:
         """The batches: what one draws from this library's generator does not depend on the steps
         before it, so that a resumed run gets the same ones."""
-        seed = mix(seed_of(self.setup.seed, epoch, 0) % 2**63)
+        seed = mix(seed_of(self.setup.seed, epoch))
         batches = iter(data)
         for number in count(1):
             try:
@@ -281,7 +281,7 @@ class Lead(Member):
     def next_group(self, this: Pass, groups: Iterator[Any]) -> Any:
         """The next group, or None; keeps it if it may have to be given again."""
         began = time.perf_counter()
-        group = next(groups, None)
+        group = self.again.pop(0) if this.training and self.again else next(groups, None)
         self.seconds_of_data += time.perf_counter() - began
         if group is not None and group.batches is not None and self.restarts_left and this.training:
             if self.snapshot is None:  # only this one may have to be given again
@@ -350,16 +350,18 @@ class Lead(Member):
         """Sets the ranks up anew if the program has changed what they need."""
         if self.size > 1 and self.sign() != self.signature:
             self.set_up_anew(updates)
+            self.snapshot = None
+            self.take_snapshot(updates)
 
     def set_up_anew(self, updates: int) -> None:
+        """Starts other ranks, between two updates. The snapshot stays: the arrays are the same."""
         while self.depth:
             self.end_pass()
         self.stop(None)
         self.ranks.close()
         self.close()
+        self.used = set()
         self.start_ranks(updates)
-        self.snapshot = None
-        self.take_snapshot(updates)
 
     def start_ranks(self, updates: int) -> None:
         if self.generation:
@@ -367,11 +369,16 @@ class Lead(Member):
             self.seconds_waited += self.ranks.seconds_waited
         while True:
             try:
-                self.join(*self.start(updates))
+                setup, ranks = self.start(updates)
+                try:
+                    self.join(setup, ranks)
+                except BaseException as error:
+                    ranks.close(error)
+                    raise
                 break
             except PeerLostError as error:
                 self.count_restart(error)
-        self.options, self.used, self.depth = None, set(), 0
+        self.options, self.depth = None, 0
         self.generation += 1
         self.signature = self.sign()
 
@@ -435,7 +442,8 @@ class Lead(Member):
             return True
         if self.snapshots is True:
             return time.perf_counter() > snapshot.due
-        return self.board.read()[0] // 2 - snapshot.updates >= self.snapshots
+        steps = (self.board.read()[0] // 2 - snapshot.updates) / len(self.weights)
+        return steps >= self.snapshots
 
     def take_snapshot(self, updates: int) -> None:
         """Copies weights, state and progress, so that they can be restored where a death leaves
@@ -446,12 +454,19 @@ class Lead(Member):
         began = time.perf_counter()
         if self.snapshot is None:
             arrays = [x for each in sharded for x in each.arrays()]
+            others = [p.array for each in self.not_sharded() for p in parameters_of(each)]
             buffers = [x.array for x in self.setup.buffers]
-            self.snapshot = Snapshot([*arrays, *buffers])
-        self.snapshot.take(updates, deepcopy((options_of(self), self.progress())))
+            self.snapshot = Snapshot([*arrays, *others, *buffers])
+        states = [each.state_dict() for each in self.not_sharded()]
+        self.snapshot.take(updates, deepcopy((options_of(self), states, self.progress())))
         now = time.perf_counter()
         self.snapshot.due = now + SHARE * (now - began)
 
+    def not_sharded(self) -> list[Any]:
+        """The optimizers that rank 0 steps alone."""
+        return [each.optimizer for each in self.weights if not isinstance(each, Sharded)]
+
+    @interrupts_deferred()
     def recover(self) -> tuple[int, str]:
         """When no other rank runs any more: makes the weights complete. Returns the number of their
         updates, and a text.
@@ -480,7 +495,9 @@ class Lead(Member):
         torn = f"torn between steps {steps}"
         if self.snapshot is None:
             raise TornWeights(f"weights are {torn}, and snapshots are off: load a checkpoint")
-        options, progress = self.snapshot.restore()
+        options, states, progress = self.snapshot.restore()
+        for optimizer, state in zip(self.not_sharded(), states, strict=True):
+            optimizer.load_state_dict(state)
         set_options(self, options)
         self.go_back(progress)
         updates = self.snapshot.updates

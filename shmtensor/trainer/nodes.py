@@ -20,7 +20,6 @@ they meet in between. So the death of another node leaves this one's weights com
 
 from __future__ import annotations
 
-import math
 import pickle
 import time
 from bisect import bisect_right
@@ -36,10 +35,10 @@ from ..distributed.collectives.object_collectives import dumps_by_value
 from ..distributed.group.process_group import ProcessGroup
 from ..errors import PeerLostError
 from ..memory.layout import empty_shared
-from .gradients import Gradients
+from .gradients import Gradients, multiply_and_clip, parameters_of, sum_of_squares
 from .progress_board import ProgressBoard
 from .ranks import GRACE, Ranks
-from .weights import ByRankZero, Clip, Sharded, shard_start
+from .weights import ByRankZero, Clip, Sharded, limited, shard_start
 
 Array = np.ndarray[Any, np.dtype[Any]]
 WHERE = "Trainer"
@@ -405,7 +404,7 @@ class ShardedOnNodes(Sharded):
             shards.append(rows[rank, begin:end])
         return shards
 
-    def clipped(
+    def prepare(
         self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
     ) -> float:
         """Sums the shard over all ranks, into this rank's row; and the norm is that of the sums.
@@ -428,26 +427,13 @@ class ShardedOnNodes(Sharded):
         board.squares[ranks.rank] = sum(map(sum_of_squares, self.own_shards()))
         ranks.barrier()
         # Nodes with other numbers of ranks add the squares in another order: all take node 0's.
-        norm = math.sqrt(board.squares[ranks.nodes[0]].sum()) * factor
-        return factor * min(self.clip.norm / (norm + 1e-6), 1.0)  # NaN stays NaN
+        return limited(factor, board.squares[ranks.nodes[0]], self.clip.norm)
 
     def update_shard(self, rank: int) -> None:
         """Updates this rank's shard by the sums."""
-        limit = self.clip.value
         for i, (runs, own) in enumerate(zip(self.runs, self.own_shards(), strict=True)):
-            if self.factor != 1.0:
-                own *= own.dtype.type(self.factor)
-            if limit is not None:
-                np.clip(own, -limit, limit, out=own)
+            multiply_and_clip(own, self.factor, self.clip.value)
             self.optimizer.step_part(i, runs, *self.range(i, rank))
-
-
-def sum_of_squares(x: Array) -> float:
-    """Copies: one of float16 and bfloat16, whose squares need more bits."""
-    if x.itemsize < 4:
-        x = x.astype(np.float32)
-    with np.errstate(over="ignore"):  # an infinite norm
-        return float(np.vdot(x, x).real)
 
 
 class ByRankZeroOnNodes(ByRankZero):
@@ -461,7 +447,7 @@ class ByRankZeroOnNodes(ByRankZero):
         super().__init__(optimizer, scaler, gradients, clip)
         self.among = ranks
 
-    def clipped(
+    def prepare(
         self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
     ) -> float:
         """Sums the gradients over all ranks, into the rows of the nodes' first ranks."""
@@ -478,10 +464,9 @@ class ByRankZeroOnNodes(ByRankZero):
         return factor
 
     def reduce(self, factor: float) -> None:
-        """Nothing: `clipped` has done it."""
+        """Nothing: `prepare` has done it."""
 
     def update(self, missing: Array, factor: float) -> None:
         if self.among.rank == 0:
             super().update(missing, factor)
-        groups = self.optimizer.param_groups
-        self.among.copy_in_update([p.array for group in groups for p in group["params"]])
+        self.among.copy_in_update([p.array for p in parameters_of(self.optimizer)])

@@ -1,4 +1,4 @@
-"""Plan: the arguments of one fit; what it does with callbacks and loaders beside the loop."""
+"""Plan: the arguments of one fit, its callbacks, and the random numbers of its loaders."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from ..dataloaders.loader.progress import (
 from ..dataloaders.loader.seeding import seed_everything
 from .callbacks import Callback, FileCheckpoint, ModelCheckpoint, ProgressBar, Schedule
 from .callbacks.callback import Functions
+from .rank_step import seed_of
 
 
 class Plan(NamedTuple):
@@ -94,7 +95,7 @@ def seed_epoch(loader: Any, seed: int, epoch: int) -> None:
         set_epoch = getattr(owner, "set_epoch", None)
         if set_epoch is not None:
             set_epoch(epoch)
-    number = (seed * 1_000_003 + epoch) * 1_009 % 2**63
+    number = seed_of(seed, epoch)
     for generator in generators_of(loader):
         if isinstance(generator, np.random.Generator):
             generator.bit_generator.state = type(generator.bit_generator)(number).state

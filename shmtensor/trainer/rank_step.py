@@ -7,11 +7,15 @@ word += 1, reduce and update, word += 1      one copy of parameters and optimize
 
 from __future__ import annotations
 
-import signal
+import threading
 import warnings
-from collections.abc import Callable
-from contextlib import nullcontext
+
+# The functions of `signal` make enums of handlers, which takes 6 us in each step.
+from _signal import getsignal, signal  # type: ignore[import-not-found]
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from math import isfinite
+from signal import SIGINT
 from typing import Any, NamedTuple
 
 from ..amp import autocast
@@ -23,6 +27,7 @@ from ..tensor.from_data import as_tensor
 from .batch_loss import BatchLoss, LossFunction, compute_loss, count_correct, run_step
 from .batches import on_device, on_host
 from .progress_board import ProgressBoard, checksum
+from .sync_batchnorm import SyncedBatchNorms
 
 
 class Precision(NamedTuple):
@@ -60,6 +65,7 @@ class RankStep:
         weights: for each optimizer one of weights.py.
         barrier: returns when all ranks have called it.
         device: where the model is; the rank's part of a batch is moved there.
+        batch_norms: the layers that normalize by the samples of all ranks, or None.
 
     Attributes:
         names: of the figures that the training step has returned in this step.
@@ -78,6 +84,7 @@ class RankStep:
         ranks: int = 1,
         device: Device = CPU,
         precision: Precision = Precision(),  # noqa: B008 (it cannot be changed)
+        batch_norms: SyncedBatchNorms | None = None,
     ) -> None:
         self.model = model
         self.steps = steps
@@ -88,6 +95,7 @@ class RankStep:
         self.ranks = ranks
         self.device = device
         self.precision = precision
+        self.batch_norms = batch_norms
         self.names: list[str] = []
         self.is_skipped = False
         self.kept: list[Any] = []
@@ -120,28 +128,31 @@ class RankStep:
             self.names = []
         for part, n, total in group:
             if not n:
-                if total:
-                    self.without_samples(part, index)
+                if total and self.batch_norms is not None:
+                    self.run_without_samples(part, index)
                 continue
             samples += n
-            result = self.loss_of(part, n, index)
-            if result is None:
-                continue
-            weight, loss = result.weight, weights.scale(result.loss)
-            if weight == 0:
-                counts_nothing = True
-            if weight is None:  # a sum
-                self.is_divided = False
-            if self.is_divided and weight is not None:
-                loss.backward(self.share_of(weight, loss))
-            else:
-                loss.backward()
+            with nullcontext() if self.batch_norms is None else self.batch_norms.together(True):
+                result = self.loss_of(part, n, index)
+                if result is None:
+                    continue
+                weight, loss = result.weight, weights.scale(result.loss)
+                if weight == 0:
+                    counts_nothing = True
+                if weight is None:  # a sum
+                    self.is_divided = False
+                if self.is_divided and weight is not None:
+                    loss.backward(self.share_of(weight, loss))
+                else:
+                    loss.backward()
             value, right = self.measure(result, n)
             loss_sum += value
             correct += right
             weight_sum += n if weight is None else weight
         board.figures[rank] = samples, weight_sum, loss_sum, correct
-        missing = weights.complete(counts_nothing and weight_sum == 0)
+        # With batch_norms samples that no loss counts have gradients, by the statistics.
+        is_zero = counts_nothing and weight_sum == 0 and self.batch_norms is None
+        missing = weights.complete(is_zero)
         if missing and rank and weight_sum and not self.has_gradient():
             raise RuntimeError(
                 f"Trainer: the loss of rank {rank} does not depend on its model: a training_step "
@@ -162,8 +173,15 @@ class RankStep:
             self.last_share = share, dtype, gradient
         return gradient
 
-    def without_samples(self, part: Any, index: int) -> None:
-        """What a rank without samples of a batch does: nothing; synchronize() replaces it."""
+    def run_without_samples(self, part: Any, index: int) -> None:
+        """Takes part in the all_reduce of BatchNorm layers, by a sample of another rank that counts
+        neither in the statistics nor in the gradients."""
+        assert self.batch_norms is not None
+        with self.batch_norms.together(False):
+            result = self.loss_of(part, 1, index)
+            if result is not None:
+                zero = as_tensor(0.0, dtype=result.loss.dtype, device=self.device)
+                result.loss.backward(zero)
 
     def has_gradient(self) -> bool:
         """Whether any parameter of the optimizers has one."""
@@ -201,7 +219,7 @@ class RankStep:
 
     def update(self, has_met: bool = False) -> None:
         """This rank's share of the update, once all gradients are complete. Ctrl-C is taken after
-        it: it must not leave shared weights torn.
+        it: it must not leave the weights torn.
 
         Args:
             has_met: no other rank runs any more: all have met for the norm of the gradients.
@@ -219,22 +237,13 @@ class RankStep:
         factor = 1.0
         if self.is_divided and weight_sum:
             factor = self.base / weight_sum
-        if self.ranks == 1:
-            board.begin_update(0)
-            if not self.is_skipped:
-                weights.update(board.missing, factor)
-            board.end_update(0)
-            return
         if not self.is_skipped:
-            factor = weights.clipped(board, factor, None if has_met else self.barrier)
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        try:
+            factor = weights.prepare(board, factor, None if has_met else self.barrier)
+        with interrupts_deferred():
             board.begin_update(self.rank)
             if not self.is_skipped:
                 weights.update(board.missing, factor)
             board.end_update(self.rank)
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def report_nonfinite(self) -> bool:
         """Raises or warns on rank 0; returns whether the update is to be skipped."""
@@ -266,6 +275,27 @@ class RankStep:
             self.kept.append(result and on_host((result.outputs, result.targets)))
 
 
-def seed_of(seed: int, number: int, rank: int) -> int:
-    """The seed of a rank's random numbers (dropout) in a step: the same in every run."""
-    return (seed * 1_000_003 + number) * 1_009 + rank
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Calls the program's handler of Ctrl-C after the block, not within it.
+
+    To block the signal is not enough: then another thread of the process gets it (NumPy's library
+    has some), and Python calls the handler in the main thread all the same.
+    """
+    handler = getsignal(SIGINT)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[Any] = []
+    signal(SIGINT, lambda number, frame: came.append((number, frame)))
+    try:
+        yield
+    finally:
+        signal(SIGINT, handler)
+        if came:
+            handler(*came[0])
+
+
+def seed_of(seed: int, number: int, rank: int = 0) -> int:
+    """The seed of a rank's random numbers in a step or an epoch: the same in every run."""
+    return ((seed * 1_000_003 + number) * 1_009 + rank) % 2**63

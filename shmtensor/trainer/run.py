@@ -1,5 +1,4 @@
-"""Run: one `fit` on one rank. Rank 0 leads (lead.py), the other ranks follow
-(`serve`).
+"""Run: one `fit` on one rank. Rank 0 leads (lead.py), the other ranks follow (`serve`).
 
 Note [Meetings] The ranks meet, in a barrier, before each update and at the end of a pass. Before
 it, rank 0 writes on the board what follows. So whatever it does between two updates, the others
@@ -24,16 +23,13 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ..dataloaders.loader.seeding import seed_everything
-from .batches import (
-    own_samples,
-    part_of,
-)
-from .gradients import Gradients, parts_of
+from .batches import own_samples, part_of
+from .gradients import Gradients, parameters_of, parts_of
 from .nodes import NodeRanks, weights_on_nodes
 from .rank_step import RankStep, seed_of
 from .ranks import Ranks
 from .setup import Setup
-from .sync_batchnorm import synchronize
+from .sync_batchnorm import SyncedBatchNorms
 from .weights import ByRankZero, OneProcess, Sharded
 
 STEP, OPTIONS, AGAIN, PASS, END = range(5)
@@ -46,6 +42,8 @@ class Pass(NamedTuple):
         number: of the data set, in `Setup.samples`, of which each rank loads its samples; or None.
         dataset: as it is now, if the program may have changed it since the last pass; or None.
         order: an Order of these samples, or a list of batches; None: rank 0 hands over each group.
+        training: or an evaluation.
+        epoch: its number, from 1, for random numbers.
         updates: how many there were before the pass.
         start: the first update of the pass: those before it are done.
     """
@@ -60,7 +58,16 @@ class Pass(NamedTuple):
 
 
 class Member:
-    """One rank's part of a run."""
+    """One rank's part of a run.
+
+    Attributes:
+        setup, ranks, board, step: of the present ranks; rank, size: this rank's number, and theirs.
+        weights: for each optimizer, how this rank updates it (weights.py).
+        meetings: how many there were.
+        loaders: of this rank's samples, by the number of the data set.
+        buffers: rank 0's and this rank's copy of each; of rank 0 none.
+        least: the fewest samples of a batch that a rank gets, if it gets any.
+    """
 
     def __init__(self, setup: Setup, ranks: Ranks) -> None:
         self.join(setup, ranks)
@@ -72,8 +79,8 @@ class Member:
         self.rank, self.size = ranks.rank, ranks.size
         self.board = ranks.make_board(setup)
         self.meetings = 0
-        self.loaders: dict[int, Any] = {}  # this rank's, by the number of the data set
-        self.buffers: list[tuple[Any, Any]] = []  # rank 0's, and this rank's copy
+        self.loaders: dict[int, Any] = {}
+        self.buffers: list[tuple[Any, Any]] = []
         device = setup.device
         if self.size > 1 and device.type == "cuda":
             from .gpu_ranks import gpu_of_rank, use_gpu
@@ -82,13 +89,15 @@ class Member:
             use_gpu(device)
             setup.model.to(device)
         self.weights = [self.make_weights(i) for i in range(len(setup.optimizers))]
+        batch_norms = None
+        if setup.sync_batchnorm and ranks.group is not None:
+            group = getattr(self.weights[0], "group", ranks.group)
+            batch_norms = SyncedBatchNorms(setup.model, group)
         self.step = RankStep(
             setup.model, setup.steps, self.weights, self.board, ranks.barrier, self.rank,
-            self.size, device, setup.precision,
+            self.size, device, setup.precision, batch_norms,
         )  # fmt: skip
-        if setup.sync_batchnorm and ranks.group is not None:
-            synchronize(self.step, getattr(self.weights[0], "group", ranks.group))
-        self.least = 1 if setup.sync_batchnorm else 2  # samples of a rank
+        self.least = 1 if setup.sync_batchnorm else 2
         if self.rank and setup.shared is not None:
             for buffer in setup.buffers:
                 shared = buffer.array
@@ -128,12 +137,11 @@ class Member:
         self.ranks.barrier()
         return int(self.board.signals[place])
 
-    def begin_pass(self, training: bool, number: int) -> None:
-        setup = self.setup
+    def begin_pass(self, this: Pass) -> None:
         self.board.clear_figures(self.rank)
         self.step.names, self.step.kept = [], []
-        seed_everything(seed_of(setup.seed, number, self.rank) % 2**63)
-        self.set_mode(training)
+        seed_everything(seed_of(self.setup.seed, this.epoch, self.rank))
+        self.set_mode(this.training)
 
     def set_mode(self, training: bool) -> None:
         """Before a pass, and before the rest of one: rank 0's buffers evaluate, and on GPUs its
@@ -229,8 +237,8 @@ def serve(ranks: Ranks, setup: Setup) -> Any:
 
 
 def follow(member: Member, this: Pass) -> None:
-    """One pass."""
-    member.begin_pass(this.training, this.epoch)
+    """One pass on another rank: does what rank 0's signals say, until END."""
+    member.begin_pass(this)
     is_handed_over = this.order is None
     groups = iter(()) if is_handed_over else member.own_groups(this)
     _, updates = member.shape_of(this)
@@ -261,32 +269,22 @@ def options_of(member: Member) -> Any:
     scaler, setup = None, member.setup
     if setup.shared is not None and setup.precision.scaler is not None:
         scaler = setup.precision.scaler.state_dict()
-    groups = [
-        {k: v for k, v in group.items() if k != "params"}
-        for optimizer, weights in zip(setup.optimizers, member.weights, strict=True)
-        for group in optimizer.param_groups
-        if not isinstance(weights, ByRankZero)
-    ]
-    return scaler, groups, [p.requires_grad for p in parameters_of(member)]
+    groups = [{k: v for k, v in g.items() if k != "params"} for g in groups_of(member)]
+    return scaler, groups, [p.requires_grad for p in parameters_of(*setup.optimizers)]
+
+
+def groups_of(member: Member) -> list[Any]:
+    """The groups of the optimizers that every rank steps."""
+    optimizers = [each.optimizer for each in member.weights if not isinstance(each, ByRankZero)]
+    return [group for optimizer in optimizers for group in optimizer.param_groups]
 
 
 def set_options(member: Member, options: Any) -> None:
     scaler, new_groups, flags = options
     if scaler is not None:
         member.setup.precision.scaler.load_state_dict(scaler)
-    groups = [
-        group
-        for optimizer, weights in zip(member.setup.optimizers, member.weights, strict=True)
-        for group in optimizer.param_groups
-        if not isinstance(weights, ByRankZero)
-    ]
-    for group, values in zip(groups, new_groups, strict=True):
+    for group, values in zip(groups_of(member), new_groups, strict=True):
         group.update(values)
-    for p, requires_grad in zip(parameters_of(member), flags, strict=True):
+    for p, requires_grad in zip(parameters_of(*member.setup.optimizers), flags, strict=True):
         if p.requires_grad != requires_grad:
             p.requires_grad_(requires_grad)
-
-
-def parameters_of(member: Member) -> list[Any]:
-    groups = [group for each in member.setup.optimizers for group in each.param_groups]
-    return [p for group in groups for p in group["params"]]

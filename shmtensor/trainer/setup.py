@@ -13,7 +13,7 @@ from ..nn import Module
 from ..tensor.share_memory import move_to_shared_memory
 from .batches import Samples
 from .callbacks.averaged_weights import AveragedWeights
-from .gradients import Gradients, parts_of
+from .gradients import Gradients, parameters_of, parts_of
 from .nodes import ranks_of
 from .progress_board import ProgressBoard
 from .rank_step import Precision, Steps
@@ -137,8 +137,7 @@ def make_setup(
         model.to(device)
         return setup
     model.to("cpu")
-    parameters = [p for each in optimizers for group in each.param_groups for p in group["params"]]
-    move_to_shared_memory([*model.parameters(), *setup.buffers, *parameters])
+    move_to_shared_memory([*model.parameters(), *setup.buffers, *parameters_of(*optimizers)])
     for optimizer in optimizers:
         optimizer.zero_grad()
         _ = getattr(optimizer, "flats", None)  # moves the state there
@@ -196,10 +195,8 @@ def hand_over(
 
 def own_setup(setup: Setup, ranks: Ranks) -> Setup:
     """The setup of another node, with its own arrays, from a copy of rank 0's."""
-    parameters = [
-        p for each in setup.optimizers for group in each.param_groups for p in group["params"]
-    ]
-    move_to_shared_memory([*setup.model.parameters(), *setup.model.buffers(), *parameters])
+    model, parameters = setup.model, parameters_of(*setup.optimizers)
+    move_to_shared_memory([*model.parameters(), *model.buffers(), *parameters])
     board = ProgressBoard.create(ranks.size)
     board.array[...] = setup.board
     assert setup.shared is not None

@@ -1,21 +1,20 @@
-"""BatchNorm layers that normalize by the samples of all ranks, while a rank makes its step.
+"""BatchNorm layers that normalize by the samples of all ranks, in a rank's forward and backward.
 
-The model's layers stay what they are. For the time of a step each has an attribute `forward`, which
-hides that of its class, as SyncBatchNorm computes. So callbacks, hooks, copies, checkpoints and
+The model's layers stay what they are. For that time each has an attribute `forward`, which hides
+that of its class, and computes as SyncBatchNorm's. So callbacks, copies, checkpoints and
 evaluations see the layers of the program.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
-from typing import Any
 
 from ..distributed.ddp.sync_batch_norm import SyncBatchNorm, normalize_together
 from ..distributed.group.process_group import ProcessGroup
 from ..nn import Module
 from ..nn.modules.batchnorm import _BatchNorm
-from ..tensor.from_data import as_tensor
-from .rank_step import RankStep
 
 
 def batch_norms(model: Module) -> list[_BatchNorm]:
@@ -35,40 +34,25 @@ def batch_norms(model: Module) -> list[_BatchNorm]:
     return layers
 
 
-def synchronize(step: RankStep, group: ProcessGroup) -> None:
-    """Makes `step.train` normalize by the samples of all ranks of the group.
+class SyncedBatchNorms:
+    """The BatchNorm layers of a model, and the group whose ranks normalize together."""
 
-    A rank without samples has to take part in the layers' collectives: it trains with the sample
-    that it is given as its part, which counts neither in the statistics nor in the gradients.
-    """
-    layers, train = batch_norms(step.model), step.train
+    def __init__(self, model: Module, group: ProcessGroup) -> None:
+        self.layers = batch_norms(model)
+        self.group = group
 
-    def set_forward(counts: bool) -> None:
-        for layer in layers:
-            layer.__dict__["forward"] = partial(normalize_together, layer, group, counts)
+    @contextmanager
+    def together(self, counts: bool) -> Iterator[None]:
+        """Within it, forward and backward of the layers are SyncBatchNorm's. All ranks of the group
+        enter it.
 
-    def train_together(*arguments: Any) -> None:
-        set_forward(True)
+        Args:
+            counts: this rank's samples count in the statistics.
+        """
+        for layer in self.layers:
+            layer.__dict__["forward"] = partial(normalize_together, layer, self.group, counts)
         try:
-            train(*arguments)
+            yield
         finally:
-            for layer in layers:
+            for layer in self.layers:
                 layer.__dict__.pop("forward", None)
-
-    def without_samples(part: Any, index: int) -> None:
-        set_forward(False)
-        result = step.loss_of(part, 1, index)
-        if result is not None:
-            zero = as_tensor(0.0, dtype=result.loss.dtype, device=step.device)
-            result.loss.backward(zero)
-        set_forward(True)
-
-    step.train = train_together  # type: ignore[assignment, method-assign]
-    step.without_samples = without_samples  # type: ignore[method-assign]
-    for weights in step.weights:  # samples that no loss counts have gradients by the statistics
-        weights.complete = partial(complete_all, weights.complete)
-
-
-def complete_all(complete: Any, is_zero: bool = False) -> Any:
-    """`weights.complete`, with the gradients of a loss that counts nothing."""
-    return complete()

@@ -33,7 +33,7 @@ from .lead import Lead
 from .nodes import local_size, ranks_of
 from .plan import Plan, calling, ordered_callbacks, schedules, seed_epoch, states_kept
 from .progress_board import Figures
-from .rank_step import Steps
+from .rank_step import Steps, interrupts_deferred
 from .ranks import Ranks, launched_group
 from .run import serve
 from .setup import (
@@ -491,8 +491,8 @@ class Trainer:
     # ---------------------------------------------------------------- ranks
     @contextmanager
     def _run(self, plan: Plan, max_restarts: int) -> Iterator[Lead | None]:
-        """Starts the ranks, and ends them; leaves the program's random states, threads, modes and
-        the model's mode as they were. None: this rank is not rank 0, and rank 0's run is over.
+        """Starts the ranks, and ends them; leaves the program's random states, threads, grad mode
+        and the model's mode as they were. None: this rank is not rank 0, and rank 0's run is over.
         """
         group = launched_group()
         data = [plan.train] if plan.eval is None else [plan.train, plan.eval]
@@ -533,20 +533,22 @@ class Trainer:
         """Ends the other ranks, and makes the weights complete."""
         is_alone = lead.size == 1 or lead.ranks.children is not None
         try:
+            lead.take_snapshot(self._updates())
             yield
             lead.stop(self._progress())
         except BaseException as error:
-            if lead.ranks.is_lost:  # between two passes
-                updates, failure = lead.failure()
-                self._set_updates(updates)
-                raise failure from None
-            if not isinstance(error, TornWeights):
-                lead.ranks.close(error)
-                if is_alone:
-                    updates, state = lead.recover()
+            with interrupts_deferred():  # a second Ctrl-C must not leave the weights torn
+                if lead.ranks.is_lost:  # between two passes
+                    updates, failure = lead.failure()
                     self._set_updates(updates)
-                    if isinstance(error, CollectiveTimeout):
-                        raise CollectiveTimeout(f"Trainer: {error}; {state}") from None
+                    raise failure from None
+                if not isinstance(error, TornWeights):
+                    lead.ranks.close(error)
+                    if is_alone:
+                        updates, state = lead.recover()
+                        self._set_updates(updates)
+                        if isinstance(error, CollectiveTimeout):
+                            raise CollectiveTimeout(f"Trainer: {error}; {state}") from None
             raise
         finally:
             lead.ranks.close()
@@ -625,7 +627,7 @@ class Trainer:
             "step": self.step,
             "position": self.position,
             "figures": (self._figures if self.position else Figures()).state_dict(),
-            "lr": self._lr,
+            "lr": self._lr if self.position else float(self.optimizer.param_groups[0]["lr"]),
             "seconds": self._seconds_of_epoch(),
             "eval_figures": dict(self._eval_figures),
             "seed": self.seed,

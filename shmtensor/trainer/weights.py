@@ -23,7 +23,7 @@ from ..memory.layout import aligned
 from ..nn.utils import clip_grad_norm_, clip_grad_value_
 from ..optim import optimizer as optimizers
 from ..optim.flat.flat_optimizer import FlatOptimizer
-from .gradients import Gradients
+from .gradients import Gradients, parameters_of
 from .progress_board import ProgressBoard
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -59,6 +59,18 @@ class Clip(NamedTuple):
     value: float | None = None
 
 
+def limited(factor: float, squares: Array, limit: float) -> float:
+    """The factor, made smaller where the norm of the gradients times it is larger than `limit`.
+
+    Args:
+        squares: sums of squares, which add up to that of all gradients.
+
+    Source: the coefficient is that of `clip_grad_norm_`.
+    """
+    norm = math.sqrt(squares.sum()) * factor
+    return factor * min(limit / (norm + 1e-6), 1.0)  # NaN stays NaN
+
+
 class OneProcess:
     """The whole optimizer, in the only rank."""
 
@@ -82,11 +94,11 @@ class OneProcess:
         """
         return 0
 
-    def clipped(
+    def prepare(
         self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
     ) -> float:
-        """Called by all ranks before `update`: the factor that also limits the gradients' norm, if
-        the ranks find it together.
+        """What all ranks do together before `update`; returns the factor for it, which also limits
+        the gradients' norm if the ranks find that together.
 
         Args:
             barrier: None: the other ranks' sums are on the board.
@@ -101,15 +113,12 @@ class OneProcess:
             factor: by which the gradients are multiplied.
         """
         norm, value = self.clip
-        groups = self.optimizer.param_groups
-        if self.scaler is not None and not any(
-            p.grad is not None for group in groups for p in group["params"]
-        ):
+        if self.scaler is not None and all(p.grad is None for p in parameters_of(self.optimizer)):
             return  # the scaler has scaled nothing
         if factor != 1.0 or norm is not None or value is not None:
+            parameters = parameters_of(self.optimizer)
             if self.scaler is not None:
                 self.scaler.unscale_(self.optimizer)
-            parameters = [p for group in groups for p in group["params"]]
             if factor != 1.0:
                 for p in parameters:
                     if p.grad is not None:
@@ -131,8 +140,12 @@ class ByRankZero(OneProcess):
     def __init__(self, optimizer: Any, scaler: Any, gradients: Gradients, clip: Clip) -> None:
         super().__init__(optimizer, scaler, clip)
         self.gradients = gradients
-        self.clear = gradients.clear  # type: ignore[method-assign]
-        self.complete = gradients.complete  # type: ignore[method-assign]
+
+    def clear(self) -> None:
+        self.gradients.clear()
+
+    def complete(self, is_zero: bool = False) -> int:
+        return self.gradients.complete(is_zero)
 
     def reduce(self, factor: float) -> None:
         for i, part in enumerate(self.gradients.parts):
@@ -241,13 +254,11 @@ class Sharded:
         """From and to which element of flat i the shard of a rank goes."""
         return self.ranges[i][rank]
 
-    def clipped(
+    def prepare(
         self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
     ) -> float:
         """Each rank sums the squares of its shard, and writes them on the board. The rows stay as
         they are, so that a rank that dies before its update leaves nothing torn.
-
-        Source: the coefficient is that of `clip_grad_norm_`.
         """
         if self.clip.norm is None:
             return factor
@@ -258,8 +269,7 @@ class Sharded:
                 for i in range(len(self.flats))
             )
             barrier()
-        norm = math.sqrt(board.squares.sum()) * factor
-        return factor * min(self.clip.norm / (norm + 1e-6), 1.0)  # NaN stays NaN
+        return limited(factor, board.squares, self.clip.norm)
 
     def update(self, missing: Array, factor: float) -> None:
         indices = self.gradients.indices(missing)
@@ -288,7 +298,8 @@ class Sharded:
 
 class Snapshot:
     """A private copy of arrays after some updates, and of what else belongs to that step. Copies:
-    one.
+    one. An interrupt within `take` leaves it torn: the weights are complete then, and it is not
+    restored.
 
     Attributes:
         due: when the next one is to be taken, by `time.perf_counter`.

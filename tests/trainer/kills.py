@@ -43,6 +43,7 @@ class Run(NamedTuple):
     epochs: int
     is_handed_over: bool
     has_two_optimizers: bool
+    has_hook: bool  # of the second: rank 0 steps it alone
     options: dict[str, Any]
     fit_options: dict[str, Any]
 
@@ -55,7 +56,8 @@ class Run(NamedTuple):
             "snapshots": rng.choice([True, True, 3]),
         }
         fit_options = {"eval_every": None if two else rng.choice([None, 4])}
-        return cls(rng.randrange(3, 12), rng.random() < 0.4, two, options, fit_options)
+        handed_over, hook = rng.random() < 0.4, rng.random() < 0.5
+        return cls(rng.randrange(3, 12), handed_over, two, hook, options, fit_options)
 
     def make(self, nprocs: int) -> Trainer:
         st.manual_seed(1)
@@ -70,6 +72,9 @@ class Run(NamedTuple):
                 optim.Adam(layers[0].parameters(), lr=0.01),
                 optim.SGD([*layers[1].parameters(), *layers[4].parameters()], lr=0.1, momentum=0.9),
             ]
+
+            if self.has_hook:
+                optimizers[1].register_step_pre_hook(lambda *arguments: None)
 
             def step(model: Any, batch: Any, i: int) -> Any:
                 return {"loss": loss(model(batch[0]), batch[1]), "index": i}

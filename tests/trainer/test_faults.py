@@ -4,6 +4,7 @@ consistent or reported as torn.
 
 from __future__ import annotations
 
+import _thread
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,16 +20,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmtensor import multiprocessing, native
+from shmtensor import multiprocessing, native, nn, optim
+from shmtensor.dataloaders import DataLoader
 from shmtensor.errors import CollectiveTimeout, PeerLostError, TornWeights
-from shmtensor.trainer import Trainer, ranks
+from shmtensor.trainer import EMA, Callback, Schedule, Trainer, ranks
 from shmtensor.trainer.gradients import Gradients
 from shmtensor.trainer.rank_step import RankStep
-from shmtensor.trainer.weights import Sharded
+from shmtensor.trainer.ranks import Ranks
+from shmtensor.trainer.run import Member
+from shmtensor.trainer.weights import OneProcess, Sharded
 from tests.environment import environment
 
-from .kills import run
-from .test_trainer import make_data, make_trainer, weights
+from .kills import Handed, run
+from .test_same_numbers import Scaled
+from .test_trainer import make_data, make_model, make_trainer, weights
 
 VICTIM, AT = 1, 3  # the rank and the step that it dies in
 
@@ -210,6 +216,134 @@ def test_a_rank_is_replaced(place: str, tmp_path: Path, monkeypatch: pytest.Monk
         assert trainer.history[name] == uninterrupted.history[name]
 
 
+def test_batches_that_are_given_again_survive_a_second_death(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rank 0 hands over the batches. The first death, in step 3, leaves torn weights, so that the
+    steps are made again from the beginning; the second one is in the first of these."""
+    uninterrupted = make_trainer(2)
+    uninterrupted.fit(Handed(make_data()), epochs=2)
+    deaths, update_shard = tmp_path / "deaths", Sharded.update_shard
+
+    def dying(self: Any, rank: int) -> None:
+        if is_victim():
+            counts["updates"] = counts.get("updates", 0) + 1
+            before = len(deaths.read_bytes()) if deaths.exists() else 0
+            if (before, counts["updates"]) in ((0, 3), (1, 1)):
+                deaths.write_bytes(bytes(before + 1))
+                os.kill(os.getpid(), signal.SIGKILL)
+        update_shard(self, rank)
+
+    monkeypatch.setattr(Sharded, "update_shard", dying)
+    trainer = make_trainer(2, start_method="fork", snapshots=1000)
+    with pytest.warns(RuntimeWarning, match="started again"):
+        trainer.fit(Handed(make_data()), epochs=2, max_restarts=2)
+    assert len(deaths.read_bytes()) == 2
+    assert trainer.step == uninterrupted.step == 8
+    assert is_equal(weights(trainer), weights(uninterrupted))
+
+
+def test_a_snapshot_has_the_optimizers_that_rank_0_steps(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two optimizers one has a hook, so it is not sharded; the other one's weights are torn."""
+
+    def make() -> Trainer:
+        model, loss = make_model(), nn.CrossEntropyLoss()
+        optimizers = [
+            optim.Adam(model[0].parameters(), lr=0.01),
+            optim.Adam(model[3].parameters(), lr=0.01),
+        ]
+        optimizers[1].register_step_pre_hook(lambda *arguments: None)
+
+        def step(model: Any, batch: Any, i: int) -> Any:
+            return loss(model(batch[0]), batch[1])
+
+        return Trainer(
+            model, optimizers, nprocs=2, training_step=step, snapshots=1000, progress=False,
+            start_method="fork",
+        )  # fmt: skip
+
+    uninterrupted = make()
+    uninterrupted.fit(make_data(), 2)
+    monkeypatch.setenv("VICTIM_ONCE", str(tmp_path / "dead"))
+    Deadly(monkeypatch, "mid update")
+    trainer = make()
+    with pytest.warns(RuntimeWarning, match=r"torn(?s:.*)started again"):
+        trainer.fit(make_data(), 2, max_restarts=1)
+    assert is_equal(weights(trainer), weights(uninterrupted))
+
+
+def test_the_rate_of_an_epoch_that_begins_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The snapshot is that of the end of epoch 1, whose record has another learning rate."""
+
+    def make() -> Trainer:
+        trainer = make_trainer(2, start_method="fork", snapshots=1000)
+        schedule = optim.lr_scheduler.ExponentialLR(trainer.optimizer, 0.9)
+        trainer.scheduler = Schedule(schedule, interval="step")
+        return trainer
+
+    uninterrupted = make()
+    uninterrupted.fit(make_data(), 3)
+    monkeypatch.setenv("VICTIM_ONCE", str(tmp_path / "dead"))
+    monkeypatch.setitem(counts, "mid update", -4)  # in step 7, the third of epoch 2
+    Deadly(monkeypatch, "mid update")
+    trainer = make()
+    with pytest.warns(RuntimeWarning, match=r"torn(?s:.*)snapshot at step 4; started again"):
+        trainer.fit(make_data(), 3, max_restarts=1)
+    assert trainer.history["lr"] == uninterrupted.history["lr"]
+    assert is_equal(weights(trainer), weights(uninterrupted))
+
+
+def test_a_data_set_that_changes_after_a_death() -> None:
+    """The rank that replaces another one gets the data set as it is in the next epoch, too."""
+    fits = []
+    for kills in (0, 1):
+        data, trainer = Scaled(0), make_trainer(2, start_method="fork")
+
+        def change(record: Any, data: Scaled = data) -> None:
+            data.factor *= 1.5
+
+        def kill(step: int, kills: int = kills) -> None:
+            if step == 1 and kills:
+                os.kill(multiprocessing.active_children()[0].pid or 0, signal.SIGKILL)
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            trainer.fit(DataLoader(data, 8), 2, on_epoch=change, on_step=kill, max_restarts=1)
+        assert len(caught) == kills
+        fits.append(weights(trainer))
+    assert is_equal(*fits)
+
+
+def test_a_snapshot_has_no_averages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A data set that is too large to be sent is had by new ranks, which start while the model has
+    the averages that are evaluated; then a death leaves torn weights."""
+
+    def fit(trainer: Trainer, **options: Any) -> None:
+        with DataLoader(Scaled(8 << 20), 8) as held_out:
+            trainer.fit(make_data(), 1, held_out, eval_every=1, **options)
+
+    uninterrupted = make_trainer(2, callbacks=[EMA(0.5)], start_method="fork")
+    fit(uninterrupted)
+    trainer = make_trainer(2, callbacks=[EMA(0.5)], start_method="fork", snapshots=1000)
+    update_shard, dead = Sharded.update_shard, tmp_path / "dead"
+
+    def dying(self: Any, rank: int) -> None:
+        if is_victim() and trainer.step == 2 and not dead.exists():  # started after step 2
+            dead.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        update_shard(self, rank)
+
+    monkeypatch.setattr(Sharded, "update_shard", dying)
+    with pytest.warns(RuntimeWarning, match=r"torn(?s:.*)started again"):
+        fit(trainer, max_restarts=1)
+    assert dead.exists()
+    assert is_equal(weights(trainer), weights(uninterrupted))
+
+
 @pytest.fixture
 def takes_ctrl_c() -> Iterator[None]:
     """A program that a shell starts in the background ignores it."""
@@ -242,12 +376,46 @@ def test_ctrl_c_leaves_whole_weights() -> None:
     assert interrupted
 
 
+@pytest.mark.parametrize("is_pressed_again", [False, True])
+@pytest.mark.parametrize("nprocs", [1, 2])
+def test_ctrl_c_in_an_update_is_taken_after_it(
+    nprocs: int, is_pressed_again: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If this thread blocks the signal, another one gets it: `interrupt_main` does the same."""
+    expected = make_trainer(nprocs)
+    expected.fit(make_data(), 1, max_steps=2)
+    trainer = make_trainer(nprocs, snapshots=False)
+    kind = OneProcess if nprocs == 1 else Sharded
+    update, parent = kind.update, os.getpid()
+
+    def interrupting(self: Any, missing: Any, factor: float) -> None:
+        if os.getpid() == parent and trainer.step == 1:
+            _thread.interrupt_main()
+        update(self, missing, factor)
+
+    monkeypatch.setattr(kind, "update", interrupting)
+    if is_pressed_again:
+        close = Ranks.close
+
+        def interrupted(self: Any, error: Any = None) -> None:
+            if error is not None:
+                _thread.interrupt_main()
+            close(self, error)
+
+        monkeypatch.setattr(Ranks, "close", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        trainer.fit(make_data(), 1)
+    assert trainer.step == 2
+    assert is_equal(weights(trainer), weights(expected))
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
 PROGRAM = """
 import os, sys
 import numpy as np
 import shmtensor as st
 from shmtensor import nn, optim
-from shmtensor.trainer import Trainer
+from shmtensor.trainer import EMA, Callback, Schedule, Trainer
 
 model = nn.Linear(4, 2)
 data = [(st.ones(8, 4), st.zeros(8, dtype=st.int64))]
@@ -292,6 +460,30 @@ def test_a_rank_that_dies_between_two_passes_is_named() -> None:
         trainer.fit(make_data(), 3, on_epoch=kill)
     assert caught.value.pid == victims[0]
     assert (trainer.epoch, trainer.step) == (1, 4)
+
+
+def test_a_rank_0_that_cannot_join_leaves_no_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_weights = Member.make_weights
+
+    def failing(self: Any, i: int) -> Any:
+        if self.rank == 0:
+            raise MemoryError("no memory")
+        return make_weights(self, i)
+
+    monkeypatch.setattr(Member, "make_weights", failing)
+    with pytest.raises(MemoryError, match="no memory"):
+        make_trainer(2, start_method="fork").fit(make_data(), 1)
+    assert not multiprocessing.active_children()
+
+
+def test_a_callback_whose_state_fails_leaves_no_child() -> None:
+    class Failing(Callback):
+        def state_dict(self) -> Any:
+            raise OSError("no state")
+
+    with pytest.raises(OSError, match="no state"):
+        make_trainer(2, callbacks=[Failing()]).fit(make_data(), 1)
+    assert not multiprocessing.active_children()
 
 
 def test_random_kills() -> None:
