@@ -6,6 +6,7 @@ import gc
 import os
 import re
 import secrets
+import signal
 import socket
 import sys
 import tempfile
@@ -53,6 +54,9 @@ if missing():
 
 
 def pytest_configure() -> None:
+    # A shell tells what it starts in the background to ignore Ctrl-C, which tests send.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if ON_GPU and (reason := missing()):
         raise pytest.UsageError(f"TESTS_ON_GPU=1: {reason}")
 

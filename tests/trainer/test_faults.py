@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -344,15 +343,6 @@ def test_a_snapshot_has_no_averages(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert is_equal(weights(trainer), weights(uninterrupted))
 
 
-@pytest.fixture
-def takes_ctrl_c() -> Iterator[None]:
-    """A program that a shell starts in the background ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("takes_ctrl_c")
 def test_ctrl_c_leaves_whole_weights() -> None:
     data, states = make_data() * 5, [weights(make_trainer(2))]
     recorded = make_trainer(2)
