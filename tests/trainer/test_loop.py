@@ -4,7 +4,6 @@ accumulation, clipping, limits, metrics; each on one rank and on several.
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from pathlib import Path
 from typing import Any
@@ -78,7 +77,7 @@ def test_batches_of_any_kind_train_alike(nprocs: int) -> None:
         assert_close(model, reference)
 
 
-@pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs PyTorch")
+@pytest.mark.torch
 @pytest.mark.parametrize("nprocs", [1, 2])
 def test_batches_of_pytorch(nprocs: int) -> None:
     import torch
