@@ -183,6 +183,8 @@ def share(batch: Any, counter: Counter) -> Any:
 def as_tensors(batch: Any) -> Any:
     """The batch with NumPy's arrays of numbers and PyTorch's tensors as tensors of the same memory,
     and mappings as dictionaries."""
+    if batch.__class__ is tuple and all(isinstance(x, Tensor) for x in batch):
+        return batch  # the usual one
     of_torch = getattr(foreign_module("torch"), "Tensor", ())
 
     def convert(x: Any) -> Any:

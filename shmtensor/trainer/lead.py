@@ -17,7 +17,7 @@ from ..random import manual_seed
 from .batches import Counter, Order, apply, as_tensors, part_of, share
 from .gradients import parameters_of
 from .progress_board import Figures
-from .rank_step import interrupts_deferred, seed_of
+from .rank_step import InterruptsDeferred, seed_of
 from .ranks import Ranks
 from .run import (
     AGAIN,
@@ -257,7 +257,8 @@ class Lead(Member):
             return
         accumulate, updates = self.shape_of(this)
         first = this.start // updates * accumulate
-        all_batches = self.seeded(data, this.epoch)
+        is_list = isinstance(data, (list, tuple))  # nothing is drawn
+        all_batches = data if is_list else self.seeded(data, this.epoch)
         for batches in in_groups(islice(all_batches, first, limit), accumulate):
             if self.size == 1:
                 yield Group([part_of(as_tensors(batch), 0, 1) for batch in batches], None)
@@ -466,7 +467,7 @@ class Lead(Member):
         """The optimizers that rank 0 steps alone."""
         return [each.optimizer for each in self.weights if not isinstance(each, Sharded)]
 
-    @interrupts_deferred()
+    @InterruptsDeferred()
     def recover(self) -> tuple[int, str]:
         """When no other rank runs any more: makes the weights complete. Returns the number of their
         updates, and a text.

@@ -12,8 +12,8 @@ import warnings
 
 # The functions of `signal` make enums of handlers, which takes 6 us in each step.
 from _signal import getsignal, signal  # type: ignore[import-not-found]
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ContextDecorator, nullcontext
 from math import isfinite
 from signal import SIGINT
 from typing import Any, NamedTuple
@@ -239,7 +239,7 @@ class RankStep:
             factor = self.base / weight_sum
         if not self.is_skipped:
             factor = weights.prepare(board, factor, None if has_met else self.barrier)
-        with interrupts_deferred():
+        with InterruptsDeferred():
             board.begin_update(self.rank)
             if not self.is_skipped:
                 weights.update(board.missing, factor)
@@ -275,25 +275,30 @@ class RankStep:
             self.kept.append(result and on_host((result.outputs, result.targets)))
 
 
-@contextmanager
-def interrupts_deferred() -> Iterator[None]:
+class InterruptsDeferred(ContextDecorator):
     """Calls the program's handler of Ctrl-C after the block, not within it.
 
     To block the signal is not enough: then another thread of the process gets it (NumPy's library
     has some), and Python calls the handler in the main thread all the same.
     """
-    handler = getsignal(SIGINT)
-    if not callable(handler) or threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    came: list[Any] = []
-    signal(SIGINT, lambda number, frame: came.append((number, frame)))
-    try:
-        yield
-    finally:
-        signal(SIGINT, handler)
-        if came:
-            handler(*came[0])
+
+    def __enter__(self) -> None:
+        self.came: tuple[Any, ...] = ()
+        self.handler = getsignal(SIGINT)
+        self.is_active = (
+            callable(self.handler) and threading.current_thread() is threading.main_thread()
+        )
+        if self.is_active:
+            signal(SIGINT, self.note)
+
+    def note(self, *arguments: Any) -> None:
+        self.came = self.came or arguments
+
+    def __exit__(self, *error: object) -> None:
+        if self.is_active:
+            signal(SIGINT, self.handler)
+            if self.came:
+                self.handler(*self.came)
 
 
 def seed_of(seed: int, number: int, rank: int = 0) -> int:

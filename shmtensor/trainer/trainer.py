@@ -33,7 +33,7 @@ from .lead import Lead
 from .nodes import local_size, ranks_of
 from .plan import Plan, calling, ordered_callbacks, schedules, seed_epoch, states_kept
 from .progress_board import Figures
-from .rank_step import Steps, interrupts_deferred
+from .rank_step import InterruptsDeferred, Steps
 from .ranks import Ranks, launched_group
 from .run import serve
 from .setup import (
@@ -537,7 +537,7 @@ class Trainer:
             yield
             lead.stop(self._progress())
         except BaseException as error:
-            with interrupts_deferred():  # a second Ctrl-C must not leave the weights torn
+            with InterruptsDeferred():  # a second Ctrl-C must not leave the weights torn
                 if lead.ranks.is_lost:  # between two passes
                     updates, failure = lead.failure()
                     self._set_updates(updates)
