@@ -283,7 +283,7 @@ class InterruptsDeferred(ContextDecorator):
     """
 
     def __enter__(self) -> None:
-        self.came: tuple[Any, ...] = ()
+        self.has_come = False
         self.handler = getsignal(SIGINT)
         self.is_active = (
             callable(self.handler) and threading.current_thread() is threading.main_thread()
@@ -291,14 +291,14 @@ class InterruptsDeferred(ContextDecorator):
         if self.is_active:
             signal(SIGINT, self.note)
 
-    def note(self, *arguments: Any) -> None:
-        self.came = self.came or arguments
+    def note(self, number: int, frame: Any) -> None:
+        self.has_come = True
 
     def __exit__(self, *error: object) -> None:
         if self.is_active:
             signal(SIGINT, self.handler)
-            if self.came:
-                self.handler(*self.came)
+            if self.has_come:
+                self.handler(SIGINT, None)
 
 
 def seed_of(seed: int, number: int, rank: int = 0) -> int:
