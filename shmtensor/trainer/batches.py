@@ -104,6 +104,9 @@ def part_of(batch: Any, rank: int, ranks: int, least: int = 2) -> tuple[Any, int
     if least == 1 and not n:  # begin is the end of the batch
         begin -= 1
 
+    if batch.__class__ is tuple and all(is_tensor_of(x, total) for x in batch):
+        return tuple([x[begin:end] for x in batch]), n, total  # the usual one
+
     def part(x: Any, is_member: bool = True) -> Any:
         if (is_member or isinstance(x, Tensor)) and is_by_sample(x, total):
             return x[begin:end]
@@ -120,6 +123,10 @@ def part_of(batch: Any, rank: int, ranks: int, least: int = 2) -> tuple[Any, int
         return x
 
     return part(batch, is_member=False), n, total
+
+
+def is_tensor_of(x: Any, total: int) -> bool:
+    return isinstance(x, Tensor) and x.array.shape[:1] == (total,)
 
 
 def is_by_sample(x: Any, total: int) -> bool:

@@ -37,8 +37,7 @@ class Part(NamedTuple):
 
 def parameters_of(*optimizers: Any) -> list[Any]:
     """The parameters of all groups, in order."""
-    groups = [group for each in optimizers for group in each.param_groups]
-    return [p for group in groups for p in group["params"]]
+    return [p for each in optimizers for group in each.param_groups for p in group["params"]]
 
 
 def parts_of(optimizer: Any) -> list[Part]:

@@ -177,7 +177,7 @@ class Lead(Member):
                 if not training:
                     figures.clear()
             elif done > position and training and not step.is_skipped:
-                figures.add(board, step.names, position % per_group)
+                figures.add(board, step.totals, step.names, position % per_group)
             if done > position and training:
                 if after is not None:
                     stops = after(updates + done)
@@ -200,7 +200,7 @@ class Lead(Member):
             position = done
         groups.close()
         if not training:
-            figures.add(self.board, self.step.names)
+            figures.add(self.board, self.board.totals(), self.step.names)
         return figures
 
     def order_of(

@@ -42,7 +42,7 @@ class ProgressBoard:
     """
 
     def __init__(self, array: np.ndarray[Any, np.dtype[Any]]) -> None:
-        self.array = array
+        self.array, self._words = array, array.data
         ranks = len(array) - 1
         self.offsets = range(0, ranks * LINE * 8, LINE * 8)  # of the words, in bytes
         self.figures = array[:ranks].view(np.float64)[:, 1:5]
@@ -60,11 +60,11 @@ class ProgressBoard:
     def start(self, step: int) -> None:
         """Marks all shards as complete at `step`."""
         for offset in self.offsets:
-            native.count_store(self.array.data, offset, 2 * step)
+            native.count_store(self._words, offset, 2 * step)
 
     def begin_update(self, rank: int) -> None:
         """Marks the rank's shard as being updated: it may be torn."""
-        native.count_add(self.array.data, self.offsets[rank], 1)
+        native.count_add(self._words, self.offsets[rank], 1)
 
     end_update = begin_update  # marks the rank's shard as complete at the next step
 
@@ -75,7 +75,17 @@ class ProgressBoard:
 
     def read(self) -> list[int]:
         """Every rank's word. The reader also sees everything that a rank wrote before its word."""
-        return [native.count_load(self.array.data, offset) for offset in self.offsets]
+        return [native.count_load(self._words, offset) for offset in self.offsets]
+
+    def totals(self) -> list[float]:
+        """The sums of the ranks' figures, in rank order."""
+        samples = weight = loss = correct = 0.0
+        for row in self.figures.tolist():
+            samples += row[0]
+            weight += row[1]
+            loss += row[2]
+            correct += row[3]
+        return [samples, weight, loss, correct]
 
     def clear_figures(self, rank: int) -> None:
         self.figures[rank] = 0
@@ -109,10 +119,13 @@ class Figures:
         self.sums = [0.0] * 4
         self.named: dict[str, list[float]] = {}
 
-    def add(self, board: ProgressBoard, names: list[str], index: int = 0) -> None:
+    def add(
+        self, board: ProgressBoard, totals: list[float], names: list[str], index: int = 0
+    ) -> None:
         """Adds the ranks' figures, in rank order.
 
         Args:
+            totals: the board's.
             names: of the further figures on the board.
             index: of the optimizer; the loss of a further one is a figure, and its samples are
                 those of the first.
@@ -122,11 +135,11 @@ class Figures:
         """
         if index:
             total = self.named.setdefault(f"loss_{index}", [0.0, 0.0])
-            total[0] += float(board.figures[:, 2].sum())
-            total[1] += float(board.figures[:, 1].sum())
+            total[0] += totals[2]
+            total[1] += totals[1]
         else:
-            for row in board.figures.tolist():
-                self.sums = [total + x for total, x in zip(self.sums, row, strict=True)]
+            for i, total_of_step in enumerate(totals):
+                self.sums[i] += total_of_step
         if names:
             checksums = board.checksums
             if np.any((checksums != checksums[0]) & (checksums != 0)):
@@ -134,11 +147,10 @@ class Figures:
                     f"Trainer: the step returned other figures on another rank than {names}: with "
                     "several ranks return the same ones, in one order, for each part of a batch"
                 )
-            samples = float(board.figures[:, 0].sum())
             for name, value in zip(names, board.named.sum(axis=0), strict=False):
                 total = self.named.setdefault(name, [0.0, 0.0])
                 total[0] += float(value)
-                total[1] += samples
+                total[1] += totals[0]
 
     @property
     def samples(self) -> int:

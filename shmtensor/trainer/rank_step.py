@@ -70,6 +70,7 @@ class RankStep:
     Attributes:
         names: of the figures that the training step has returned in this step.
         is_skipped: this step was left out, because its loss is NaN or infinite.
+        totals: of the last update's figures, over the ranks.
         kept: of an evaluation: of each batch, outputs and targets of this rank's samples, or None.
     """
 
@@ -99,6 +100,7 @@ class RankStep:
         self.names: list[str] = []
         self.is_skipped = False
         self.kept: list[Any] = []
+        self.totals = [0.0] * 4
         # Of the present step: its number and optimizer; whether its losses were divided, by what.
         self.number, self.index, self.is_divided, self.base = 0, 0, False, 1
         self.last_share: tuple[float, Any, Any] = 0.0, None, None
@@ -225,10 +227,8 @@ class RankStep:
             has_met: no other rank runs any more: all have met for the norm of the gradients.
         """
         board, weights = self.board, self.weights[self.index]
-        weight_sum = loss_sum = 0.0
-        for _, weight, loss, _ in board.figures.tolist():
-            weight_sum += weight
-            loss_sum += loss
+        self.totals = board.totals()
+        _, weight_sum, loss_sum, _ = self.totals
         self.is_skipped = False
         if self.looks_at_loss and not isfinite(loss_sum):
             if self.steps.on_nonfinite == "raise" and self.rank:

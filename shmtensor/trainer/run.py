@@ -216,6 +216,9 @@ class Member:
 
 def in_groups(parts: Iterable[Any], size: int) -> Iterator[list[Any]]:
     """Lists of `size` parts; the last may be shorter."""
+    if size == 1:
+        yield from ([part] for part in parts)
+        return
     parts = iter(parts)
     while group := list(islice(parts, size)):
         yield group
@@ -269,14 +272,18 @@ def options_of(member: Member) -> Any:
     scaler, setup = None, member.setup
     if setup.shared is not None and setup.precision.scaler is not None:
         scaler = setup.precision.scaler.state_dict()
-    groups = [{k: v for k, v in g.items() if k != "params"} for g in groups_of(member)]
+    groups = [{**group, "params": None} for group in groups_of(member)]
     return scaler, groups, [p.requires_grad for p in parameters_of(*setup.optimizers)]
 
 
 def groups_of(member: Member) -> list[Any]:
     """The groups of the optimizers that every rank steps."""
-    optimizers = [each.optimizer for each in member.weights if not isinstance(each, ByRankZero)]
-    return [group for optimizer in optimizers for group in optimizer.param_groups]
+    return [
+        group
+        for each in member.weights
+        if not isinstance(each, ByRankZero)
+        for group in each.optimizer.param_groups
+    ]
 
 
 def set_options(member: Member, options: Any) -> None:
@@ -284,7 +291,7 @@ def set_options(member: Member, options: Any) -> None:
     if scaler is not None:
         member.setup.precision.scaler.load_state_dict(scaler)
     for group, values in zip(groups_of(member), new_groups, strict=True):
-        group.update(values)
+        group.update({**values, "params": group["params"]})
     for p, requires_grad in zip(parameters_of(*member.setup.optimizers), flags, strict=True):
         if p.requires_grad != requires_grad:
             p.requires_grad_(requires_grad)

@@ -21,10 +21,10 @@ def test_consistent_only_if_all_words_are_even_and_equal() -> None:
 def test_figures_are_summed_in_rank_order() -> None:
     board, figures = ProgressBoard.create(2), Figures()
     board.figures[:] = [[3, 3, 1.5, 2], [5, 5, 0.75, 2]]
-    figures.add(board, [])
+    figures.add(board, board.totals(), [])
     assert (figures.samples, figures.loss, figures.accuracy) == (8, 2.25 / 8, 0.5)
     board.clear_figures(0)
-    figures.add(board, [])
+    figures.add(board, board.totals(), [])
     assert (figures.samples, figures.loss) == (13, 3.0 / 13)
     assert ProgressBoard(board.array).complete_step() == 0
 
@@ -33,5 +33,5 @@ def test_weights_of_the_loss_are_not_its_samples() -> None:
     board, figures = ProgressBoard.create(1), Figures()
     assert str(figures.loss) == "nan"
     board.figures[0] = 4, 2.5, 5.0, -1
-    figures.add(board, [])
+    figures.add(board, board.totals(), [])
     assert (figures.loss, figures.accuracy) == (2.0, None)
