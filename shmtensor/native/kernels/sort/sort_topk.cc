@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/arguments.h"
+#include "kernels/buffer.h"
 #include "kernels/sort/topk_select.h"
 #include "kernels/sort/sort_keys.h"
 #include "kernels/shape/contiguous.h"
@@ -58,13 +59,9 @@ Pair<K>* sort_pairs(Pair<K>* a, Pair<K>* b, int64_t n) {
 
 template <class K>
 struct PairBuffers {
+  Buffer<Pair<K>> memory;
   Pair<K>*a, *b;
-  explicit PairBuffers(int64_t n)
-      : a(static_cast<Pair<K>*>(PyMem_RawMalloc(sizeof(Pair<K>) * 2 * static_cast<size_t>(n + 1)))),
-        b(a + n) {}
-  ~PairBuffers() { PyMem_RawFree(a); }
-  PairBuffers(const PairBuffers&) = delete;
-  PairBuffers& operator=(const PairBuffers&) = delete;
+  explicit PairBuffers(int64_t n) : memory(2 * (n + 1)), a(memory.get()), b(a + n) {}
 };
 
 // The parsed arguments of a call: x as (outer, m, inner), `count` results a row.
