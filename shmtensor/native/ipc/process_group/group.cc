@@ -35,16 +35,15 @@ std::string format_seconds(double seconds) {
 
 size_t Group::nbytes_of(int world) {
   size_t n = static_cast<size_t>(world);
-  return 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline + n * (kRecorded + kMessages) * sizeof(Step);
+  return kLinesAt + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline + n * (kRecorded + kMessages) * sizeof(Step);
 }
 
 char* Group::inline_data(int p, uint64_t number) const {
   size_t n = static_cast<size_t>(world_);
-  return base_ + 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + (2 * p + (number & 1)) * kInline;
+  return base_ + kLinesAt + n * sizeof(Line) + n * n * sizeof(Mailbox) + (2 * p + (number & 1)) * kInline;
 }
 
 bool Group::join(void* base, size_t nbytes, int rank, int world, const std::vector<void*>& others) {
-  static_assert(sizeof(Header) <= 128 + 64 && sizeof(Line) % 64 == 0 && sizeof(Mailbox) % 64 == 0, "group layout");
   if (world < 1 || world > kMaxWorld || rank < 0 || rank >= world)
     return raise("ValueError", "init_process_group: rank and world_size do not fit: rank %d of %d, at most %d", rank, world,
                  kMaxWorld);

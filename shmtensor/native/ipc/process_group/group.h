@@ -8,7 +8,7 @@
 //            +64    Meeting  phase u32 (only grows) | sleepers u32 (written by those that wait for this rank)
 //                   | inbox u32 (counts messages to this rank; written by senders) | readers u32 (waiting for any message)
 //           +128    Record[2]  384 B each: this rank's call, collective n in Record[n & 1]
-//        .  Mailbox[W x W] 448 B each, (from, to): word u32 (odd: it has a message) | sleepers u32 | verdict u32 | Record
+//        .  Mailbox[W x W] 256 B each, (from, to): word u32 (odd: it has a message) | sleepers u32 | verdict u32 | Record
 //        .  I bytes x 2 x W: small data, rank r's data of collective n at [(2 r + (n & 1)) I]
 //        .  Step[W][kRecorded] 256 B each: each rank's latest calls, its collective n in Step[r][n % kRecorded]
 //        .  Step[W][kMessages] its latest messages
@@ -79,6 +79,8 @@ struct Record {
 };
 static_assert(sizeof(Record) <= 384, "Record fits its space");
 
+constexpr size_t kLinesAt = 128;  // where Line[0] begins
+
 struct alignas(64) Header {
   std::atomic<uint64_t> magic;
   std::atomic<uint32_t> world;
@@ -87,6 +89,7 @@ struct alignas(64) Header {
   std::atomic<uint32_t> events;    // grows when the group breaks and when a rank leaves
   char text[96];
 };
+static_assert(sizeof(Header) == kLinesAt, "as the diagram says");
 
 // Why a group is broken, in one word with 1 + the rank, so that both are always consistent.
 enum Reason : uint32_t { kLost = 1, kGaveUp = 2, kStopped = 3, kTimedOut = 4 };
@@ -110,6 +113,7 @@ struct alignas(64) Line {
     char padding[384 - sizeof(Record)];
   } records[2];
 };
+static_assert(sizeof(Line) == 896, "as the diagram says");
 
 struct alignas(64) Mailbox {
   std::atomic<uint32_t> word;
@@ -117,6 +121,7 @@ struct alignas(64) Mailbox {
   std::atomic<uint32_t> verdict;  // set by the receiver: 1: the record differs from its own
   alignas(64) Record record;
 };
+static_assert(sizeof(Mailbox) == 256, "as the diagram says");
 
 // The flight recorder: a rank's calls and their progress. Written by its rank alone; other ranks read it even if that
 // rank is dead (flight_recorder.cc).
@@ -127,7 +132,7 @@ struct alignas(64) Step {
   double began, ended;         // CLOCK_MONOTONIC, which all processes of the machine share
   Record call;
 };
-static_assert(sizeof(Step) <= 256, "Step fits its space");
+static_assert(sizeof(Step) == 256, "as the diagram says");
 
 constexpr int kRecorded = 256;    // tunable
 constexpr int kMessages = 64;  // tunable
@@ -184,9 +189,9 @@ class Group {
 
  private:
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
-  Line& line(int p) const { return reinterpret_cast<Line*>(base_ + 128)[p]; }
+  Line& line(int p) const { return reinterpret_cast<Line*>(base_ + kLinesAt)[p]; }
   Mailbox& mailbox(int from, int to) const {
-    return reinterpret_cast<Mailbox*>(base_ + 128 + sizeof(Line) * world_)[from * world_ + to];
+    return reinterpret_cast<Mailbox*>(base_ + kLinesAt + sizeof(Line) * world_)[from * world_ + to];
   }
   char* inline_data(int p, uint64_t number) const;
   Step& step(int p, uint64_t number, bool is_message = false) const;
