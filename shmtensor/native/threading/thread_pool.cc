@@ -41,6 +41,7 @@
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
+#include <new>
 
 namespace shmtensor {
 namespace {
@@ -69,6 +70,7 @@ struct Pool {
   alignas(64) std::atomic<uint32_t> gate{kClosed};  // closed bit, number of workers that entered
   alignas(64) std::atomic<uint32_t> finished{0};
   std::atomic<uint32_t> waiting{0};  // the caller sleeps on `finished`
+  std::atomic<bool> lacks_memory{false};  // a slice has thrown std::bad_alloc; published by `finished`
   Run runs[kMaxThreads];
   Slice slice = nullptr;
   void* context = nullptr;
@@ -150,7 +152,11 @@ void run_slices(int first_run) {
     for (;;) {
       const int64_t i = run.next.fetch_add(1, std::memory_order_relaxed);
       if (i >= run.stop) break;
-      slice(context, backwards ? last - i : i);
+      try {
+        slice(context, backwards ? last - i : i);
+      } catch (const std::bad_alloc&) {
+        pool.lacks_memory.store(true, std::memory_order_relaxed);
+      }
     }
   }
 }
@@ -334,6 +340,7 @@ void pool_run(Slice slice, void* context, int64_t n) {
   }
   pool.finished.store(0, std::memory_order_relaxed);
   pool.waiting.store(0, std::memory_order_relaxed);
+  pool.lacks_memory.store(false, std::memory_order_relaxed);
   move_workers_off_cpu(worker_count < pool.started ? worker_count : pool.started);
   pool.gate.store(0, std::memory_order_release);
   pool.bell.fetch_add(1);
@@ -348,8 +355,10 @@ void pool_run(Slice slice, void* context, int64_t n) {
     if (pool.finished.load() == finished) futex_wait(&pool.finished, finished);
     pool.waiting.store(0);
   }
+  const bool lacks_memory = pool.lacks_memory.load(std::memory_order_relaxed);
   in_slice = false;
   release_busy();
+  if (lacks_memory) throw std::bad_alloc();
 }
 
 void pool_install() { pthread_atfork(before_fork, after_fork, after_fork); }

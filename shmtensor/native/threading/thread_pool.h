@@ -22,7 +22,7 @@ namespace shmtensor {
 using Slice = void (*)(void* context, int64_t index);
 
 // Runs slice(context, i) for each i in [0, n), in any order, on any thread; returns when all have finished. A call from
-// a slice, or while another thread's job runs, runs inline.
+// a slice, or while another thread's job runs, runs inline. Throws std::bad_alloc if a slice did.
 void pool_run(Slice slice, void* context, int64_t n);
 
 int pool_threads();            // the caller included

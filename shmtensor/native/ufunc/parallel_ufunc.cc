@@ -304,6 +304,7 @@ PyObject* parallel(PyObject*, PyObject* args) {
                  source->name);
   }
   auto* state = static_cast<ParallelUfunc*>(PyMem_RawCalloc(1, sizeof(ParallelUfunc)));
+  if (!state) return PyErr_NoMemory();
   const size_t max_loops = static_cast<size_t>(source->ntypes);
   const size_t nargs = static_cast<size_t>(source->nargs);
   state->rejected_kinds = strdup(rejected_kinds);
@@ -313,6 +314,8 @@ PyObject* parallel(PyObject*, PyObject* args) {
   state->data = static_cast<void**>(calloc(max_loops, sizeof(void*)));
   state->types = static_cast<char*>(calloc(max_loops, nargs));
   state->loops = static_cast<Loop*>(calloc(max_loops, sizeof(Loop)));
+  if (!state->rejected_kinds || !state->functions || !state->data || !state->types || !state->loops)
+    return PyErr_NoMemory();
   if (is_comparison(source->name)) state->numpy_ufunc = Py_NewRef(argument);
   for (int& f : state->loop_of_type) f = -1;
   const bool cheap = is_cheap(source->name);

@@ -215,8 +215,9 @@ PyMethodDef methods[] = {
 }  // namespace
 
 int add_locks(PyObject* module) {
-  static_assert(sizeof(Places) <= 8192, "a condition fits its block");
-  if (PyModule_AddIntConstant(module, "LOCK_NBYTES", 64) < 0 ||
+  constexpr int kLockBytes = 64;  // a cache line
+  static_assert(sizeof(LockWord) <= kLockBytes, "a lock fits its block");
+  if (PyModule_AddIntConstant(module, "LOCK_NBYTES", kLockBytes) < 0 ||
       PyModule_AddIntConstant(module, "CONDITION_NBYTES", sizeof(Places)) < 0)
     return -1;
   return PyModule_AddFunctions(module, methods);

@@ -17,7 +17,7 @@ uint64_t word_of(uint64_t number, Progress progress) { return number * 4 + stati
 
 Step& Group::step(int p, uint64_t number, bool is_message) const {
   size_t n = static_cast<size_t>(world_);
-  char* all_steps = base_ + 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline;
+  char* all_steps = base_ + kLinesAt + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline;
   auto* steps = reinterpret_cast<Step*>(all_steps);
   if (is_message) return steps[n * kRecorded + p * kMessages + number % kMessages];
   return steps[p * kRecorded + static_cast<int>(number % kRecorded)];

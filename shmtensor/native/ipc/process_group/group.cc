@@ -35,16 +35,15 @@ std::string format_seconds(double seconds) {
 
 size_t Group::nbytes_of(int world) {
   size_t n = static_cast<size_t>(world);
-  return 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline + n * (kRecorded + kMessages) * sizeof(Step);
+  return kLinesAt + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline + n * (kRecorded + kMessages) * sizeof(Step);
 }
 
 char* Group::inline_data(int p, uint64_t number) const {
   size_t n = static_cast<size_t>(world_);
-  return base_ + 128 + n * sizeof(Line) + n * n * sizeof(Mailbox) + (2 * p + (number & 1)) * kInline;
+  return base_ + kLinesAt + n * sizeof(Line) + n * n * sizeof(Mailbox) + (2 * p + (number & 1)) * kInline;
 }
 
 bool Group::join(void* base, size_t nbytes, int rank, int world, const std::vector<void*>& others) {
-  static_assert(sizeof(Header) <= 128 + 64 && sizeof(Line) % 64 == 0 && sizeof(Mailbox) % 64 == 0, "group layout");
   if (world < 1 || world > kMaxWorld || rank < 0 || rank >= world)
     return raise("ValueError", "init_process_group: rank and world_size do not fit: rank %d of %d, at most %d", rank, world,
                  kMaxWorld);
@@ -225,7 +224,7 @@ bool Group::meet(const char* where, double timeout) {
   for (int p = 0; p < world_; p++) {
     if (p == rank_) continue;
     Condition peer{&line(p).phase, &line(p).sleepers, phase, false};
-    if (!wait(where, peer, -1, deadline, timeout)) return false;
+    if (!wait(where, peer, kAll, deadline, timeout)) return false;
   }
   fault("group.met");
   return true;
@@ -320,7 +319,7 @@ bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int rea
       data_[p] = inline_data(p, number_);
     else if (p == rank_)
       data_[p] = static_cast<char*>(data);
-    else if ((reads == -1 || reads == p) && !hold(p)) {
+    else if ((reads == kReadsAll || reads == p) && !hold(p)) {
       // The others continue to the second meeting, which this rank cannot reach.
       break_off("it could not hold the data of a peer");
       good = false;

@@ -8,7 +8,7 @@
 //            +64    Meeting  phase u32 (only grows) | sleepers u32 (written by those that wait for this rank)
 //                   | inbox u32 (counts messages to this rank; written by senders) | readers u32 (waiting for any message)
 //           +128    Record[2]  384 B each: this rank's call, collective n in Record[n & 1]
-//        .  Mailbox[W x W] 448 B each, (from, to): word u32 (odd: it has a message) | sleepers u32 | verdict u32 | Record
+//        .  Mailbox[W x W] 256 B each, (from, to): word u32 (odd: it has a message) | sleepers u32 | verdict u32 | Record
 //        .  I bytes x 2 x W: small data, rank r's data of collective n at [(2 r + (n & 1)) I]
 //        .  Step[W][kRecorded] 256 B each: each rank's latest calls, its collective n in Step[r][n % kRecorded]
 //        .  Step[W][kMessages] its latest messages
@@ -79,6 +79,8 @@ struct Record {
 };
 static_assert(sizeof(Record) <= 384, "Record fits its space");
 
+constexpr size_t kLinesAt = 128;  // where Line[0] begins
+
 struct alignas(64) Header {
   std::atomic<uint64_t> magic;
   std::atomic<uint32_t> world;
@@ -87,11 +89,14 @@ struct alignas(64) Header {
   std::atomic<uint32_t> events;    // grows when the group breaks and when a rank leaves
   char text[96];
 };
+static_assert(sizeof(Header) == kLinesAt, "as the diagram says");
 
 // Why a group is broken, in one word with 1 + the rank, so that both are always consistent.
 enum Reason : uint32_t { kLost = 1, kGaveUp = 2, kStopped = 3, kTimedOut = 4 };
 
-inline uint32_t broken_by(int rank, uint32_t reason) { return static_cast<uint32_t>(rank + 1) | reason << 16; }
+inline uint32_t broken_by(int rank, Reason reason) { return static_cast<uint32_t>(rank + 1) | reason << 16; }
+inline int rank_of_broken(uint32_t word) { return static_cast<int>(word & 0xffff) - 1; }
+inline Reason reason_of_broken(uint32_t word) { return static_cast<Reason>(word >> 16); }
 
 inline bool has_passed(uint32_t phase, uint32_t target) { return static_cast<int32_t>(phase - target) >= 0; }
 
@@ -110,6 +115,7 @@ struct alignas(64) Line {
     char padding[384 - sizeof(Record)];
   } records[2];
 };
+static_assert(sizeof(Line) == 896, "as the diagram says");
 
 struct alignas(64) Mailbox {
   std::atomic<uint32_t> word;
@@ -117,6 +123,7 @@ struct alignas(64) Mailbox {
   std::atomic<uint32_t> verdict;  // set by the receiver: 1: the record differs from its own
   alignas(64) Record record;
 };
+static_assert(sizeof(Mailbox) == 256, "as the diagram says");
 
 // The flight recorder: a rank's calls and their progress. Written by its rank alone; other ranks read it even if that
 // rank is dead (flight_recorder.cc).
@@ -127,7 +134,7 @@ struct alignas(64) Step {
   double began, ended;         // CLOCK_MONOTONIC, which all processes of the machine share
   Record call;
 };
-static_assert(sizeof(Step) <= 256, "Step fits its space");
+static_assert(sizeof(Step) == 256, "as the diagram says");
 
 constexpr int kRecorded = 256;    // tunable
 constexpr int kMessages = 64;  // tunable
@@ -148,7 +155,9 @@ class Group {
   uint64_t number() const { return number_; }
   uint64_t bytes_inline() const { return bytes_inline_; }
   uint64_t bytes_direct() const { return bytes_direct_; }
-  bool is_broken() const;
+  uint32_t broken() const { return header().broken.load(std::memory_order_acquire); }  // as of broken_by(); 0: it is whole
+  bool is_broken() const { return broken() != 0; }
+  std::string why() const;  // of a rank that gave up or whose wait timed out: its reason
   bool is_own() const;  // false in a forked copy
   bool has_left() const;
   int find_dead() const;  // a rank whose process has ended without leaving; -1: none
@@ -160,7 +169,8 @@ class Group {
 
   // A collective: begin() publishes the call, meets, compares; then at(p) is rank p's data; end() meets again if the data
   // is direct, and drops the holds. `shares`: whether other ranks read or write this rank's data. `reads`: the rank whose
-  // data this rank needs (-1: all, -2: none).
+  // data this rank needs, or one of these.
+  static constexpr int kReadsAll = -1, kReadsNone = -2;
   bool begin(Record& call, void* data, bool is_direct, bool shares, int reads, double timeout);
   char* at(int p) const { return data_[p]; }
   size_t nbytes_at(int p) const { return line(p).records[number_ & 1].record.nbytes; }
@@ -184,9 +194,9 @@ class Group {
 
  private:
   Header& header() const { return *reinterpret_cast<Header*>(base_); }
-  Line& line(int p) const { return reinterpret_cast<Line*>(base_ + 128)[p]; }
+  Line& line(int p) const { return reinterpret_cast<Line*>(base_ + kLinesAt)[p]; }
   Mailbox& mailbox(int from, int to) const {
-    return reinterpret_cast<Mailbox*>(base_ + 128 + sizeof(Line) * world_)[from * world_ + to];
+    return reinterpret_cast<Mailbox*>(base_ + kLinesAt + sizeof(Line) * world_)[from * world_ + to];
   }
   char* inline_data(int p, uint64_t number) const;
   Step& step(int p, uint64_t number, bool is_message = false) const;
@@ -216,7 +226,7 @@ class Group {
   void mark_broken(uint32_t by);
   void announce_event();
   int find_departed(uint32_t phase, int only) const;
-  void break_off(const char* why, uint32_t reason);
+  void break_off(const char* why, Reason reason);
   std::string describe_stopped(int p) const;
   bool hold(int p);
   void drop_all();

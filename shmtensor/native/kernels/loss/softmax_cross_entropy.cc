@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/arguments.h"
+#include "kernels/buffer.h"
 #include "kernels/index/indices.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
@@ -233,6 +234,7 @@ int64_t row_losses(const LossArguments l, const T* x, T* probabilities, T* out, 
                    double* total) {
   const auto row = kernels<T>().cross_entropy_row;
   double sum = 0;
+  *total = 0;  // if it ends early
   for (int64_t i = start; i < stop; ++i) {
     int64_t target;
     if (!l.read_target(i, &target)) return i;
@@ -250,8 +252,8 @@ int64_t row_losses(const LossArguments l, const T* x, T* probabilities, T* out, 
 template <class T>
 int64_t compute_losses(const LossArguments& l, const T* x, T* probabilities, T* out) {
   const int64_t grain = row_grain(l), pieces = (l.rows + grain - 1) / grain;
-  auto* partial_sums = static_cast<double*>(
-      PyMem_RawCalloc(static_cast<size_t>(pieces ? pieces : 1), sizeof(double)));
+  const Buffer<double> buffer(pieces);
+  double* partial_sums = buffer.get();
   ChangedRow changed{-1};
   ranges(l.rows, grain, [&](int64_t start, int64_t stop) {
     const int64_t row = row_losses(l, x, probabilities, out, start, stop, partial_sums + start / grain);
@@ -264,7 +266,6 @@ int64_t compute_losses(const LossArguments& l, const T* x, T* probabilities, T* 
       sum /= static_cast<double>(l.counted_rows);  // all ignored: NaN, as in PyTorch
     *out = static_cast<T>(sum);
   }
-  PyMem_RawFree(partial_sums);
   return changed;
 }
 
@@ -325,8 +326,8 @@ PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   if (changed >= 0) return raise_changed(where, changed);
   Ref loss(finish(std::move(out), type));
-  Ref counted_rows(loss ? finish(std::move(probabilities), type) : nullptr);
-  return counted_rows ? PyTuple_Pack(2, loss.get(), counted_rows.get()) : nullptr;
+  Ref result(loss ? finish(std::move(probabilities), type) : nullptr);
+  return result ? PyTuple_Pack(2, loss.get(), result.get()) : nullptr;
 }
 
 // cross_entropy_backward(g, probabilities, target, ignore_index, reduction) -> gradient of the logits

@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "kernels/buffer.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
 #include "python.h"
@@ -77,8 +78,8 @@ void sum_complex_rows(const T* x, T* out, int64_t outer, int64_t m) {
     return;
   }
   const int64_t pieces = (m + kPieceLength - 1) / kPieceLength;
-  auto* partials =
-      static_cast<double*>(PyMem_RawMalloc(sizeof(double) * static_cast<size_t>(2 * outer * pieces)));
+  const Buffer<double> buffer(2 * outer * pieces);
+  double* partials = buffer.get();
   slices(outer * pieces, [&](int64_t i) {
     const int64_t start = i % pieces * kPieceLength;
     sum_complex_run(x + 2 * (i / pieces * m + start), min(kPieceLength, m - start), partials + 2 * i);
@@ -88,7 +89,6 @@ void sum_complex_rows(const T* x, T* out, int64_t outer, int64_t m) {
     for (int64_t k = 0; k < pieces; ++k) total += partials[2 * (i / 2 * pieces + k) + i % 2];
     out[i] = static_cast<T>(total);
   }
-  PyMem_RawFree(partials);
 }
 
 template void sum_complex_rows(const float*, float*, int64_t, int64_t);

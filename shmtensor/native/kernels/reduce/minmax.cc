@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "kernels/arguments.h"
+#include "kernels/buffer.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
 #include "kernels/reduce/reduced_layout.h"
@@ -41,7 +42,8 @@ void minmax_rows(const T* x, T* values, int64_t* indices, int64_t row_indices, i
     return;
   }
   const int64_t pieces = (m + kPiece - 1) / kPiece;
-  auto* partials = static_cast<T*>(PyMem_RawMalloc(sizeof(T) * static_cast<size_t>(row_indices * pieces)));
+  const Buffer<T> buffer(row_indices * pieces);
+  T* partials = buffer.get();
   slices(row_indices * pieces, [&](int64_t i) {
     const int64_t start = i % pieces * kPiece;
     partials[i] = minmax_of(x + i / pieces * pitch + start, min(kPiece, m - start));
@@ -56,7 +58,6 @@ void minmax_rows(const T* x, T* values, int64_t* indices, int64_t row_indices, i
     const int64_t start = best * kPiece;
     if (indices) indices[r] = start + find(x + r * pitch + start, min(kPiece, m - start), value);
   }
-  PyMem_RawFree(partials);
 }
 
 // x[o, k, c] without indices: first the minimum or maximum of pieces of full rows, then that of the pieces.
@@ -68,10 +69,8 @@ void minmax_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner,
   int64_t rows_per_piece = kPiece / width;
   rows_per_piece = rows_per_piece < 8 ? 8 : rows_per_piece > 512 ? 512 : rows_per_piece;
   const int64_t pieces = (m + rows_per_piece - 1) / rows_per_piece, strips = (inner + width - 1) / width;
-  T* partials = out;
-  if (pieces > 1)
-    partials =
-        static_cast<T*>(PyMem_RawMalloc(sizeof(T) * static_cast<size_t>(outer * pieces * inner)));
+  const Buffer<T> buffer(pieces > 1 ? outer * pieces * inner : 0);
+  T* partials = pieces > 1 ? buffer.get() : out;
   const int64_t piece_work = min(rows_per_piece, m) * width;
   ranges(outer * pieces * strips, (kPiece / 2 + piece_work - 1) / piece_work, [&](int64_t i, int64_t stop) {
     for (; i < stop; ++i) {
@@ -86,7 +85,6 @@ void minmax_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner,
   });
   if (pieces == 1) return;
   minmax_columns(partials, out, outer, pieces, inner, inner, largest);
-  PyMem_RawFree(partials);
 }
 
 // x[o, k, c] with indices: a slice is a strip of columns, with all its rows.

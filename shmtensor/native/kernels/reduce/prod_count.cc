@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "kernels/buffer.h"
 #include "kernels/reduce/complex_prod.h"
 #include "half/float16.h"
 #include "simd/flush_denormals.h"
@@ -24,21 +25,6 @@ constexpr int64_t kShortFloats = 48;  // factors of float32
 constexpr int64_t kMinRows = 16;      // rows
 
 int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
-
-// A temporary array of partial results, outside of Python's heap.
-template <class A>
-class PartialResults {
- public:
-  explicit PartialResults(int64_t n)
-      : p_(static_cast<A*>(PyMem_RawMalloc(sizeof(A) * static_cast<size_t>(n ? n : 1)))) {}
-  ~PartialResults() { PyMem_RawFree(p_); }
-  PartialResults(const PartialResults&) = delete;
-  PartialResults& operator=(const PartialResults&) = delete;
-  A* get() const { return p_; }
-
- private:
-  A* p_;
-};
 
 // Products of short rows of floating-point numbers, eight rows at a time: no multiplication waits for another.
 template <class T>
@@ -132,7 +118,7 @@ void reduce_rows(const T* x, A* out, int64_t outer, int64_t m, int64_t pitch, in
     return;
   }
   const int64_t pieces = (m + kPiece - 1) / kPiece;
-  PartialResults<A> partials(outer * pieces);
+  const Buffer<A> partials(outer * pieces);
   slices(outer * pieces, [&](int64_t i) {
     const int64_t start = i % pieces * kPiece;
     partials.get()[i] = rows(x + i / pieces * pitch + start, min(kPiece, m - start));
@@ -165,7 +151,7 @@ void reduce_columns(const T* x, A* out, int64_t outer, int64_t m, int64_t inner,
     });
   };
   if (pieces == 1) return reduce_into_partials(out);
-  PartialResults<A> partials(outer * pieces * inner);
+  const Buffer<A> partials(outer * pieces * inner);
   reduce_into_partials(partials.get());
   reduce_columns<A, A>(partials.get(), out, outer, pieces, inner, inner,
                        op == static_cast<int>(ReduceOp::Count) ? 0 : op);

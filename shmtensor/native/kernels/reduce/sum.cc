@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "kernels/arguments.h"
+#include "kernels/buffer.h"
 #include "half/bfloat16.h"
 #include "half/float16.h"
 #include "kernels/reduce/strided_sum.h"
@@ -42,8 +43,8 @@ void sum_rows(const T* x, T* out, int64_t outer, int64_t m, int64_t pitch) {
     return;
   }
   const int64_t pieces = (m + kPiece - 1) / kPiece;
-  auto* partials =
-      static_cast<double*>(PyMem_RawMalloc(sizeof(double) * static_cast<size_t>(outer * pieces)));
+  const Buffer<double> buffer(outer * pieces);
+  double* partials = buffer.get();
   slices(outer * pieces, [&](int64_t i) {
     const int64_t start = i % pieces * kPiece;
     partials[i] = kernel(x + i / pieces * pitch + start, min(kPiece, m - start));
@@ -53,7 +54,6 @@ void sum_rows(const T* x, T* out, int64_t outer, int64_t m, int64_t pitch) {
     for (int64_t i = 0; i < pieces; ++i) total += partials[o * pieces + i];
     out[o] = static_cast<T>(total);
   }
-  PyMem_RawFree(partials);
 }
 
 // out[o, c] = sum over k of x[o, k, c]
@@ -65,10 +65,8 @@ void sum_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, in
   if (rows_per_piece < 8) rows_per_piece = 8;
   if (rows_per_piece > kChain) rows_per_piece = kChain;
   const int64_t pieces = m ? (m + rows_per_piece - 1) / rows_per_piece : 1, strips = (inner + width - 1) / width;
-  T* partials = out;
-  if (pieces > 1)
-    partials =
-        static_cast<T*>(PyMem_RawMalloc(sizeof(T) * static_cast<size_t>(outer * pieces * inner)));
+  const Buffer<T> buffer(pieces > 1 ? outer * pieces * inner : 0);
+  T* partials = pieces > 1 ? buffer.get() : out;
   const int64_t rows = rows_per_piece < m ? rows_per_piece : m;
   const int64_t grain = rows * width > 0 ? (kPiece / 2 + rows * width - 1) / (rows * width) : 1;
   ranges(outer * pieces * strips, grain, [&](int64_t start, int64_t stop) {
@@ -83,7 +81,6 @@ void sum_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, in
   });
   if (pieces == 1) return;
   sum_columns(partials, out, outer, pieces, inner, inner);
-  PyMem_RawFree(partials);
 }
 
 // NumPy's sum, for dtypes without a kernel.
@@ -388,7 +385,8 @@ PyObject* reduce_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!PyArray_ISCARRAY(out))
     return raise("ValueError", "reduce_into: out is not contiguous and writeable: %s",
                  shape_text(out).c_str());
-  auto* in = static_cast<const void**>(PyMem_RawMalloc(sizeof(void*) * static_cast<size_t>(count)));
+  const Buffer<const void*> buffer(count);
+  const void** in = buffer.get();
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyArrayObject* a = array_argument(where, "an input", PySequence_Fast_GET_ITEM(list.get(), i));
     if (a && PyArray_TYPE(a) != PyArray_TYPE(out)) {
@@ -403,10 +401,7 @@ PyObject* reduce_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
       raise("ValueError", "reduce_into: array %zd is not contiguous: %s", i, shape_text(a).c_str());
       a = nullptr;
     }
-    if (!a) {
-      PyMem_RawFree(in);
-      return nullptr;
-    }
+    if (!a) return nullptr;
     in[i] = PyArray_DATA(a);
   }
   bool has_kernel;
@@ -415,7 +410,6 @@ PyObject* reduce_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Unlocked unlocked(size * count > kUnlock);
     has_kernel = reduce_arrays_by_type(PyArray_TYPE(out), PyArray_DATA(out), in, count, size, op);
   }
-  PyMem_RawFree(in);
   if (!has_kernel)
     return raise("TypeError", "reduce_into: dtype is not supported: %s", dtype_text(out).c_str());
   Py_RETURN_NONE;

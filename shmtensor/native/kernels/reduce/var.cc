@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/arguments.h"
+#include "kernels/buffer.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
 #include "kernels/reduce/reduced_layout.h"
@@ -46,8 +47,8 @@ void moment_rows(const T* x, T* out, int64_t rows, int64_t m, int64_t pitch, con
     return;
   }
   const int64_t pieces = (m + kPiece - 1) / kPiece;
-  auto* partials =
-      static_cast<double*>(PyMem_RawMalloc(sizeof(double) * static_cast<size_t>(pieces)));
+  const Buffer<double> buffer(pieces);
+  double* partials = buffer.get();
   for (int64_t r = 0; r < rows; ++r) {
     const T* row = x + r * pitch;
     const auto total = [&](auto&& partial) {
@@ -62,7 +63,6 @@ void moment_rows(const T* x, T* out, int64_t rows, int64_t m, int64_t pitch, con
     if (!s.centered_at_zero) mean = static_cast<T>(total(sum) / static_cast<double>(m));
     out[r] = finish(total([&](const T* p, int64_t n) { return moment(p, n, mean); }));
   }
-  PyMem_RawFree(partials);
 }
 
 template <class T>

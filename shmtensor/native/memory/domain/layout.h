@@ -43,6 +43,8 @@ using Half = std::atomic<uint32_t>;
 static_assert(Word::is_always_lock_free && Half::is_always_lock_free,
               "shared words must be lock free");
 
+using Errno = int;  // what a function returns: 0, or an errno
+
 constexpr uint32_t kLayoutVersion = 6;
 constexpr uint32_t kRows = 256;               // R
 constexpr uint32_t kBlocks = 65536;           // NB
@@ -85,6 +87,8 @@ struct Header {
   Half short_volume;              // statistics only: commits that volume 0 refused
   alignas(64) Half pressure;      // counts calls for memory; a hint, relaxed: other processes then return memory
 };
+constexpr size_t kRowsAt = 4096;
+static_assert(sizeof(Header) <= kRowsAt, "PROTOCOL: the rows begin behind the header");
 
 struct Row {
   // line 0: the process
@@ -188,7 +192,7 @@ struct Areas {
   size_t rows, slots, nheld, words, bits, in_flight, slabs, timelines, size;
   explicit Areas(size_t S) {
     auto page = [](size_t n) { return (n + 4095) & ~size_t(4095); };
-    rows = 4096;
+    rows = kRowsAt;
     slots = rows + kRows * sizeof(Row);
     nheld = page(slots + S * sizeof(Slot));
     words = nheld + kRows * page(S * 4);
