@@ -876,7 +876,8 @@ class Gradients:
         saved: how each saved value becomes a Tensor.
         zeros: which saved value has the shape and dtype of which output's missing gradient.
         n_outputs: how many outputs the row has.
-        listed_at: the pullback of a listed input, or -1.
+        listed_at: which differentiable input is listed, or -1.
+        n_joint: the number of differentiable inputs, if one pullback is for all of them; else 0.
         flags: 1 on Tensors, 2 the outputs are a list, 4 a listed input is saved.
         ops: the table of ops for the pullbacks.
         take_buffer: `take_buffer(edge)` returns an array to write the gradient to, or None.
@@ -891,6 +892,7 @@ class Gradients:
         zeros: tuple[Any, ...],
         n_outputs: int,
         listed_at: int,
+        n_joint: int,
         flags: int,
         ops: Any,
         take_buffer: Any,

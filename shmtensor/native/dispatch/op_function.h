@@ -33,7 +33,8 @@ enum class Promotion : int8_t { kNone, kCommon, kFloat };
 // An argument of a kernel, or a saved value of a node: (what, index, condition). autograd/dispatch/plan.py writes
 // these.
 enum class What : int8_t {
-  kInput, kAttribute, kConstant, kShape, kDtype, kOutput, kZeros, kGradient, kOps, kGradBuffer, kSaved
+  kInput, kAttribute, kConstant, kShape, kDtype, kOutput, kZeros, kGradient, kOps, kGradBuffer, kSaved,
+  kNeeded
 };
 
 struct Item {
