@@ -174,6 +174,19 @@ def test_the_pullback_is_told_what_has_an_edge(monkeypatch: pytest.MonkeyPatch) 
     assert b.grad.tolist() == [6.0] * 4
 
 
+def test_chosen_inputs_get_their_gradients_from_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = count_calls(ROWS["_native_batch_norm"], monkeypatch)
+    operands = [st.randn(*shape, requires_grad=True) for shape in ((5, 4), (4,), (4,))]
+    weights = st.randn(5, 4)
+    by_all = st.autograd.grad((batch_norm(*operands) * weights).sum(), operands)
+    for x, expected in zip(operands, by_all, strict=True):
+        (found,) = st.autograd.grad((batch_norm(*operands) * weights).sum(), x)
+        assert found.tolist() == expected.tolist()
+        (batch_norm(*operands) * weights).sum().backward(inputs=[x])
+        assert x.grad.tolist() == expected.tolist()
+    assert len(counter.needed) == 7
+
+
 def test_recurrent_layers_are_told_about_each_operand(monkeypatch: pytest.MonkeyPatch) -> None:
     counter = count_calls(ROWS["_rnn_layer"], monkeypatch)
     layer = st.nn.GRU(3, 2)
