@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.constants import on_device
+from ..table.constants import filled, on_device
 from ..table.memory_format import like_image, memory_of
 from ..table.op_definition import composite, op
 from ..table.samples import reals
@@ -225,8 +225,13 @@ def normalize_channels_backward(
         g_x = ops.mul(g, channel_scale(ops, var, weight, eps, g.ndim))
     if needs_mean:
         g_mean = ops.neg(ops.sum(g_x, dims))
-    if needs_weight and not isinstance(g, native.TensorBase) and on_device(g):
-        g_weight, g_bias = ops._channel_gradients(g, x, mean, var, eps)
+    is_fused = not isinstance(g, native.TensorBase) and on_device(g)
+    if is_fused and (needs_weight or needs_bias):
+        statistics = x, mean, var
+        if x is None:  # only the sums of g are needed, which do not depend on these
+            ones = filled(tuple(g.shape[1:2]), 1.0, g.dtype, g)
+            statistics = g, ones, ones
+        g_weight, g_bias = ops._channel_gradients(g, *statistics, eps)
         needs_weight = needs_bias = False
     if needs_var or needs_weight:
         centered = x - broadcast_channels(ops, mean, x.ndim)
