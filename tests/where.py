@@ -233,14 +233,13 @@ def kernel_file(row: Row) -> str | None:
 
 def gradient_files(row: Row) -> list[str]:
     """The files of a row's pullbacks and of the functions that they call."""
-    files = []
-    for pullback in row.pullbacks.values():
-        codes = pullback.function.__code__, pullback.function.__globals__
-        called = [codes[1].get(name) for name in codes[0].co_names]
-        functions = [f for f in called if isinstance(f, FunctionType)]
-        files += [file_of(f) for f in (pullback.function, *functions)]
-    own = file_of(row.forward)
-    return [f for f in dict.fromkeys(files) if f == own or "/ops/table/" not in f]
+    own, functions = file_of(row.forward), [p.function for p in row.pullbacks.values()]
+    files = [file_of(f) for f in functions]
+    for function in functions:
+        called = [function.__globals__.get(name) for name in function.__code__.co_names]
+        called_files = [file_of(f) for f in called if isinstance(f, FunctionType)]
+        files += [f for f in called_files if f == own or ("ops/" in f and "ops/table/" not in f)]
+    return list(dict.fromkeys(files))
 
 
 def declarations() -> dict[str, Any]:

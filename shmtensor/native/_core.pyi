@@ -596,8 +596,10 @@ def layer_norm_backward(
     n: int,
     groups: int,
     centred: bool,
+    needs_x: bool,
+    needs_weights: bool,
     /,
-) -> tuple[_Array, _Array, _Array] | None: ...
+) -> tuple[_Array | None, _Array | None, _Array | None] | None: ...
 def batch_norm(
     x: _Array, weight: _Array | None, bias: _Array | None, eps: float, /
 ) -> tuple[_Array, _Array, _Array] | None: ...
@@ -608,8 +610,9 @@ def batch_norm_backward(
     mean: _Array,
     variance: _Array,
     eps: float,
+    needs_x: bool,
     /,
-) -> tuple[_Array, _Array, _Array] | None: ...
+) -> tuple[_Array | None, _Array, _Array] | None: ...
 def flip(x: _Array, dims: Any, /) -> _Array | None: ...
 def roll(x: _Array, shift: Any, dim: Any, /) -> _Array | None: ...
 def tril_triu(x: _Array, diagonal: Any, upper: bool, out: Any = None, /) -> _Array | None: ...
@@ -881,7 +884,8 @@ class Gradients:
         saved: how each saved value becomes a Tensor.
         zeros: which saved value has the shape and dtype of which output's missing gradient.
         n_outputs: how many outputs the row has.
-        listed_at: the pullback of a listed input, or -1.
+        listed_at: which differentiable input is listed, or -1.
+        n_joint: the number of differentiable inputs, if one pullback is for all of them; else 0.
         flags: tensors (on Tensors), listed_outputs, listed_saved (a listed input is saved).
         ops: the table of ops for the pullbacks.
         take_buffer: `take_buffer(edge)` returns an array to write the gradient to, or None.
@@ -896,6 +900,7 @@ class Gradients:
         zeros: tuple[Any, ...],
         n_outputs: int,
         listed_at: int,
+        n_joint: int,
         flags: dict[str, bool],
         ops: Any,
         take_buffer: Any,

@@ -23,8 +23,10 @@ from ...ops import LATER
 from ...ops.table import named_results
 from ...ops.table.memory_format import format_of
 from ...ops.table.native_or_numpy import half_kernel_of
-from ...ops.table.op_definition import EMPTY, Input, Row
+from ...ops.table.op_definition import EMPTY, Input, Pullback, Row
 from .no_warnings import no_warnings
+
+UNSAVED = {"ops": "ops", "into": "grad_buffer", "needed": "needed"}  # also names of a pullback
 
 NUMPY_NAMES = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
 NAMESPACED = {"i1"}  # rows of the core that are public in a namespace (`special.i1`)
@@ -122,7 +124,7 @@ class SavedValues:
     def __init__(self, row: Row) -> None:
         self.row = row
         self.differentiable = [x for x in row.inputs if x.name in row.pullbacks]
-        needs = {n for p in row.pullbacks.values() for n in p.needs} - {"ops", "into"}
+        needs = {n for p in row.pullbacks.values() for n in p.needs} - UNSAVED.keys()
         self.gradients = sorted(n for n in needs if self.is_gradient(n))
         self.listed = next((x for x in row.inputs if x.listed and x.name in needs), None)
         names = sorted(needs.difference(self.gradients))
@@ -346,19 +348,20 @@ def gradients(rule: Any, tensors: bool, take_buffer: Any, make_zeros: Any) -> An
     def argument(name: str) -> Item:
         if saved_values.is_gradient(name):
             return "gradient", saved_values.output(name), 0
-        if name in ("ops", "into"):
-            return "ops" if name == "ops" else "grad_buffer", 0, 0
+        if name in UNSAVED:
+            return UNSAVED[name], 0, 0
         if saved_values.listed is not None and name == saved_values.listed.name:
             return "saved", len(saved_values.names), 0
         return "saved", saved_values.names.index(name), 0
 
-    pullbacks = []
-    for x in saved_values.differentiable:
+    def of_input(x: Input) -> Pullback:
         pullback = row.pullbacks[x.name]
-        function = pullback.function
-        if rule.device is not None and not tensors:
-            function = rule.device.pullback_of(row, x.name)
-        pullbacks.append((function, tuple(argument(n) for n in pullback.needs)))
+        if rule.device is None or tensors:
+            return pullback
+        return pullback._replace(function=rule.device.pullback_of(row, x.name))
+
+    differentiable = saved_values.differentiable
+    pullbacks = [row.joint] if row.joint else [of_input(x) for x in differentiable]
     zeros = [
         ("zeros", i, saved_values.output(n.removesuffix(" like")))
         for i, n in enumerate(saved_values.names)
@@ -368,11 +371,12 @@ def gradients(rule: Any, tensors: bool, take_buffer: Any, make_zeros: Any) -> An
     words = "".join(word.capitalize() for word in row.name.split("_"))
     return native.Gradients(
         f"{words}Backward0",
-        tuple(pullbacks),
+        tuple((p.function, tuple(argument(n) for n in p.needs)) for p in pullbacks),
         tuple(tensor_item(n) for n in saved_values.names),
         tuple(zeros),
         len(row.outputs),
         listed_at,
+        len(differentiable) if row.joint else 0,
         {
             "tensors": tensors,
             "listed_outputs": row.listed,

@@ -1,5 +1,6 @@
 // Gradients: what a node of an op does in a backward. gradients(node, g) calls the row's pullbacks with the arguments
-// that they name: the gradient, the table of ops, saved values, an array to write to.
+// that they name: the gradient, the table of ops, saved values, an array to write to. A joint pullback is called once for
+// all inputs, and told which gradients are needed.
 //
 // It runs on plain arrays, or on Tensors (`create_graph`), where saved arrays become Tensors with their history.
 #include "dispatch/device_array.h"
@@ -32,7 +33,8 @@ struct Gradients {
   bool tensors;
   bool listed_outputs;    // g is a list of any length
   bool listed_saved;      // the arrays of a listed input are saved last
-  int listed_at;          // index of the listed input's pullback; -1: none
+  int listed_at;          // index of the listed input among the differentiable ones; -1: none
+  int n_joint;            // the number of inputs of a joint pullback; 0: each differentiable input has its own
   int n_saved, n_outputs, n_pullbacks, n_zeros;
   Item saved[kMaxArguments];
   Item zeros[kMaxArguments];      // (kZeros, which saved value, mask: which output)
@@ -54,18 +56,24 @@ struct Backward {
   Node* node;
   PyObject* saved[kMaxArguments + 1];  // borrowed; a listed input's list comes last
   PyObject* g[kMaxArguments];          // borrowed: one for each output; for a listed row, the list
+  PyObject* needed = nullptr;          // borrowed: the tuple for a joint pullback
+  Py_ssize_t at = 0;                   // the first edge of the next input
   Owned owned;
 
   PyObject* edge(Py_ssize_t i) const { return PyTuple_GET_ITEM(node->edges, i); }
   Py_ssize_t n_extra_edges() const {  // the number of a listed input's edges, less one
-    return plan->listed_at < 0 ? 0 : PyTuple_GET_SIZE(node->edges) - plan->n_pullbacks;
+    return plan->listed_at < 0 ? 0 : PyTuple_GET_SIZE(node->edges) - n_inputs();
   }
+  int n_inputs() const { return plan->n_joint ? plan->n_joint : plan->n_pullbacks; }  // the differentiable ones
+  Py_ssize_t n_edges(int input) const { return input == plan->listed_at ? n_extra_edges() + 1 : 1; }
   bool read_saved();
   bool read_gradients(PyObject* grads);
   bool read_listed_gradients(PyObject* grads, PyObject* shape_dtypes);
   PyObject* with_edge(PyObject* array, PyObject* edge);
   PyObject* as_tensor(PyObject* value, const Item& how);
   PyObject* call(const Pullback& pullback, PyObject* edge);
+  bool put(PyObject* result, int input, Ref grad);
+  bool run_joint(PyObject* result);
   PyObject* run();
 };
 
@@ -167,6 +175,9 @@ PyObject* Backward::call(const Pullback& pullback, PyObject* target) {
         if (!buffer) return nullptr;
         arguments[i] = buffer.get();
         break;
+      case What::kNeeded:
+        arguments[i] = needed;
+        break;
       default:
         arguments[i] = saved[item.index];
     }
@@ -175,26 +186,51 @@ PyObject* Backward::call(const Pullback& pullback, PyObject* target) {
                              static_cast<size_t>(pullback.n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }
 
+// Moves the gradient of an input to the gradients by edge; that of a listed input is a sequence, or None.
+bool Backward::put(PyObject* result, int input, Ref grad) {
+  if (input != plan->listed_at) {
+    PyTuple_SET_ITEM(result, at++, grad.release());
+    return true;
+  }
+  Ref items(grad.get() == Py_None ? PyTuple_New(0) : PySequence_Fast(grad.get(), "backward: a list is needed"));
+  if (!items) return false;
+  for (Py_ssize_t i = 0, n = n_edges(input); i < n; ++i) {
+    const bool has_item = i < PySequence_Fast_GET_SIZE(items.get());
+    PyTuple_SET_ITEM(result, at++, Py_NewRef(has_item ? PySequence_Fast_GET_ITEM(items.get(), i) : Py_None));
+  }
+  return true;
+}
+
+// One call for all inputs, which is told which edges need a gradient. Others get None, whatever it returns.
+bool Backward::run_joint(PyObject* result) {
+  Py_ssize_t next = 0;
+  const auto is_needed = [&](Py_ssize_t) { return PyBool_FromLong(edge(next++) != Py_None); };
+  needed = owned.keep(tuple_of(plan->n_joint, [&](Py_ssize_t i) {
+    return i == plan->listed_at ? tuple_of(n_edges(plan->listed_at), is_needed) : is_needed(i);
+  }));
+  Ref grads(needed ? call(plan->pullbacks[0], nullptr) : nullptr);
+  if (!grads) return false;
+  if (!PyTuple_CheckExact(grads.get()) || PyTuple_GET_SIZE(grads.get()) != plan->n_joint)
+    return raise("TypeError", "%s: a joint pullback must return a tuple of %d gradients, not a %s of %zd",
+                 PyUnicode_AsUTF8(plan->event), plan->n_joint, Py_TYPE(grads.get())->tp_name,
+                 PyTuple_Check(grads.get()) ? PyTuple_GET_SIZE(grads.get()) : Py_ssize_t(1));
+  for (int i = 0; i < plan->n_joint; ++i) {
+    const bool is_unused = i != plan->listed_at && edge(at) == Py_None;
+    if (!put(result, i, Ref(Py_NewRef(is_unused ? Py_None : PyTuple_GET_ITEM(grads.get(), i))))) return false;
+  }
+  return true;
+}
+
 PyObject* Backward::run() {
   Ref result(PyTuple_New(PyTuple_GET_SIZE(node->edges)));
-  Py_ssize_t at = 0;
-  for (int p = 0; result && p < plan->n_pullbacks; ++p) {
-    const Pullback& pullback = plan->pullbacks[p];
-    const Py_ssize_t n = p == plan->listed_at ? n_extra_edges() + 1 : 1;
+  if (!result) return nullptr;
+  if (plan->n_joint) return run_joint(result.get()) ? result.release() : nullptr;
+  for (int p = 0; p < plan->n_pullbacks; ++p) {
     bool is_needed = plan->n_pullbacks == 1 && p != plan->listed_at;
-    for (Py_ssize_t i = 0; i < n && !is_needed; ++i) is_needed = edge(at + i) != Py_None;
-    Ref grad(is_needed ? call(pullback, p == plan->listed_at ? nullptr : edge(at)) : Py_NewRef(Py_None));
-    if (!grad) return nullptr;
-    if (p != plan->listed_at) {
-      PyTuple_SET_ITEM(result.get(), at++, grad.release());
-      continue;
-    }
-    Ref items(grad.get() == Py_None ? PyTuple_New(0) : PySequence_Fast(grad.get(), "backward: a list is needed"));
-    if (!items) return nullptr;
-    for (Py_ssize_t i = 0; i < n; ++i) {
-      const bool has_item = i < PySequence_Fast_GET_SIZE(items.get());
-      PyTuple_SET_ITEM(result.get(), at++, Py_NewRef(has_item ? PySequence_Fast_GET_ITEM(items.get(), i) : Py_None));
-    }
+    for (Py_ssize_t i = 0, n = n_edges(p); i < n && !is_needed; ++i) is_needed = edge(at + i) != Py_None;
+    PyObject* target = p == plan->listed_at ? nullptr : edge(at);
+    Ref grad(is_needed ? call(plan->pullbacks[p], target) : Py_NewRef(Py_None));
+    if (!grad || !put(result.get(), p, std::move(grad))) return nullptr;
   }
   return result.release();
 }
@@ -222,13 +258,13 @@ PyObject* gradients_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t
 
 // ---------------------------------------------------------------- the type
 
-// Gradients(event, pullbacks: ((function, items), ...), saved, zeros, n_outputs, listed_at, flags, ops, take_buffer,
-// make_zeros); flags: tensors, listed_outputs, listed_saved.
+// Gradients(event, pullbacks: ((function, items), ...), saved, zeros, n_outputs, listed_at, n_joint, flags, ops,
+// take_buffer, make_zeros); flags: tensors, listed_outputs, listed_saved.
 PyObject* gradients_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *event, *pullbacks, *saved, *zeros, *flags, *ops, *take_buffer, *make_zeros;
-  int n_outputs, listed_at;
-  if (!PyArg_ParseTuple(args, "UO!OOiiOOOO:Gradients", &event, &PyTuple_Type, &pullbacks, &saved, &zeros, &n_outputs,
-                        &listed_at, &flags, &ops, &take_buffer, &make_zeros))
+  int n_outputs, listed_at, n_joint;
+  if (!PyArg_ParseTuple(args, "UO!OOiiiOOOO:Gradients", &event, &PyTuple_Type, &pullbacks, &saved, &zeros, &n_outputs,
+                        &listed_at, &n_joint, &flags, &ops, &take_buffer, &make_zeros))
     return nullptr;
   Ref owned(type->tp_alloc(type, 0));
   Gradients* plan = as_gradients(owned.get());
@@ -241,12 +277,15 @@ PyObject* gradients_new(PyTypeObject* type, PyObject* args, PyObject*) {
                    {"listed_saved", &plan->listed_saved}}))
     return nullptr;
   plan->listed_at = listed_at;
+  plan->n_joint = n_joint;
   plan->n_outputs = n_outputs;
   plan->event = Py_NewRef(event);
   plan->ops = Py_NewRef(ops);
   plan->take_buffer = Py_NewRef(take_buffer);
   plan->make_zeros = Py_NewRef(make_zeros);
   const Py_ssize_t n = PyTuple_GET_SIZE(pullbacks);
+  if (n_joint < 0 || n_joint > kMaxArguments || (n_joint && n != 1))
+    return raise("ValueError", "Gradients: a joint pullback is the only one: %d inputs, %zd pullbacks", n_joint, n);
   plan->pullbacks = static_cast<Pullback*>(PyMem_Calloc(static_cast<size_t>(n), sizeof(Pullback)));
   if (!plan->pullbacks) return PyErr_NoMemory();
   if (!read_items("Gradients", saved, plan->saved, &plan->n_saved) ||

@@ -36,7 +36,7 @@ namespace shmtensor {
 #define WHATS(X)                                                                                                      \
   X(kInput, "input") X(kAttribute, "attribute") X(kConstant, "constant") X(kShape, "shape") X(kDtype, "dtype")        \
   X(kOutput, "output") X(kZeros, "zeros") X(kGradient, "gradient") X(kOps, "ops") X(kGradBuffer, "grad_buffer")       \
-  X(kSaved, "saved")
+  X(kSaved, "saved") X(kNeeded, "needed")
 
 #define VALUE(value, name) value,
 #define NAME(value, name) name,

@@ -128,7 +128,7 @@ def _native_layer_norm(
 ) -> Any:  # fmt: skip
     if not x.size or not takes(x, weight, bias):
         return ROWS["_native_layer_norm"].forward(xp, x, weight, bias, n, groups, eps, centred)
-    return (*layer_norm(x, weight, bias, n, groups, eps, centred), {})
+    return layer_norm(x, weight, bias, n, groups, eps, centred)
 
 
 @functools.lru_cache(PLANS)
@@ -320,7 +320,7 @@ def _normalize_channels(
     wanted = x.dtype
     x, mean, var, weight, bias = in_one_dtype(x, mean, var, weight, bias)
     mean, rstd = in_acc(x.dtype, mean, var, eps)
-    return cast(batch_norm_apply(x, mean, rstd, weight, bias), wanted), {}
+    return cast(batch_norm_apply(x, mean, rstd, weight, bias), wanted)
 
 
 def in_acc(dtype: Any, mean: Any, var: Any, eps: float) -> tuple[Any, Any]:
@@ -403,7 +403,7 @@ def _native_batch_norm(
     out, mean, var, rstd = batch_norm(x, weight, bias, eps, arguments)
     if running is not None and not in_kernel:
         update_running(mean, var, x.size // x.shape[1], *running)
-    return out, mean, var, {"rstd": rstd}
+    return out, mean, var, rstd
 
 
 def batch_norm_backward(

@@ -193,53 +193,59 @@ def counts_at(xp: Any, shape: Shape, indices: Any, include_self: bool) -> Any:
 
 
 def scatter_reduce_backward(
-    ops: Any,
-    g: Any,
-    x: Any,
-    source: Any,
-    index: Any,
-    out: Any,
-    dim: int,
-    reduce: str,
-    include_self: bool,
-) -> tuple[Any, Any]:
+    ops: Any, needed: tuple[bool, ...], g: Any, x: Any, source: Any, index: Any, out: Any,
+    dim: int, reduce: str, include_self: bool,
+) -> tuple[Any, Any]:  # fmt: skip
     """The gradients by x and by source."""
-    gather = lambda t: ops._gather(t, index, dim)  # noqa: E731
-    shape, index_shape = tuple(x.shape), tuple(index.shape)
-    part = (
-        source[tuple(slice(0, n) for n in index_shape)]
-        if tuple(source.shape) != index_shape
-        else source
-    )
-    g_kept = g if include_self else ops._scatter_zeros(g, index, dim)
-    if reduce == "sum":
-        return g_kept, pad_with_zeros(ops, gather(g), tuple(source.shape))
-    if reduce == "mean":
-        start = filled(shape, float(include_self), np.float64, x)
-        n = ops._scatter_add(start, filled(index_shape, 1, np.float64, x), index, dim)
+    needs_x, needs_source = needed
+    shape, index_shape, source_shape = tuple(x.shape), tuple(index.shape), tuple(source.shape)
+    part = source
+    if source_shape != index_shape:
+        part = source[tuple(slice(0, n) for n in index_shape)]
+
+    def gather(t: Any) -> Any:
+        return ops._gather(t, index, dim)
+
+    def kept(t: Any) -> Any:
+        return t if include_self else ops._scatter_zeros(t, index, dim)
+
+    def padded(t: Any) -> Any:
+        return pad_with_zeros(ops, t, source_shape)
+
+    g_x = g_source = None
+    if reduce in ("sum", "mean"):
+        share = g
+        if reduce == "mean":
+            start = filled(shape, float(include_self), np.float64, x)
+            n = ops._scatter_add(start, filled(index_shape, 1, np.float64, x), index, dim)
+            share = g / ops._clamp(n, 1.0, None)
+        g_x = kept(share) if needs_x else None
+        g_source = padded(gather(share)) if needs_source else None
+    elif reduce == "prod":
+        dtype = as_dtype(x.dtype)
+        if needs_x:
+            ones = filled(shape, 1, dtype, x)
+            g_x = kept(g * ops._scatter_reduce(ones, part, index, dim, "prod", True))
+        if needs_source:
+            start = x
+            if not include_self:
+                start = ops._scatter(x, filled(index_shape, 1, dtype, x), index, dim)
+            if bool((part == 0).any()) or bool((start == 0).any()):
+                others_of_source = product_of_others(ops, start, part, index, dim)
+            else:
+                others_of_source = gather(out) / part
+            g_source = padded(gather(g) * others_of_source)
+    else:
+        x_mask = x == out
+        if not include_self:
+            x_mask = ops._scatter_zeros(x_mask * 1.0, index, dim) != 0
+        source_mask = part == gather(out)
+        n = ops._scatter_add(x_mask * 1.0, source_mask * 1.0, index, dim)
         share = g / ops._clamp(n, 1.0, None)
-        g_kept = share if include_self else ops._scatter_zeros(share, index, dim) + 0 * g_kept
-        return g_kept, pad_with_zeros(ops, gather(share), tuple(source.shape))
-    if reduce == "prod":
-        ones = filled(index_shape, 1, as_dtype(x.dtype), x)
-        start = x if include_self else ops._scatter(x, ones, index, dim)
-        others_of_x = ops._scatter_reduce(
-            filled(shape, 1, as_dtype(x.dtype), x), part, index, dim, "prod", True
-        )
-        others_of_source = gather(out) / part
-        if bool((part == 0).any()) or bool((start == 0).any()):
-            others_of_source = product_of_others(ops, start, part, index, dim)
-        g_x = g * others_of_x
-        return (g_x if include_self else ops._scatter_zeros(g_x, index, dim)), pad_with_zeros(
-            ops, gather(g) * others_of_source, tuple(source.shape)
-        )
-    x_mask = (x == out) if include_self else ops._scatter_zeros((x == out) * 1.0, index, dim) != 0
-    source_mask = part == gather(out)
-    n = ops._scatter_add((x_mask * 1.0), source_mask * 1.0, index, dim)
-    share = g / ops._clamp(n, 1.0, None)
-    return ops._where(x_mask, share, 0.0), pad_with_zeros(
-        ops, ops._where(source_mask, gather(share), 0.0), tuple(source.shape)
-    )
+        g_x = ops._where(x_mask, share, 0.0) if needs_x else None
+        if needs_source:
+            g_source = padded(ops._where(source_mask, gather(share), 0.0))
+    return g_x, g_source
 
 
 def product_of_others(ops: Any, start: Any, part: Any, index: Any, dim: int) -> Any:
@@ -255,14 +261,7 @@ def product_of_others(ops: Any, start: Any, part: Any, index: Any, dim: int) -> 
     return ops._where_other(n_other_zeros > 0, ops._gather(product, index, dim) / nonzero, 0.0)
 
 
-_scatter_reduce.pullback(
-    x=lambda ops, g, x, source, index, out, dim, reduce, include_self: scatter_reduce_backward(
-        ops, g, x, source, index, out, dim, reduce, include_self
-    )[0],
-    source=lambda ops, g, x, source, index, out, dim, reduce, include_self: scatter_reduce_backward(
-        ops, g, x, source, index, out, dim, reduce, include_self
-    )[1],
-)
+_scatter_reduce.joint_pullback(scatter_reduce_backward, x="x source index", source="x source index")
 
 
 @composite(inplace="_scatter_reduce")

@@ -41,24 +41,31 @@ def _cdist(xp, x, y, /, p=2.0):
     return row_norms(xp, x[..., :, None, :] - y[..., None, :, :], p)
 
 
-def cdist_backward(ops: Any, g: Any, x: Any, y: Any, out: Any, p: float) -> Any:
-    """The sum over j of g[i, j] times the derivative of the distance of x[i] and y[j] by x[i]; 0
-    where the two rows are equal.
+def cdist_backward(
+    ops: Any, needed: tuple[bool, ...], g: Any, x: Any, y: Any, out: Any, p: float
+) -> tuple[Any, Any]:
+    """The sums over j (for x) and over i (for y) of g[i, j] times the derivative of the distance of
+    x[i] and y[j]; 0 where the two rows are equal.
     """
+    needs_x, needs_y = needed
+    g_x = g_y = None
     if p == 2:
         weights = ops._where_other(out == 0, g / ops._where_other(out == 0, out, 1.0), 0.0)
-        return x * ops.sum(weights, -1, True) - ops.matmul(weights, y)
+        if needs_x:
+            g_x = x * ops.sum(weights, -1, True) - ops.matmul(weights, y)
+        if needs_y:
+            weights = ops.transpose(weights, -2, -1)
+            g_y = y * ops.sum(weights, -1, True) - ops.matmul(weights, x)
+        return g_x, g_y
     difference = ops.sub(ops.unsqueeze(x, -2), ops.unsqueeze(y, -3))
-    return ops.sum(norm_backward(ops, g, difference, out, p, -1, False), -2)
+    by_difference = norm_backward(ops, g, difference, out, p, -1, False)
+    if needs_x:
+        g_x = ops.sum(by_difference, -2)
+    return g_x, ops.neg(ops.sum(by_difference, -3)) if needs_y else None
 
 
 _cdist.numpy = kernel_or_fallback(native.cdist, _cdist.forward)
-_cdist.pullback(
-    x=cdist_backward,
-    y=lambda ops, g, x, y, out, p: cdist_backward(
-        ops, ops.transpose(g, -2, -1), y, x, ops.transpose(out, -2, -1), p
-    ),
-)
+_cdist.joint_pullback(cdist_backward, x="x y", y="x y")
 
 
 @composite(method=False, autocast="full")
@@ -120,7 +127,7 @@ def pdist_backward(ops: Any, g: Any, x: Any, out: Any, p: float) -> Any:
             )
             return upper + ops.transpose(upper, 0, 1)
 
-        return cdist_backward(ops, matrix(g), x, x, matrix(out), p)
+        return cdist_backward(ops, (True, False), matrix(g), x, x, matrix(out), p)[0]
     difference = ops.sub(ops._index_select(x, first, 0), ops._index_select(x, second, 0))
     g_difference = norm_backward(ops, g, difference, out, p, 1, False)
     shape = tuple(x.shape)

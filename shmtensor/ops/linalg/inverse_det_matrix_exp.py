@@ -18,6 +18,7 @@ from ..table.named_results import named_result
 from ..table.op_definition import composite, op
 
 Function = Callable[..., Any]
+Shape = tuple[int, ...]
 
 
 def check_square(name: str, x: Any) -> None:
@@ -102,12 +103,19 @@ def _solve(xp, x, y, /):
     return call_numpy("solve", xp.linalg.solve, x, y)
 
 
-_solve.pullback(
-    x=lambda ops, g, x, out, x_shape: sum_to_shape(
-        ops, -ops.matmul(ops._solve(conj_transpose(x), g), conj_transpose(out)), x_shape
-    ),
-    y=lambda ops, g, x, y_shape: sum_to_shape(ops, ops._solve(conj_transpose(x), g), y_shape),
-)
+def solve_backward(
+    ops: Any, needed: tuple[bool, ...], g: Any, x: Any, out: Any, x_shape: Shape, y_shape: Shape
+) -> tuple[Any, Any]:
+    """The gradients by x and y, from one solution with the adjoint of x."""
+    needs_x, needs_y = needed
+    solution = ops._solve(conj_transpose(x), g)
+    g_x = None
+    if needs_x:
+        g_x = sum_to_shape(ops, -ops.matmul(solution, conj_transpose(out)), x_shape)
+    return g_x, sum_to_shape(ops, solution, y_shape) if needs_y else None
+
+
+_solve.joint_pullback(solve_backward, x="x", y="x")
 
 
 # ---- determinants

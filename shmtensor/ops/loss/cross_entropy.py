@@ -252,24 +252,23 @@ _cross_entropy.pullback(
 
 
 def cross_entropy_double_backward(
-    ops: Any, g: Any, x: Any, logits: Any, target: Any, ignore_index: int, reduction: str
-) -> tuple[Any, Any]:
+    ops: Any, needed: tuple[bool, ...], g: Any, x: Any, logits: Any, target: Any,
+    ignore_index: int, reduction: str,
+) -> tuple[Any, Any]:  # fmt: skip
     """The gradients of (softmax - one hot) * x by x and by the logits, by composition."""
+    needs_x, needs_logits = needed
     mask = target != ignore_index
     weight = 1 / ops.sum(mask) if reduction == "mean" else 1.0
     part = ops._where(ops.unsqueeze(mask, 1), g, 0.0) * weight
     p = ops._softmax(logits, 1)
-    target_part = ops.sum(ops._nll_loss(part, target, None, ignore_index))
-    return ops.sum(part * p) + target_part, ops._softmax_backward_data(part, p, 1) * x
+    g_x = None
+    if needs_x:
+        g_x = ops.sum(part * p) + ops.sum(ops._nll_loss(part, target, None, ignore_index))
+    return g_x, ops._softmax_backward_data(part, p, 1) * x if needs_logits else None
 
 
-_cross_entropy_backward.pullback(
-    x=lambda ops, g, x, logits, target, ignore_index, reduction: cross_entropy_double_backward(
-        ops, g, x, logits, target, ignore_index, reduction
-    )[0],
-    logits=lambda ops, g, x, logits, target, ignore_index, reduction: cross_entropy_double_backward(
-        ops, g, x, logits, target, ignore_index, reduction
-    )[1],
+_cross_entropy_backward.joint_pullback(
+    cross_entropy_double_backward, x="logits target", logits="x logits target"
 )
 
 

@@ -202,20 +202,23 @@ def _glu_backward(xp, x, y, /, dim):
     return xp.concatenate([x * s, x * value * s * (1 - s)], dim).astype(x.dtype)
 
 
-def glu_double_backward(ops: Any, g: Any, x: Any, y: Any, dim: int) -> tuple[Any, Any]:
+def glu_double_backward(
+    ops: Any, needed: tuple[bool, ...], g: Any, x: Any, y: Any, dim: int
+) -> tuple[Any, Any]:
     """The gradients of `_glu_backward` by x and by y."""
-    n = x.shape[dim]
+    needs_x, needs_y = needed
+    n = y.shape[dim] // 2
     (a, b), (value, gate) = ((ops.narrow(v, dim, 0, n), ops.narrow(v, dim, n, n)) for v in (g, y))
     s = ops.sigmoid(gate)
     derivative = s * (1 - s)
+    g_x = a * s + b * value * derivative if needs_x else None
+    if not needs_y:
+        return g_x, None
     g_gate = x * derivative * (a + b * value * (1 - 2 * s))
-    return a * s + b * value * derivative, ops.cat([b * x * derivative, g_gate], dim)
+    return g_x, ops.cat([b * x * derivative, g_gate], dim)
 
 
 _glu.numpy = kernel_or_fallback(native.glu, _glu.forward)
 _glu_backward.numpy = kernel_or_fallback(native.glu_backward, _glu_backward.forward)
 _glu.pullback(x=lambda ops, g, x, dim: ops._glu_backward(g, x, dim))
-_glu_backward.pullback(
-    x=lambda ops, g, x, y, dim: glu_double_backward(ops, g, x, y, dim)[0],
-    y=lambda ops, g, x, y, dim: glu_double_backward(ops, g, x, y, dim)[1],
-)
+_glu_backward.joint_pullback(glu_double_backward, x="y", y="x y")

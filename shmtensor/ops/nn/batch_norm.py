@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.constants import on_device
+from ..table.constants import filled, on_device
 from ..table.memory_format import like_image, memory_of
 from ..table.op_definition import composite, op
 from ..table.samples import reals
-from .layer_norm import save_gradients, take_gradient
 
 
 def non_channel_dims(ndim: int) -> tuple[int, ...]:
@@ -24,7 +23,7 @@ def batch_norm_kernel(x: Any, weight: Any, bias: Any, eps: float, running: Any) 
     """The native kernel, or else the forward."""
     results = None if running is not None else native.batch_norm(x, weight, bias, eps)
     if results is not None:
-        return (*results, {})
+        return (*results, None)
     with np.errstate(all="ignore"):
         return _native_batch_norm.forward(np, x, weight, bias, eps, running)
 
@@ -43,7 +42,7 @@ def update_running(
     promote="float",
     inplace=False,
     outputs="out mean var",
-    saves="memo",
+    saves="rstd",
     samples=[
         ((4, 3), (3,), (3,), 1e-5),
         ((2, 3, 4), None, (3,), 1e-5),
@@ -54,7 +53,7 @@ def update_running(
 def _native_batch_norm(xp, x, weight=None, bias=None, /, eps=1e-5, running=None):
     """(x - mean) / sqrt(variance + eps) * weight + bias of each channel, dimension 1; the means and
     variances. `running`: arrays of running means and variances, and the momentum; they are updated
-    in place, which is the caller's to count.
+    in place, which is the caller's to count. Saves rstd on devices whose kernel computes it.
     """
     dims, shape = non_channel_dims(x.ndim), (-1, *(1,) * (x.ndim - 2))
     mean = x.mean(dims, keepdims=True)
@@ -66,16 +65,7 @@ def _native_batch_norm(xp, x, weight=None, bias=None, /, eps=1e-5, running=None)
     mean, var = mean.reshape(-1), var.reshape(-1)
     if running is not None:
         update_running(mean, var, math.prod(x.shape) // x.shape[1], *running)
-    return out, mean, var, {}
-
-
-def mean_var_backward(ops: Any, g: Any, x: Any, eps: float) -> Any:
-    """(g - mean(g) - out * mean(g * out)) * rstd, recomputed with history."""
-    dims = non_channel_dims(x.ndim)
-    centered = x - ops.mean(x, dims, True)
-    rstd = ops.rsqrt(ops.mean(centered * centered, dims, True) + eps)
-    out = centered * rstd
-    return (g - ops.mean(g, dims, True) - out * ops.mean(g * out, dims, True)) * rstd
+    return out, mean, var, None
 
 
 def moments_backward(ops: Any, g_mean: Any, g_var: Any, x: Any) -> Any:
@@ -102,8 +92,8 @@ def _native_batch_norm_backward(
 ):
     """The gradients of `_native_batch_norm` by its input y, by the weight and by the bias, for the
     gradient x of its result, and those of the means and variances; rstd is 1 / sqrt(var + eps), if
-    the forward has kept it. For devices: their pullbacks take all from it, while CPU arrays take
-    them from the native kernel.
+    the forward has saved it. For devices, while the gradients of CPU arrays come from the native
+    kernel.
     """
     dims, shape = non_channel_dims(x.ndim), (-1, *(1,) * (x.ndim - 2))
     rstd = (1 / xp.sqrt(var + x.dtype.type(eps))).reshape(shape)
@@ -119,53 +109,54 @@ def _native_batch_norm_backward(
 
 
 def batch_norm_backward(
-    ops: Any, g: Any, g_mean: Any, g_var: Any, x: Any, weight: Any, mean: Any,
-    var: Any, memo: Any, eps: float,
-) -> Any:  # fmt: skip
-    """The gradient by x; see Note [One pass]."""
-    if not isinstance(g, (np.ndarray, native.TensorBase)):  # a device's: without waiting for it
-        rstd = memo.get("rstd")
-        gradients = ops._native_batch_norm_backward(
-            g, x, mean, var, weight, g_mean, g_var, rstd, eps
-        )
-        save_gradients(memo, g, gradients[1], gradients[2])
-        return gradients[0]
-    g_moments = moments_backward(ops, g_mean, g_var, x)
-    gradients = None
-    if isinstance(g, np.ndarray):
-        gradients = native.call(native.batch_norm_backward, g, x, weight, mean, var, eps)
+    ops: Any, needed: tuple[bool, ...], g_out: Any, g_mean: Any, g_var: Any, x: Any, weight: Any,
+    mean: Any, var: Any, rstd: Any, eps: float,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """The gradients by x, weight and bias: one call of a kernel, or composed where they need
+    history or the native kernel refuses.
+    """
+    needs_x = needed[0]
+    gradients: Any = None
+    if not isinstance(g_out, native.TensorBase):
+        y = g_out if x is None else x  # only the sums of g are needed, which do not depend on y
+        if isinstance(g_out, np.ndarray):
+            gradients = native.call(
+                native.batch_norm_backward, g_out, y, weight, mean, var, eps, needs_x
+            )
+        else:  # a device's: without waiting for it
+            return ops._native_batch_norm_backward(  # type: ignore[no-any-return]
+                g_out, y, mean, var, weight, g_mean, g_var, rstd, eps
+            )
     if gradients is None:
-        scaled = g if weight is None else g * broadcast_channels(ops, weight, x.ndim)
-        g_x = mean_var_backward(ops, scaled, x, eps)
-    else:
-        g_x = gradients[0]
-        save_gradients(memo, g, gradients[1], gradients[2])
-    return g_x if isinstance(g_moments, float) else g_x + g_moments
+        gradients = composed_gradients(ops, needed, g_out, x, weight, eps)
+    if not needs_x:
+        return gradients  # type: ignore[no-any-return]
+    g_x, g_weight, g_bias = gradients
+    g_moments = moments_backward(ops, g_mean, g_var, x)
+    return (g_x if isinstance(g_moments, float) else g_x + g_moments), g_weight, g_bias
 
 
-def batch_norm_weight_backward(ops: Any, g: Any, x: Any, memo: Any, eps: float) -> Any:
-    """The gradient by the weight: the sum of g times the normalized x."""
-    gradient = take_gradient(memo, g, 1)
-    if gradient is not None:
-        return gradient
-    dims = non_channel_dims(x.ndim)
-    centered = x - ops.mean(x, dims, True)
-    return ops.sum(g * centered * ops.rsqrt(ops.mean(centered * centered, dims, True) + eps), dims)
+def composed_gradients(
+    ops: Any, needed: tuple[bool, ...], g: Any, x: Any, weight: Any, eps: float
+) -> tuple[Any, Any, Any]:
+    """The gradients by x, weight and bias for the gradient of the result, with history."""
+    needs_x, needs_weight, needs_bias = needed
+    dims = non_channel_dims(g.ndim)
+    g_x = g_weight = None
+    if needs_x or needs_weight:
+        centered = x - ops.mean(x, dims, True)
+        rstd = ops.rsqrt(ops.mean(centered * centered, dims, True) + eps)
+        out = centered * rstd
+        if needs_weight:
+            g_weight = ops.sum(g * out, dims)
+        if needs_x:
+            scaled = g if weight is None else g * broadcast_channels(ops, weight, g.ndim)
+            inner = scaled - ops.mean(scaled, dims, True) - out * ops.mean(scaled * out, dims, True)
+            g_x = inner * rstd
+    return g_x, g_weight, ops.sum(g, dims) if needs_bias else None
 
 
-def batch_norm_bias_backward(ops: Any, g: Any, memo: Any) -> Any:
-    """The gradient by the bias."""
-    gradient = take_gradient(memo, g, 2)
-    return ops.sum(g, non_channel_dims(g.ndim)) if gradient is None else gradient
-
-
-_native_batch_norm.pullback(
-    x=lambda ops, g_out, g_mean, g_var, x, weight, mean, var, memo, eps: batch_norm_backward(
-        ops, g_out, g_mean, g_var, x, weight, mean, var, memo, eps
-    ),
-    weight=lambda ops, g_out, x, memo, eps: batch_norm_weight_backward(ops, g_out, x, memo, eps),
-    bias=lambda ops, g_out, memo: batch_norm_bias_backward(ops, g_out, memo),
-)
+_native_batch_norm.joint_pullback(batch_norm_backward, x="x weight", weight="x", bias="")
 
 
 def broadcast_channels(ops: Any, x: Any, ndim: int) -> Any:
@@ -183,7 +174,6 @@ def _channel_affine(ops, input, weight, bias):
 @op(
     promote="float",
     inplace=False,
-    saves="memo",
     samples=[
         ((4, 3), (3,), reals((3,), 0.5, 2.0), (3,), (3,), 1e-5),
         ((2, 3, 4), (3,), reals((3,), 0.5, 2.0), None, (3,), 1e-5),
@@ -198,7 +188,7 @@ def _normalize_channels(xp, x, mean, var, weight=None, bias=None, /, eps=1e-5):
     scale = 1 / xp.sqrt(var + x.dtype.type(eps))
     scale = scale if weight is None else scale * weight
     out = (x - mean.reshape(shape)) * scale.reshape(shape)
-    return (out if bias is None else out + bias.reshape(shape)), {}
+    return out if bias is None else out + bias.reshape(shape)
 
 
 @op(
@@ -223,43 +213,47 @@ def channel_scale(ops: Any, var: Any, weight: Any, eps: float, ndim: int) -> Any
     return broadcast_channels(ops, scale if weight is None else ops.mul(scale, weight), ndim)
 
 
-def channel_weight_backward(
-    ops: Any, g: Any, x: Any, mean: Any, var: Any, memo: Any, eps: float
-) -> Any:
-    """The gradient by the weight; see Note [One pass]."""
-    if not isinstance(g, native.TensorBase) and on_device(g):
-        gradients = ops._channel_gradients(g, x, mean, var, eps)
-        save_gradients(memo, g, *gradients)
-        return gradients[0]
-    centered = x - broadcast_channels(ops, mean, x.ndim)
-    normalized = centered * channel_scale(ops, var, None, eps, x.ndim)
-    return ops.sum(g * normalized, non_channel_dims(x.ndim))
+def normalize_channels_backward(
+    ops: Any, needed: tuple[bool, ...], g: Any, x: Any, mean: Any, var: Any, weight: Any,
+    eps: float,
+) -> tuple[Any, ...]:  # fmt: skip
+    """The gradients by x, means, variances, weight and bias."""
+    needs_x, needs_mean, needs_var, needs_weight, needs_bias = needed
+    dims = non_channel_dims(g.ndim)
+    g_x = g_mean = g_var = g_weight = g_bias = centered = None
+    if needs_x or needs_mean:
+        g_x = ops.mul(g, channel_scale(ops, var, weight, eps, g.ndim))
+    if needs_mean:
+        g_mean = ops.neg(ops.sum(g_x, dims))
+    is_fused = not isinstance(g, native.TensorBase) and on_device(g)
+    if is_fused and (needs_weight or needs_bias):
+        statistics = x, mean, var
+        if x is None:  # only the sums of g are needed, which do not depend on these
+            ones = filled(tuple(g.shape[1:2]), 1.0, g.dtype, g)
+            statistics = g, ones, ones
+        g_weight, g_bias = ops._channel_gradients(g, *statistics, eps)
+        needs_weight = needs_bias = False
+    if needs_var or needs_weight:
+        centered = x - broadcast_channels(ops, mean, x.ndim)
+    if needs_var:  # -1/2 sum(g (x - mean) weight) / (var + eps)^(3/2)
+        total = ops.sum(g * centered, dims)
+        total = total if weight is None else total * weight
+        g_var = ops.mul(total, -0.5) * ops.pow(ops.add(var, eps), -1.5)
+    if needs_weight:
+        normalized = centered * channel_scale(ops, var, None, eps, x.ndim)
+        g_weight = ops.sum(g * normalized, dims)
+    if needs_bias:
+        g_bias = ops.sum(g, dims)
+    return g_x, g_mean, g_var, g_weight, g_bias
 
 
-def channel_bias_backward(ops: Any, g: Any, memo: Any) -> Any:
-    """The gradient by the bias."""
-    gradient = take_gradient(memo, g, 2)
-    return ops.sum(g, non_channel_dims(g.ndim)) if gradient is None else gradient
-
-
-def channel_var_backward(
-    ops: Any, g: Any, x: Any, mean: Any, var: Any, weight: Any, eps: float
-) -> Any:
-    """The gradient by the variances: -1/2 sum(g (x - mean) weight) / (var + eps)^(3/2)."""
-    centered = x - broadcast_channels(ops, mean, x.ndim)
-    total = ops.sum(g * centered, non_channel_dims(x.ndim))
-    total = total if weight is None else total * weight
-    return ops.mul(total, -0.5) * ops.pow(ops.add(var, eps), -1.5)
-
-
-_normalize_channels.pullback(
-    x=lambda ops, g, var, weight, eps: ops.mul(g, channel_scale(ops, var, weight, eps, g.ndim)),
-    mean=lambda ops, g, var, weight, eps: ops.neg(
-        ops.sum(ops.mul(g, channel_scale(ops, var, weight, eps, g.ndim)), non_channel_dims(g.ndim))
-    ),
-    var=channel_var_backward,
-    weight=channel_weight_backward,
-    bias=channel_bias_backward,
+_normalize_channels.joint_pullback(
+    normalize_channels_backward,
+    x="var weight",
+    mean="var weight",
+    var="x mean var weight",
+    weight="x mean var",
+    bias="",
 )
 
 

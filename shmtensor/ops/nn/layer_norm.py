@@ -1,12 +1,11 @@
 """layer_norm, over the last dimensions, and group_norm, over groups of channels.
 
-The kernels compute all gradients in one pass; each pullback takes its own (Note [One pass]).
+The kernels compute all gradients in one pass.
 """
 
 from __future__ import annotations
 
 import math
-import weakref
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,7 @@ def layer_norm_kernel(
     """The native kernel, or else the forward."""
     results = native.layer_norm(x, weight, bias, n, groups, eps, centred)
     if results is not None:
-        return (*results, {})
+        return results
     with np.errstate(all="ignore"):
         return _native_layer_norm.forward(np, x, weight, bias, n, groups, eps, centred)
 
@@ -48,7 +47,7 @@ def layer_norm_kernel(
     numpy=layer_norm_kernel,
     promote="float",
     inplace=False,
-    saves="mean rstd memo",
+    saves="mean rstd",
     samples=[
         ((3, 4), (4,), (4,), 1, 0, 1e-5, True),
         ((2, 3, 4), (3, 4), None, 2, 0, 1e-5, True),
@@ -71,7 +70,7 @@ def _native_layer_norm(xp, x, weight=None, bias=None, /, n=1, groups=0, eps=1e-5
         out = out * (weight.reshape(-1, *(1,) * (x.ndim - 2)) if groups else weight)
     if bias is not None:
         out = out + (bias.reshape(-1, *(1,) * (x.ndim - 2)) if groups else bias)
-    return out, mean.reshape(-1), rstd.reshape(-1), {}
+    return out, mean.reshape(-1), rstd.reshape(-1)
 
 
 def normalize_rows(ops: Any, x: Any, n: int, groups: int, eps: float, centred: bool) -> Any:
@@ -82,28 +81,11 @@ def normalize_rows(ops: Any, x: Any, n: int, groups: int, eps: float, centred: b
     return deviations * rstd, rstd
 
 
-def save_gradients(memo: dict[str, Any], g: Any, *gradients: Any) -> None:
-    """Note [One pass]: the kernel of the first pullback also computes the gradients of weight and
-    bias. They are saved in `memo`, for the same g only, until their own pullbacks take them.
-    """
-    memo["gradients"] = (weakref.ref(g), *gradients)
-
-
-def take_gradient(memo: dict[str, Any], g: Any, i: int) -> Any:
-    """The gradient saved for this g, or None."""
-    saved = memo.get("gradients")
-    if saved is None or saved[0]() is not g:
-        return None
-    if i == len(saved) - 1:
-        memo.pop("gradients", None)
-    return saved[i]
-
-
 def layer_norm_backward_kernel(
     x: Any, y: Any, mean: Any, rstd: Any, weight: Any, n: int, groups: int, centred: bool
 ) -> Any:
     """The native kernel, or else the forward."""
-    gradients = native.layer_norm_backward(x, y, weight, mean, rstd, n, groups, centred)
+    gradients = native.layer_norm_backward(x, y, weight, mean, rstd, n, groups, centred, True, True)
     if gradients is not None:
         return gradients
     with np.errstate(all="ignore"):
@@ -122,8 +104,8 @@ def layer_norm_backward_kernel(
 )
 def _native_layer_norm_backward(xp, x, y, mean, rstd, weight=None, /, n=1, groups=0, centred=True):
     """The gradients of `_native_layer_norm` by its input y, by the weight and by the bias, for the
-    gradient x of its result; the last two in one dimension. For devices: their pullbacks take all
-    from it, while CPU arrays take them from the native kernel.
+    gradient x of its result; the last two in one dimension. For devices, while the
+    gradients of CPU arrays come from the native kernel.
     """
     shape = rows_and_length(y.shape, n, groups)
     out = (y.reshape(shape) - mean.reshape(-1, 1)) * rstd.reshape(-1, 1)
@@ -142,49 +124,48 @@ def _native_layer_norm_backward(xp, x, y, mean, rstd, weight=None, /, n=1, group
     )
 
 
-def fused_gradients(
-    ops: Any, g: Any, x: Any, weight: Any, mean: Any, rstd: Any, n: int, groups: int, centred: bool
-) -> Any:
-    """All gradients from one call; None where they need history, or the kernel refuses."""
-    if isinstance(g, np.ndarray):
-        return native.call(native.layer_norm_backward, g, x, weight, mean, rstd, n, groups, centred)
-    if isinstance(g, native.TensorBase):
-        return None
-    return ops._native_layer_norm_backward(g, x, mean, rstd, weight, n, groups, centred)
-
-
 def layer_norm_backward(
-    ops: Any, g: Any, x: Any, weight: Any, mean: Any, rstd: Any, memo: Any,
-    n: int, groups: int, eps: float, centred: bool,
-) -> Any:  # fmt: skip
-    """The gradient by x."""
-    gradients = fused_gradients(ops, g, x, weight, mean, rstd, n, groups, centred)
+    ops: Any, needed: tuple[bool, ...], g: Any, x: Any, weight: Any, mean: Any, rstd: Any,
+    weight_shape: Shape, bias_shape: Shape, n: int, groups: int, eps: float, centred: bool,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    """The gradients by x, weight and bias: one call of a kernel, or composed where they need
+    history or the native kernel refuses.
+    """
+    needs_x, needs_weight, needs_bias = needed
+    gradients: Any = None
+    if not isinstance(g, native.TensorBase):
+        y = g if x is None else x  # only the sums of g are needed, which do not depend on y
+        if isinstance(g, np.ndarray):
+            gradients = native.call(
+                native.layer_norm_backward, g, y, weight, mean, rstd, n, groups, centred,
+                needs_x, needs_weight or needs_bias,
+            )  # fmt: skip
+        else:
+            gradients = ops._native_layer_norm_backward(
+                g, y, mean, rstd, weight, n, groups, centred
+            )
     if gradients is not None:
-        save_gradients(memo, g, gradients[1], gradients[2])
-        return gradients[0]
+        g_x, g_weight, g_bias = gradients
+        return (
+            g_x,
+            g_weight.reshape(weight_shape) if needs_weight else None,
+            g_bias.reshape(bias_shape) if needs_bias else None,
+        )
+    g_bias = sum_to_weight(ops, g, bias_shape, groups) if needs_bias else None
+    if not (needs_x or needs_weight):
+        return None, None, g_bias
     out, scale = normalize_rows(ops, x, n, groups, eps, centred)
-    g = g if weight is None else g * broadcast_weight(ops, weight, x.ndim, groups)
-    rows = ops.reshape(g, tuple(out.shape))
-    inner = rows - out * ops.mean(rows * out, 1, True)
-    inner = inner - ops.mean(rows, 1, True) if centred else inner
-    return ops.reshape(inner * scale, tuple(x.shape))
-
-
-def layer_norm_weight_backward(
-    ops: Any, g: Any, x: Any, weight: Any, mean: Any, rstd: Any, memo: Any, shape: Shape,
-    n: int, groups: int, eps: float, centred: bool,
-) -> Any:  # fmt: skip
-    """The gradient by the weight."""
-    gradient = take_gradient(memo, g, 1)
-    if gradient is None:
-        gradients = fused_gradients(ops, g, x, weight, mean, rstd, n, groups, centred)
-        if gradients is not None:
-            gradient = gradients[1]
-            save_gradients(memo, g, gradients[1], gradients[2])
-    if gradient is not None:
-        return gradient.reshape(shape)
-    out, _ = normalize_rows(ops, x, n, groups, eps, centred)
-    return sum_to_weight(ops, g * ops.reshape(out, tuple(x.shape)), shape, groups)
+    g_x = g_weight = None
+    if needs_x:
+        scaled = g if weight is None else g * broadcast_weight(ops, weight, x.ndim, groups)
+        rows = ops.reshape(scaled, tuple(out.shape))
+        inner = rows - out * ops.mean(rows * out, 1, True)
+        inner = inner - ops.mean(rows, 1, True) if centred else inner
+        g_x = ops.reshape(inner * scale, tuple(x.shape))
+    if needs_weight:
+        product = g * ops.reshape(out, tuple(x.shape))
+        g_weight = sum_to_weight(ops, product, weight_shape, groups)
+    return g_x, g_weight, g_bias
 
 
 def sum_to_weight(ops: Any, g: Any, shape: Shape, groups: int) -> Any:
@@ -192,23 +173,7 @@ def sum_to_weight(ops: Any, g: Any, shape: Shape, groups: int) -> Any:
     return ops.sum(g, (0, *range(2, g.ndim))) if groups else sum_to_shape(ops, g, shape)
 
 
-def layer_norm_bias_backward(ops: Any, g: Any, memo: Any, shape: Shape, groups: int) -> Any:
-    """The gradient by the bias."""
-    gradient = take_gradient(memo, g, 2)
-    return sum_to_weight(ops, g, shape, groups) if gradient is None else gradient.reshape(shape)
-
-
-_native_layer_norm.pullback(
-    x=layer_norm_backward,
-    weight=lambda ops, g, x, weight, mean, rstd, memo, weight_shape, n, groups, eps, centred: (
-        layer_norm_weight_backward(
-            ops, g, x, weight, mean, rstd, memo, weight_shape, n, groups, eps, centred
-        )
-    ),
-    bias=lambda ops, g, memo, bias_shape, groups: layer_norm_bias_backward(
-        ops, g, memo, bias_shape, groups
-    ),
-)
+_native_layer_norm.joint_pullback(layer_norm_backward, x="x weight", weight="x", bias="")
 
 
 @composite(method=False)

@@ -86,10 +86,11 @@ def _rnn_layer(xp, xs: list[Any], /, kind, sizes, reverse):
 
 
 def rnn_layer_gradients(
-    ops: Any, g_out: Any, g_cells: Any, xs: Any, out: Any, cells: Any, gates: Any,
-    kind: str, sizes: Sizes, reverse: bool,
-) -> list[Any]:  # fmt: skip
-    """The gradients of all operands of the row."""
+    ops: Any, needed: tuple[tuple[bool, ...]], g_out: Any, g_cells: Any, xs: Any, out: Any,
+    cells: Any, gates: Any, kind: str, sizes: Sizes, reverse: bool,
+) -> tuple[list[Any]]:  # fmt: skip
+    """The gradients of all operands of the row; those of weights only if they are needed."""
+    _, _, needs_w, *needs_extra = needed[0]
     x, h, w, c, b, w_hr = unpack_operands(kind, xs)
     states = previous_states(ops, h, out, sizes, reverse)
     if isinstance(g_out, np.ndarray):
@@ -108,14 +109,18 @@ def rnn_layer_gradients(
         g_x, g_back, g_h, g_c, totals = rnn_layer_backward(
             ops, kind, factors, h, c, w, w_hr, g_out, g_cells, sizes, reverse
         )
-    gradients = [g_x, g_h, ops.matmul(ops.transpose(g_back, 0, 1), states)]
+    g_w = ops.matmul(ops.transpose(g_back, 0, 1), states) if needs_w else None
+    gradients = [g_x, g_h, g_w]
     if c is not None:
         gradients.append(g_c)
     if b is not None:
-        gradients.append(ops.sum(g_back, 0))
+        gradients.append(ops.sum(g_back, 0) if needs_extra[-1] else None)
     if w_hr is not None:
-        gradients.append(ops.matmul(ops.transpose(totals, 0, 1), o * ops.tanh(cells)))
-    return gradients
+        by_projection = None
+        if needs_extra[-1]:
+            by_projection = ops.matmul(ops.transpose(totals, 0, 1), o * ops.tanh(cells))
+        gradients.append(by_projection)
+    return (gradients,)
 
 
 def derivatives(
@@ -197,4 +202,4 @@ def replace_rows(ops: Any, x: Any, rows: Any) -> Any:
     return rows if n == total else ops.cat([rows, ops.narrow(x, 0, n, total - n)], 0)
 
 
-_rnn_layer.pullback(xs=rnn_layer_gradients)
+_rnn_layer.joint_pullback(rnn_layer_gradients, xs="xs")

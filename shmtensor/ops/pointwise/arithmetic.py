@@ -10,6 +10,7 @@ import numpy as np
 from ... import native
 from ...native import parallel
 from ..table.check_dtypes import check_floating, check_scale, same_dtype_check, scaled_operand
+from ..table.constants import zero_gradient
 from ..table.native_or_numpy import copy_to_out, floating_kernel, kernel_or_fallback
 from ..table.op_definition import check_tensors, composite, op
 from ..table.samples import PAIR, TRIPLE, UNARY, reals, unary
@@ -349,7 +350,7 @@ def signs(xp: Any, x: Any) -> Any:
 
 
 sign.numpy = floating_kernel(native.elementwise("signs"), sign.forward)
-sign.pullback(x=lambda g: g * 0)
+sign.pullback(x=zero_gradient)
 
 
 @op(inplace=True, samples=unary(0.2, 2.0), layout="pointwise", exact_out=True)
@@ -367,7 +368,7 @@ sgn.numpy = floating_kernel(native.elementwise("signs"), sgn.forward)
 def sgn_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:
     """The part of g orthogonal to x, over abs(x): along x the sign does not change."""
     if x.dtype.kind != "c":
-        return g * 0
+        return zero_gradient(ops, g)
     size = ops.abs(x)
     orthogonal = (g - ops.real(g * out.conjugate()) * out) / ops._where_other(size == 0, size, 1.0)
     return ops._where_other(size == 0, orthogonal, 0.0)
@@ -390,7 +391,7 @@ def copysign(xp, x, y, /):
 
 copysign.pullback(
     x=lambda ops, g, x, out: ops._where_other(x == 0, g * ops.sign(x) * ops.sign(out), 0.0),
-    y=lambda g: g * 0,
+    y=zero_gradient,
 )
 
 

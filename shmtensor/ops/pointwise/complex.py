@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..table.check_dtypes import same_dtype_check
+from ..table.constants import zero_gradient
 from ..table.op_definition import composite, op
 from ..table.samples import UNARY, reals
 
@@ -66,7 +67,7 @@ def angle(xp, x, /):
 def angle_backward(ops: Any, g: Any, x: Any) -> Any:
     """The part of g orthogonal to x, over abs(x); 0 for real numbers."""
     if x.dtype.kind != "c":
-        return g * 0
+        return zero_gradient(ops, g)
     size = ops.abs(x)
     return ops._where_other(
         size == 0, g * ops.sgn(x) * 1j / ops._where_other(size == 0, size, 1.0), 0.0

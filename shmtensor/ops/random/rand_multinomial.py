@@ -20,6 +20,7 @@ from ..creation.zeros_full_arange import (
     dtype_or_default,
     dtype_or_out,
 )
+from ..table.constants import zero_gradient
 from ..table.op_definition import ROWS, composite, op
 from ..table.samples import reals
 from ..table.tensor_like import is_contiguous
@@ -406,7 +407,7 @@ def bernoulli_kernel(x: Any, seed: int, offset: int) -> Any:
 
 
 _bernoulli.numpy = bernoulli_kernel
-_bernoulli.pullback(x=lambda g: g * 0)
+_bernoulli.pullback(x=zero_gradient)
 
 
 @composite

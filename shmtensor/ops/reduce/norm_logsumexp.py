@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import native
 from ...dtypes import promote_types
+from ..table.constants import zero_gradient
 from ..table.dims import axes, expand_reduced, keepdim_shape, reduced_dims
 from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
 from ..table.op_definition import check_tensors, composite, op
@@ -114,7 +115,7 @@ def norm_backward(ops: Any, g: Any, x: Any, out: Any, ord: float, dim: Any, keep
     """x |x| ** (ord - 2) / out ** (ord - 1); 0 where the norm is 0 (a subgradient)."""
     shape = tuple(x.shape)
     if ord == 0:
-        return expand_reduced(ops, g, shape, dim, keepdim) * 0
+        return zero_gradient(ops, x)
     # Compute per norm, not per element: both are broadcast at the end.
     g, norm = (ops.reshape(v, keepdim_shape(shape, dim)) for v in (g, out))
     if ord == 1:

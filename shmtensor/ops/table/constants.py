@@ -92,3 +92,10 @@ def host_array(x: Any) -> Any:
 def zeros(ops: Any, shape: tuple[int, ...], dtype: Any, like: Any) -> Any:
     """Zeros as an operand beside `like`."""
     return filled(shape, 0, dtype, like) if on_device(like) else ops.zeros(shape, dtype=dtype)
+
+
+def zero_gradient(ops: Any, g: Any) -> Any:
+    """The gradient of a function whose derivative is 0: zeros, also where g is infinite or NaN.
+    Under `create_graph` they have no history.
+    """
+    return ops.zeros_like(g)

@@ -21,7 +21,7 @@ takes `*sizes` as well), "dtype" (any spelling of a dtype).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter
 from typing import Any, NamedTuple, TypeAlias
 
@@ -112,6 +112,7 @@ class Row:
     rare_form_inplace: Function | None = None  # the same for `<name>_`; by default a copy of it
     diagnose: Function | None = None  # (inputs, attributes) -> an error or None, after a failure
     check_dtypes: Function | None = None  # raises if the operands' dtypes must not be mixed
+    joint: Pullback | None = None  # one pullback for all inputs, with all its parameters
 
     def __init__(self, **columns: Any) -> None:
         self.__dict__.update(columns)
@@ -133,24 +134,68 @@ class Row:
         Raises:
             TypeError: a name that this op does not have.
         """
-        available = self.names()
+        self.check_inputs("pullback", functions)
         for name, function in functions.items():
-            if name not in {i.name for i in self.inputs}:
-                raise TypeError(
-                    f"{self.name}.pullback: no such input: {name!r}, it has "
-                    f"{[i.name for i in self.inputs]}"
-                )
-            if function is None:
-                continue
-            needs = parameters_of(function)
-            unknown = [n for n in needs if n not in available]
-            if unknown:
-                raise TypeError(
-                    f"{self.name}.pullback: {name} has parameters unknown to the op: {unknown}, "
-                    f"it has {sorted(available)}"
-                )
+            if function is not None:
+                needs = self.check_parameters(f"pullback: {name}", function, self.names())
+                self.pullbacks[name] = Pullback(function, needs)
+        return self
+
+    def joint_pullback(self, function: Function, /, **inputs: str) -> Row:
+        """Declares one function for the gradients of all inputs, which is called once a node.
+
+        Its parameters may be those of a pullback, except `into`, and `needed`: a tuple of bools,
+        whether the gradient of each differentiable input is needed, in the order of the inputs; for
+        a `list` input a tuple of bools. It returns a tuple with the gradient of each, None if it is
+        not needed; for a `list` input a list. A gradient must not depend on the others being
+        needed.
+
+        Args:
+            inputs: for each differentiable input, the names of the inputs that its gradient needs,
+                separated by spaces. An input is saved only if a gradient that names it is needed;
+                else it is None. All other values that the function names are saved.
+
+        Raises:
+            TypeError: a name that this op or the function does not have, or an input that the
+                function takes and no gradient needs.
+        """
+        self.check_inputs("joint_pullback", inputs)
+        parameters = self.check_parameters(
+            "joint_pullback: the function", function, self.names() - {"into"} | {"needed"}
+        )
+        taken = {i.name for i in self.inputs} & set(parameters)
+        named = {word for words in inputs.values() for word in words.split()}
+        if taken != named:
+            raise TypeError(
+                f"{self.name}.joint_pullback: the inputs that the function takes are not those "
+                f"that the gradients need: {sorted(taken)}, {sorted(named)}"
+            )
+        self.joint = Pullback(function, parameters)
+        for name, words in inputs.items():
+            dropped = {"needed", *taken.difference(words.split())}
+            needs = tuple(n for n in parameters if n not in dropped)
             self.pullbacks[name] = Pullback(function, needs)
         return self
+
+    def check_inputs(self, where: str, names: Iterable[str]) -> None:
+        """Raises TypeError for a name that is no input of this op."""
+        inputs = [i.name for i in self.inputs]
+        for name in names:
+            if name not in inputs:
+                raise TypeError(f"{self.name}.{where}: no such input: {name!r}, it has {inputs}")
+
+    def check_parameters(
+        self, where: str, function: Function, available: set[str]
+    ) -> tuple[str, ...]:
+        """The names of a function's parameters; raises TypeError if one is not available."""
+        parameters = parameters_of(function)
+        unknown = [n for n in parameters if n not in available]
+        if unknown:
+            raise TypeError(
+                f"{self.name}.{where} has parameters unknown to the op: {unknown}, "
+                f"it has {sorted(available)}"
+            )
+        return parameters
 
     @property
     def label(self) -> str:

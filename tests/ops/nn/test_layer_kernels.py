@@ -284,8 +284,8 @@ def test_bits_do_not_depend_on_threads(threads: Any) -> None:
                 native.conv_transpose(y, w, (20, 20), *two),
                 native.convolution_backward_weight(x, x, (3, 3), *one),
                 native.convolution_backward_weight(x, y, (3, 3), *two),
-                *native.layer_norm_backward(x, x, None, mean, rstd, 3, 0, True),  # type: ignore[misc]
-                *native.batch_norm_backward(x, x, None, average, inv_std, 1e-5),  # type: ignore[misc]
+                *native.layer_norm_backward(x, x, None, mean, rstd, 3, 0, True, True, True),  # type: ignore[misc]
+                *native.batch_norm_backward(x, x, None, average, inv_std, 1e-5, True),  # type: ignore[misc]
             ]
         )
     for other in results[1:]:

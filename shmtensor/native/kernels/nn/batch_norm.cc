@@ -94,6 +94,7 @@ void forward(const ChannelLayout& layout, const T* x, const T* w, const T* b, T*
   });
 }
 
+// Without gx where it is null.
 template <class T>
 void backward(const ChannelLayout& layout, const T* g, const T* x, const T* w, const T* means,
               const T* variances, T* gx, T* gw, T* gb, double eps) {
@@ -121,7 +122,7 @@ void backward(const ChannelLayout& layout, const T* g, const T* x, const T* w, c
         for (int64_t j = 0; j < width; ++j) dots[j] += static_cast<double>(partial_dots[j]);
       });
       for (int64_t j = 0; j < width; ++j) finish_channel(c + j, sums[j], dots[j], p + j, a + j, q + j);
-      for (int64_t i = 0; i < layout.n; ++i) {
+      for (int64_t i = 0; gx && i < layout.n; ++i) {
         const int64_t at = i * layout.c + c;
         kernels_.norm_backward_columns(g + at, x + at, means + c, p, a, q, gx + at, width);
       }
@@ -140,7 +141,7 @@ void backward(const ChannelLayout& layout, const T* g, const T* x, const T* w, c
       }
       T p, a, q;
       finish_channel(c, sum, dots, &p, &a, &q);
-      for (int64_t i = 0; i < layout.n; ++i) {
+      for (int64_t i = 0; gx && i < layout.n; ++i) {
         const int64_t at = (i * layout.c + c) * layout.s;
         kernels_.norm_backward(g + at, x + at, nullptr, gx + at, layout.s, means[c], p, a, q);
       }
@@ -178,7 +179,7 @@ PyObject* batch_norm(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* batch_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (!takes("batch_norm_backward", n, 6)) return nullptr;
+  if (!takes("batch_norm_backward", n, 7)) return nullptr;
   PyArrayObject* x = real_array(args[1]);
   ChannelLayout layout;
   LayerOperand g, in, w, mean, variance;
@@ -191,15 +192,16 @@ PyObject* batch_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
       !variance.read(args[4], type, layout.c))
     return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
   const npy_intp channels = layout.c;
-  Ref gx(new_array(PyArray_NDIM(x), PyArray_DIMS(x), type));
+  const bool needs_x = args[6] == Py_True;
+  Ref gx(needs_x ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type) : Py_NewRef(Py_None));
   Ref gw(new_array(1, &channels, type)), gb(new_array(1, &channels, type));
   if (!gx || !gw || !gb) return nullptr;
   {
     Unlocked unlocked(layout.n * layout.c * layout.s > kUnlock);
     const auto compute = [&](auto zero) {
       using T = decltype(zero);
-      backward(layout, g.as<T>(), in.as<T>(), w.as<T>(), mean.as<T>(), variance.as<T>(), data<T>(gx),
-               data<T>(gw), data<T>(gb), eps);
+      backward(layout, g.as<T>(), in.as<T>(), w.as<T>(), mean.as<T>(), variance.as<T>(),
+               needs_x ? data<T>(gx) : nullptr, data<T>(gw), data<T>(gb), eps);
     };
     type == NPY_FLOAT ? compute(float()) : compute(double());
   }

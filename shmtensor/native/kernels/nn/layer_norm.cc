@@ -62,6 +62,7 @@ void forward(const RowLayout& layout, const T* x, const T* w, const T* b, T* out
   });
 }
 
+// Without gx, or without gw and gb, where these are null.
 template <class T>
 void backward(const RowLayout& layout, const T* g, const T* x, const T* w, const T* means, const T* rstds,
               T* gx, T* gw, T* gb, bool centred) {
@@ -82,8 +83,8 @@ void backward(const RowLayout& layout, const T* g, const T* x, const T* w, const
       const bool elementwise_weight = layout.segment == 1 && layout.weights == layout.m;
       const int64_t first = i * layout.m / layout.segment % layout.weights;
       if (elementwise_weight) {
-        kernels_.dots(gr, xr, w, layout.m, mean, sums);
-        kernels_.norm_backward_weight(gr, xr, pw, pb, layout.m, mean, rstd);
+        if (gx) kernels_.dots(gr, xr, w, layout.m, mean, sums);
+        if (gw) kernels_.norm_backward_weight(gr, xr, pw, pb, layout.m, mean, rstd);
       } else {
         int64_t c = first;
         for (int64_t offset = 0; offset < layout.m; offset += layout.segment, ++c) {
@@ -96,6 +97,7 @@ void backward(const RowLayout& layout, const T* g, const T* x, const T* w, const
           pb[c] += static_cast<T>(partial[0]);
         }
       }
+      if (!gx) continue;
       const double s = static_cast<double>(rstd);
       const T a = centred ? static_cast<T>(s * sums[0] / n) : T(0);
       const T q = static_cast<T>(s * s * s * sums[1] / n);
@@ -110,6 +112,7 @@ void backward(const RowLayout& layout, const T* g, const T* x, const T* w, const
                                w ? rstd * w[c] : rstd, a, q);
     }
   });
+  if (!gw) return;
   for (int64_t c = 0; c < layout.weights; ++c) {
     gw[c] = partials[static_cast<size_t>(c)];
     gb[c] = partials[static_cast<size_t>(layout.weights + c)];
@@ -158,7 +161,7 @@ PyObject* layer_norm(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* layer_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (!takes("layer_norm_backward", n, 8)) return nullptr;
+  if (!takes("layer_norm_backward", n, 10)) return nullptr;
   PyArrayObject* x = real_array(args[1]);
   long normalized_ndim, groups;
   RowLayout layout;
@@ -172,16 +175,17 @@ PyObject* layer_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
       !rstd.read(args[4], type, layout.rows))
     return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
   const npy_intp weights = layout.weights;
-  Ref gx(new_array(PyArray_NDIM(x), PyArray_DIMS(x), type));
-  Ref gw(new_array(1, &weights, type)), gb(new_array(1, &weights, type));
+  const bool centred = args[7] == Py_True, needs_x = args[8] == Py_True, needs_weights = args[9] == Py_True;
+  Ref gx(needs_x ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type) : Py_NewRef(Py_None));
+  Ref gw(needs_weights ? new_array(1, &weights, type) : Py_NewRef(Py_None));
+  Ref gb(needs_weights ? new_array(1, &weights, type) : Py_NewRef(Py_None));
   if (!gx || !gw || !gb) return nullptr;
-  const bool centred = args[7] == Py_True;
   {
     Unlocked unlocked(layout.rows * layout.m > kUnlock);
     const auto compute = [&](auto zero) {
       using T = decltype(zero);
-      backward(layout, g.as<T>(), in.as<T>(), w.as<T>(), mean.as<T>(), rstd.as<T>(), data<T>(gx),
-               data<T>(gw), data<T>(gb), centred);
+      backward(layout, g.as<T>(), in.as<T>(), w.as<T>(), mean.as<T>(), rstd.as<T>(), needs_x ? data<T>(gx) : nullptr,
+               needs_weights ? data<T>(gw) : nullptr, needs_weights ? data<T>(gb) : nullptr, centred);
     };
     type == NPY_FLOAT ? compute(float()) : compute(double());
   }
