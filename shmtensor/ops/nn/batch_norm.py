@@ -111,7 +111,7 @@ def _native_batch_norm_backward(
 def batch_norm_backward(
     ops: Any, needed: tuple[bool, ...], g_out: Any, g_mean: Any, g_var: Any, x: Any, weight: Any,
     mean: Any, var: Any, rstd: Any, eps: float,
-) -> tuple[Any, Any, Any]:  # fmt: skip
+) -> Any:  # fmt: skip
     """The gradients by x, weight and bias: one call of a kernel, or composed where they need
     history or the native kernel refuses.
     """
@@ -124,13 +124,13 @@ def batch_norm_backward(
                 native.batch_norm_backward, g_out, y, weight, mean, var, eps, needs_x
             )
         else:  # a device's: without waiting for it
-            return ops._native_batch_norm_backward(  # type: ignore[no-any-return]
+            return ops._native_batch_norm_backward(
                 g_out, y, mean, var, weight, g_mean, g_var, rstd, eps
             )
     if gradients is None:
         gradients = composed_gradients(ops, needed, g_out, x, weight, eps)
     if not needs_x:
-        return gradients  # type: ignore[no-any-return]
+        return gradients
     g_x, g_weight, g_bias = gradients
     g_moments = moments_backward(ops, g_mean, g_var, x)
     return (g_x if isinstance(g_moments, float) else g_x + g_moments), g_weight, g_bias

@@ -1,8 +1,9 @@
 """The op table: what an op is, declared once as a row of data.
 
-A row has a forward on arrays, a pullback for each differentiable input, and columns that tell the
-engine how to treat it. Nothing here knows Tensor: `autograd` turns rows into functions. Names are
-checked at declaration, so that a wrong one is a TypeError there and not during a backward.
+A row has a forward on arrays, a pullback for each differentiable input or one for all of them, and
+columns that tell the engine how to treat it. Nothing here knows Tensor: `autograd` turns rows into
+functions. Names are checked at declaration, so that a wrong one is a TypeError there and not during
+a backward.
 
 ```python
 @op(numpy=np.multiply, broadcast=True, promote="common", samples=PAIR)
