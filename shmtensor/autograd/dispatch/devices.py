@@ -157,7 +157,7 @@ def kernel_of(row: Row, device: DeviceType) -> Callable[..., Any]:
     """The kernel of a row on a device: `(xp, inputs..., attributes...)`."""
     if device.kernel_of is not None:
         return device.kernel_of(row)
-    forward = by_position(row, row.device_forwards.get(device.name))
+    forward = by_position(row, row.forward_on(device.name))
     as_it_is = row.view or row.halves in ("copies", "checks") or row.name in PRODUCTS
     if not as_it_is:
         forward = bfloat16_in_float32(

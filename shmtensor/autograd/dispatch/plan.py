@@ -22,7 +22,6 @@ from ... import native
 from ...ops import LATER
 from ...ops.table import named_results
 from ...ops.table.memory_format import format_of
-from ...ops.table.native_or_numpy import half_kernel_of
 from ...ops.table.op_definition import EMPTY, Input, Row
 from .no_warnings import no_warnings
 
@@ -242,7 +241,7 @@ def fill(op: Any) -> None:
     sizes_position = next((i for i, a in enumerate(row.attributes) if is_sized(row, form, a)), None)
     n_inputs = len(row.inputs)
     plain = [a for a in row.attributes if not a.keyword_only]
-    forward = None if is_on_cpu else row.device_forwards.get(rule.device.name)
+    forward = None if is_on_cpu else row.forward_on(rule.device.name)
     writes = row.out if is_on_cpu else getattr(forward, "takes_out", False)
     writes_out = (
         writes
@@ -272,7 +271,7 @@ def fill(op: Any) -> None:
     items, constants = kernel_items(row, rule.device)
     widening = None
     if is_on_cpu and not row.view and not row.halves:  # computes 16-bit floats in float32
-        widening = len(row.outputs), half_kernel_of(row.numpy)
+        widening = len(row.outputs), row.half
     result = None
     if len(row.outputs) > 1 and not row.listed and form != "array":
         result = named_results.shape_of(row.label, row.outputs)

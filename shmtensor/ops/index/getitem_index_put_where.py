@@ -14,7 +14,6 @@ from ...dtypes import HALVES, float32
 from ..table.check_dtypes import check_index_dtype, check_same_dtype
 from ..table.constants import data_of, filled, on_device
 from ..table.dims import broadcast_shape
-from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel, kernel_or_fallback
 from ..table.op_definition import composite, index, op
 from ..table.python_scalars import as_operand_of, fits_dtype
 from ..table.samples import bools
@@ -105,18 +104,6 @@ def getitem(x: Any, index: Any) -> Any:
     return out
 
 
-@op(
-    numpy=native.item,
-    view=True,
-    samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
-    halves="copies",
-    vmap="getitem",
-)
-def _getitem(xp, x, /, index: index):
-    """Part of a tensor: a view for numbers and slices, a copy for arrays and masks."""
-    return getitem(x, index)
-
-
 def explain_slice_step(inputs: Any, attributes: Any) -> Any:
     """The error of a slice with a step that is not positive."""
     (index,) = attributes
@@ -129,8 +116,20 @@ def explain_slice_step(inputs: Any, attributes: Any) -> Any:
     return None
 
 
+@op(
+    diagnose=explain_slice_step,
+    numpy=native.item,
+    view=True,
+    samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
+    halves="copies",
+    vmap="getitem",
+)
+def _getitem(xp, x, /, index: index):
+    """Part of a tensor: a view for numbers and slices, a copy for arrays and masks."""
+    return getitem(x, index)
+
+
 _getitem.pullback(x=lambda ops, g, x_shape, index: ops._index_backward(g, x_shape, index))
-_getitem.diagnose = explain_slice_step
 
 
 @op(samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
@@ -147,7 +146,25 @@ def _index_backward(xp, x, /, shape, index: index):
 _index_backward.pullback(x=lambda ops, g, index: ops._getitem(g, index))
 
 
-@op(**INPLACE_COLUMNS, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)], halves="copies")
+def index_put_in_place(x: Any, values: Any, index: Any, accumulate: bool) -> bool:
+    """`_index_put` in place; False for sums of 16-bit floats, which need float32."""
+    if not accumulate:
+        native.assign(x, index, values)
+        return True
+    if x.dtype in HALVES:
+        return False
+    if x.flags.c_contiguous:
+        add_at(np, x, index, values.astype(x.dtype, copy=False))
+    else:
+        np.add.at(x, native.private_index(index), values)
+    return True
+
+
+@op(
+    write=index_put_in_place,
+    samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)],
+    halves="copies",
+)
 def _index_put(xp, x, values, /, index: index, accumulate):
     """The tensor with values written or added at an index. Copies: one (the result)."""
     if not accumulate:
@@ -164,23 +181,6 @@ def _index_put(xp, x, values, /, index: index, accumulate):
     wide = native.recast(x.copy(order="C"), float32)  # a sum of many is rounded once
     add_at(xp, wide, index, native.recast(values, float32))
     return native.recast(wide, x.dtype)
-
-
-def index_put_in_place(x: Any, values: Any, index: Any, accumulate: bool) -> bool:
-    """`_index_put` in place; False for sums of 16-bit floats, which need float32."""
-    if not accumulate:
-        native.assign(x, index, values)
-        return True
-    if x.dtype in HALVES:
-        return False
-    if x.flags.c_contiguous:
-        add_at(np, x, index, values.astype(x.dtype, copy=False))
-    else:
-        np.add.at(x, native.private_index(index), values)
-    return True
-
-
-_index_put.numpy = inplace_kernel(index_put_in_place, _index_put.forward)
 
 
 def zero_at(ops: Any, g: Any, index: Any) -> Any:
@@ -379,13 +379,10 @@ def put(ops, input, index, source, accumulate=False):
     return ops.reshape(flat, tuple(input.shape))
 
 
-@op(samples=[(bools((3, 4)),)])
+@op(native=native.nonzero, samples=[(bools((3, 4)),)])
 def _argwhere(xp, x, /):
     """The indices of the elements that are not 0, a row for each."""
     return xp.argwhere(native.private_index(x))
-
-
-_argwhere.numpy = kernel_or_fallback(native.nonzero, _argwhere.forward)
 
 
 @composite(exact_out=True)

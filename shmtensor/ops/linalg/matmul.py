@@ -12,7 +12,7 @@ from ... import native
 from ..shape.view_expand_flip import sum_to_shape
 from ..table.check_dtypes import check_same_dtype, same_dtype_check
 from ..table.dims import axis
-from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
+from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_definition import composite, op
 
 Shape = tuple[int, ...]
@@ -20,6 +20,7 @@ BLAS = {np.dtype(c) for c in "fdFD"}
 
 
 @op(
+    check_dtypes=same_dtype_check("matmul"),
     numpy=native.matmul,
     out=False,
     promote="common",
@@ -44,9 +45,6 @@ def matmul(xp, x, y, /):
     the right.
     """
     return xp.matmul(x, y)
-
-
-matmul.check_dtypes = same_dtype_check("matmul")
 
 
 def matmul_into(ops: Any, x: Any, y: Any, into: Any) -> Any:
@@ -114,6 +112,7 @@ def linear_kernel(x: Any, weight: Any, bias: Any) -> Any:
 
 
 @op(
+    check_dtypes=same_dtype_check("linear"),
     numpy=linear_kernel,
     promote="common",
     inplace=False,
@@ -146,7 +145,6 @@ def linear_backward_weight(ops: Any, g: Any, x: Any, shape: Shape, into: Any) ->
     return matmul_into(ops, rows.swapaxes(0, 1), ops.reshape(x, (n, shape[1])).conjugate(), into)
 
 
-linear.check_dtypes = same_dtype_check("linear")
 linear.pullback(
     x=lambda ops, g, weight: (
         ops.matmul(g, weight.conjugate())
@@ -189,6 +187,8 @@ def mm(ops, input, mat2):
 
 
 @op(
+    check_dtypes=same_dtype_check("bmm"),
+    native=native.bmm,
     promote="common",
     inplace=False,
     samples=[((2, 3, 4), (2, 4, 2)), ((0, 3, 4), (0, 4, 2))],
@@ -202,8 +202,6 @@ def bmm(xp, x, mat2, /):
     return xp.matmul(x, mat2)
 
 
-bmm.numpy = kernel_or_fallback(native.bmm, bmm.forward)
-bmm.check_dtypes = same_dtype_check("bmm")
 bmm.pullback(
     x=lambda ops, g, mat2: ops.bmm(g, mat2.swapaxes(-1, -2).conjugate()),
     mat2=lambda ops, g, x: ops.bmm(x.swapaxes(-1, -2).conjugate(), g),
@@ -219,6 +217,8 @@ def mv(ops, input, vec):
 
 
 @op(
+    check_dtypes=same_dtype_check("dot"),
+    native=native.dot,
     promote="common",
     inplace=False,
     samples=[((4,), (4,)), ((0,), (0,))],
@@ -233,8 +233,6 @@ def dot(xp, x, tensor, /):
     return xp.matmul(x, tensor)
 
 
-dot.numpy = kernel_or_fallback(native.dot, dot.forward)
-dot.check_dtypes = same_dtype_check("dot")
 dot.pullback(
     x=lambda g, tensor: g * tensor.conjugate(),
     tensor=lambda g, x: g * x.conjugate(),

@@ -16,7 +16,6 @@ from ..table.check_dtypes import (
     unsupported_dtype,
 )
 from ..table.dims import axis
-from ..table.native_or_numpy import floating_kernel, kernel_or_fallback
 from ..table.op_definition import IN_NAMESPACE, composite, op
 from ..table.samples import reals
 from .activation_backward import silu_derivative
@@ -82,7 +81,7 @@ def logistic(xp: Any, x: Any) -> Any:
 
 
 @op(
-    numpy=floating_kernel(native.sigmoid, logistic),
+    real=native.sigmoid,
     promote="float",
     samples=BOTH_SIDES,
     layout="pointwise",
@@ -123,14 +122,20 @@ _tanh_backward.pullback(
 )
 
 
-@op(promote="float", inplace=False, **IN_NAMESPACE, samples=BOTH_SIDES, layout="pointwise")
+@op(
+    check_dtypes=any_floating_check("silu"),
+    native=native.silu,
+    promote="float",
+    inplace=False,
+    **IN_NAMESPACE,
+    samples=BOTH_SIDES,
+    layout="pointwise",
+)
 def silu(xp, x, /):
     """x * sigmoid(x)."""
     return x * sigmoid.forward(xp, x)
 
 
-silu.numpy = kernel_or_fallback(native.silu, silu.forward)
-silu.check_dtypes = any_floating_check("silu")
 silu.pullback(
     x=lambda ops, g, x: (
         ops._activation_backward(g, x, "silu")
@@ -203,6 +208,7 @@ def gelu(ops, input, approximate="none"):
 
 
 @op(
+    native=native.softplus,
     **IN_NAMESPACE,
     samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 2.0, 1.0)],
     layout="pointwise",
@@ -214,24 +220,23 @@ def softplus(xp, x, /, beta=1.0, threshold=20.0):
     return xp.where(z > threshold, x, xp.logaddexp(z, 0) / beta).astype(x.dtype)
 
 
-softplus.numpy = kernel_or_fallback(native.softplus, softplus.forward)
 softplus.pullback(
     x=lambda ops, g, x, beta, threshold: ops._activation_backward(g, x, "softplus", beta, threshold)
 )
 
 
-@op(**IN_NAMESPACE, samples=BOTH_SIDES, layout="contiguous", vmap="alone")
+@op(native=native.logsigmoid, **IN_NAMESPACE, samples=BOTH_SIDES, layout="contiguous", vmap="alone")
 def logsigmoid(xp, x, /):
     """log(sigmoid(x)), without overflow."""
     check_floating("logsigmoid", x)
     return -xp.logaddexp(-x, 0)
 
 
-logsigmoid.numpy = kernel_or_fallback(native.logsigmoid, logsigmoid.forward)
 logsigmoid.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "logsigmoid"))
 
 
 @op(
+    native=native.leaky_relu,
     **IN_NAMESPACE,
     samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.2)],
     layout="pointwise",
@@ -242,13 +247,13 @@ def leaky_relu(xp, x, /, negative_slope=0.01):
     return xp.where(x > 0, x, x * negative_slope)
 
 
-leaky_relu.numpy = kernel_or_fallback(native.leaky_relu, leaky_relu.forward)
 leaky_relu.pullback(
     x=lambda ops, g, x, negative_slope: ops._activation_backward(g, x, "leaky_relu", negative_slope)
 )
 
 
 @op(
+    native=native.elu,
     **IN_NAMESPACE,
     samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.7, 1.5, 2.0)],
     layout="pointwise",
@@ -259,7 +264,6 @@ def elu(xp, x, /, alpha=1.0, scale=1.0, input_scale=1.0):
     return xp.where(x > 0, x * scale, xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale))
 
 
-elu.numpy = kernel_or_fallback(native.elu, elu.forward)
 elu.pullback(
     x=lambda ops, g, x, alpha, scale, input_scale: ops._activation_backward(
         g, x, "elu", alpha, scale, input_scale
@@ -282,6 +286,7 @@ def celu(ops, input, alpha=1.0):
 
 
 @op(
+    native=native.hardtanh,
     **IN_NAMESPACE,
     samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), -0.5, 0.6)],
     layout="pointwise",
@@ -293,7 +298,6 @@ def hardtanh(xp, x, /, min_val=-1.0, max_val=1.0):
     return xp.minimum(xp.maximum(x, x.dtype.type(min_val)), x.dtype.type(max_val))
 
 
-hardtanh.numpy = kernel_or_fallback(native.hardtanh, hardtanh.forward)
 hardtanh.pullback(
     x=lambda ops, g, x, min_val, max_val: ops._activation_backward(
         g, x, "hardtanh", min_val, max_val
@@ -301,40 +305,54 @@ hardtanh.pullback(
 )
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)], layout="pointwise")
+@op(
+    native=native.hardsigmoid,
+    method=False,
+    function=False,
+    samples=[(reals((3, 4), -5.0, 5.0),)],
+    layout="pointwise",
+)
 def hardsigmoid(xp, x, /):
     """x / 6 + 1 / 2, but at least 0 and at most 1."""
     check_floating("hardsigmoid", x)
     return xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
-hardsigmoid.numpy = kernel_or_fallback(native.hardsigmoid, hardsigmoid.forward)
 hardsigmoid.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "hardsigmoid"))
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)], layout="pointwise")
+@op(
+    native=native.hardswish,
+    method=False,
+    function=False,
+    samples=[(reals((3, 4), -5.0, 5.0),)],
+    layout="pointwise",
+)
 def hardswish(xp, x, /):
     """x * hardsigmoid(x)."""
     check_floating("hardswish", x)
     return x * xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
-hardswish.numpy = kernel_or_fallback(native.hardswish, hardswish.forward)
 hardswish.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "hardswish"))
 
 
-@op(samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)], layout="pointwise")
+@op(
+    native=native.hardshrink,
+    samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)],
+    layout="pointwise",
+)
 def hardshrink(xp, x, /, lambd=0.5):
     """x outside [-lambd, lambd], 0 inside."""
     check_floating("hardshrink", x)
     return xp.where((x < -lambd) | (x > lambd) | (x != x), x, xp.zeros((), x.dtype))
 
 
-hardshrink.numpy = kernel_or_fallback(native.hardshrink, hardshrink.forward)
 hardshrink.pullback(x=lambda ops, g, x, lambd: ops._activation_backward(g, x, "hardshrink", lambd))
 
 
 @op(
+    native=native.softshrink,
     **IN_NAMESPACE,
     samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)],
     layout="pointwise",
@@ -348,30 +366,33 @@ def softshrink(xp, x, /, lambd=0.5):
     return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, zeros))
 
 
-softshrink.numpy = kernel_or_fallback(native.softshrink, softshrink.forward)
 softshrink.pullback(x=lambda ops, g, x, lambd: ops._activation_backward(g, x, "softshrink", lambd))
 
 
-@op(inplace=True, method=False, samples=[((3, 4), 0.1, 20.0)], layout="pointwise")
+@op(
+    native=native.threshold,
+    inplace=True,
+    method=False,
+    samples=[((3, 4), 0.1, 20.0)],
+    layout="pointwise",
+)
 def threshold(xp, x, /, threshold, value):
     """x where it is above the threshold, else a fixed value."""
     return xp.where(x <= threshold, x.dtype.type(value), x)
 
 
-threshold.numpy = kernel_or_fallback(native.threshold, threshold.forward)
 threshold.pullback(
     x=lambda ops, g, x, threshold: ops._activation_backward(g, x, "threshold", threshold)
 )
 
 
-@op(**IN_NAMESPACE, samples=BOTH_SIDES, layout="pointwise")
+@op(native=native.mish, **IN_NAMESPACE, samples=BOTH_SIDES, layout="pointwise")
 def mish(xp, x, /):
     """x * tanh(softplus(x)) (Misra 2019)."""
     check_floating("mish", x)
     return x * xp.tanh(xp.logaddexp(x, 0))
 
 
-mish.numpy = kernel_or_fallback(native.mish, mish.forward)
 mish.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "mish"))
 
 

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import native
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import reals
 
@@ -129,6 +128,7 @@ WIDE = reals((3, 4), -5.0, 5.0)
 
 
 @op(
+    native=native.activation_backward,
     samples=[
         ((3, 4), WIDE, "silu"),
         ((3, 4), WIDE, "softplus", 2.0, 4.0),
@@ -152,11 +152,6 @@ def _activation_backward(xp, x, y, /, name, a=0.0, b=0.0, c=0.0):
     has_zero_derivative = DERIVATIVES[name].second is None or name == "hardswish"
     out = x * derivative
     return (xp.where(derivative == 0, 0.0, out) if has_zero_derivative else out).astype(x.dtype)
-
-
-_activation_backward.numpy = kernel_or_fallback(
-    native.activation_backward, _activation_backward.forward
-)
 
 
 def activation_double_backward(
@@ -187,14 +182,18 @@ def split_halves(x: Any, dim: int) -> tuple[Any, Any]:
     return x[(*leading, slice(n))], x[(*leading, slice(n, None))]
 
 
-@op(samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)], vmap="along")
+@op(native=native.glu, samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)], vmap="along")
 def _glu(xp, x, /, dim):
     """The first half along dim times sigmoid(the second)."""
     value, gate = split_halves(x, dim)
     return value * NumPyFunctions.sigmoid(gate)
 
 
-@op(samples=[((3, 2), (3, 4), 1), ((2, 3, 3), (2, 6, 3), 1)], vmap="along")
+@op(
+    native=native.glu_backward,
+    samples=[((3, 2), (3, 4), 1), ((2, 3, 3), (2, 6, 3), 1)],
+    vmap="along",
+)
 def _glu_backward(xp, x, y, /, dim):
     """The gradient of `_glu`'s input y, from the incoming gradient x."""
     value, gate = split_halves(y, dim)
@@ -212,8 +211,6 @@ def glu_double_backward(ops: Any, g: Any, x: Any, y: Any, dim: int) -> tuple[Any
     return a * s + b * value * derivative, ops.cat([b * x * derivative, g_gate], dim)
 
 
-_glu.numpy = kernel_or_fallback(native.glu, _glu.forward)
-_glu_backward.numpy = kernel_or_fallback(native.glu_backward, _glu_backward.forward)
 _glu.pullback(x=lambda ops, g, x, dim: ops._glu_backward(g, x, dim))
 _glu_backward.pullback(
     x=lambda ops, g, x, y, dim: glu_double_backward(ops, g, x, y, dim)[0],

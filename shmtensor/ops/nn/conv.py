@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from ... import native
 from ..table.native_or_numpy import (
     is_host_array,
-    kernel_or_fallback,
     restore_half,
     upcast_half,
 )
@@ -72,7 +71,14 @@ CASES: list[tuple[Any, ...]] = [
 ]
 
 
-@op(promote="common", inplace=False, samples=CASES, layout="images x weight", vmap="images")
+@op(
+    native=native.convolution,
+    promote="common",
+    inplace=False,
+    samples=CASES,
+    layout="images x weight",
+    vmap="images",
+)
 def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
     """The convolution of images with filters, plus the bias."""
     kernel = weight.shape[2:]
@@ -84,6 +90,7 @@ def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilatio
 
 
 @op(
+    native=native.conv_transpose,
     promote="common",
     inplace=False,
     samples=[
@@ -106,6 +113,7 @@ def _conv_transpose(xp, x, weight, /, size, stride, padding, dilation, groups):
 
 
 @op(
+    native=native.convolution_backward_weight,
     promote="common",
     inplace=False,
     samples=[
@@ -122,12 +130,6 @@ def _convolution_backward_weight(xp, x, y, /, kernel, stride, padding, dilation,
     products = batched_matmul(xp, split_groups(y, groups), parts.swapaxes(2, 3))
     return products.sum(0, x.dtype).reshape(y.shape[1], x.shape[1] // groups, *kernel)
 
-
-_convolution.numpy = kernel_or_fallback(native.convolution, _convolution.forward)
-_conv_transpose.numpy = kernel_or_fallback(native.conv_transpose, _conv_transpose.forward)
-_convolution_backward_weight.numpy = kernel_or_fallback(
-    native.convolution_backward_weight, _convolution_backward_weight.forward
-)
 
 _convolution.pullback(
     bias=lambda ops, g: ops.sum(g, (0, *range(2, g.ndim))),

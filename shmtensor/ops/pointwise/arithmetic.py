@@ -10,7 +10,7 @@ import numpy as np
 from ... import native
 from ...native import parallel
 from ..table.check_dtypes import check_floating, check_scale, same_dtype_check, scaled_operand
-from ..table.native_or_numpy import copy_to_out, floating_kernel, kernel_or_fallback
+from ..table.native_or_numpy import copy_to_out
 from ..table.op_definition import check_tensors, composite, op
 from ..table.samples import PAIR, TRIPLE, UNARY, reals, unary
 
@@ -48,16 +48,6 @@ def add(xp, x, y, /):
 add.pullback(x=lambda g: g, y=lambda g: g)
 
 
-@op(numpy=parallel(np.subtract), broadcast=True, promote="common", samples=PAIR)
-def sub(xp, x, y, /):
-    """Difference of two tensors, with broadcasting."""
-    return x - y
-
-
-sub.pullback(x=lambda g: g, y=lambda g: -g)
-sub.alias("subtract")
-
-
 def refuse_bool(*operands: Any) -> None:
     """Raises RuntimeError if one of the operands is bool."""
     if any(
@@ -70,8 +60,21 @@ def refuse_bool(*operands: Any) -> None:
         )
 
 
-sub.check_dtypes = refuse_bool
-sub.diagnose = explain_bool("sub", "logical_xor()")
+@op(
+    diagnose=explain_bool("sub", "logical_xor()"),
+    check_dtypes=refuse_bool,
+    numpy=parallel(np.subtract),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+)
+def sub(xp, x, y, /):
+    """Difference of two tensors, with broadcasting."""
+    return x - y
+
+
+sub.pullback(x=lambda g: g, y=lambda g: -g)
+sub.alias("subtract")
 
 
 @composite(inplace=True)
@@ -118,7 +121,13 @@ def div_with_rounding_mode(ops, x, y, /, *, rounding_mode):
     )
 
 
-@op(numpy=parallel(np.negative), inplace=True, samples=UNARY, exact_out=True)
+@op(
+    diagnose=explain_bool("neg", "logical_not()"),
+    numpy=parallel(np.negative),
+    inplace=True,
+    samples=UNARY,
+    exact_out=True,
+)
 def neg(xp, x, /):
     """Each element with the opposite sign."""
     return -x
@@ -126,7 +135,6 @@ def neg(xp, x, /):
 
 neg.pullback(x=lambda g: -g)
 neg.alias("negative")
-neg.diagnose = explain_bool("neg", "logical_not()")
 
 
 @composite
@@ -135,14 +143,6 @@ def positive(ops, input):
     if input.dtype.kind == "b":
         raise RuntimeError(f"positive: not for bool: shape {tuple(input.shape)}, use int() first")
     return input
-
-
-@op(broadcast=True, promote="common", out=True, samples=TRIPLE, tensors="x tensor1 tensor2")
-def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
-    """x + value * tensor1 * tensor2; for integer tensors value is truncated to an integer."""
-    if value != 1:
-        value = check_factor("addcmul", value, x)
-    return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
 
 
 def addcmul_kernel(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None) -> Any:
@@ -156,6 +156,21 @@ def addcmul_kernel(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = No
     return copy_to_out(parallel_add(x, product), out)
 
 
+@op(
+    numpy=addcmul_kernel,
+    broadcast=True,
+    promote="common",
+    out=True,
+    samples=TRIPLE,
+    tensors="x tensor1 tensor2",
+)
+def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
+    """x + value * tensor1 * tensor2; for integer tensors value is truncated to an integer."""
+    if value != 1:
+        value = check_factor("addcmul", value, x)
+    return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
+
+
 def check_factor(name: str, value: Any, x: Any) -> Any:
     """A factor as a number of the tensor's category."""
     if x.dtype.kind in "iu" and value.__class__ is float:
@@ -166,31 +181,11 @@ def check_factor(name: str, value: Any, x: Any) -> Any:
     return value
 
 
-addcmul.numpy = addcmul_kernel
 addcmul.pullback(
     x=lambda g: g,
     tensor1=lambda g, tensor2, value: g * (tensor2 * value).conjugate(),
     tensor2=lambda g, tensor1, value: g * (tensor1 * value).conjugate(),
 )
-
-
-@op(
-    broadcast=True,
-    promote="float",
-    out=True,
-    samples=[((3, 4), (3, 4), reals((3, 4), 0.5, 2.0)), ((3, 1), (4,), reals((), 0.5, 2.0))],
-    tensors="x tensor1 tensor2",
-)
-def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
-    """x + value * tensor1 / tensor2."""
-    return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
-
-
-def addcdiv_forward(
-    xp: Any, x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None
-) -> Any:
-    """The forward, for `kernel_or_fallback`, which passes attributes by position."""
-    return copy_to_out(addcdiv.forward(xp, x, tensor1, tensor2, value=value), out)
 
 
 def refuse_integer_division(x: Any, tensor1: Any, tensor2: Any) -> None:
@@ -203,8 +198,20 @@ def refuse_integer_division(x: Any, tensor1: Any, tensor2: Any) -> None:
         )
 
 
-addcdiv.numpy = kernel_or_fallback(native.addcdiv, addcdiv_forward)
-addcdiv.check_dtypes = refuse_integer_division
+@op(
+    check_dtypes=refuse_integer_division,
+    native=native.addcdiv,
+    broadcast=True,
+    promote="float",
+    out=True,
+    samples=[((3, 4), (3, 4), reals((3, 4), 0.5, 2.0)), ((3, 1), (4,), reals((), 0.5, 2.0))],
+    tensors="x tensor1 tensor2",
+)
+def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
+    """x + value * tensor1 / tensor2."""
+    return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
+
+
 addcdiv.pullback(
     x=lambda g: g,
     tensor1=lambda g, tensor2, value: g * (value / tensor2).conjugate(),
@@ -212,19 +219,6 @@ addcdiv.pullback(
         -g * (value * tensor1 / (tensor2 * tensor2)).conjugate()
     ),
 )
-
-
-@op(
-    broadcast=True,
-    promote="common",
-    out=True,
-    samples=[*TRIPLE, ((3, 4), (3, 4), reals((3, 4), 0.6, 2.0))],
-    tensors="x end",
-)
-def lerp(xp, x, end, weight, /):
-    """The point at `weight` of the way from one tensor to the other: x + weight * (end - x)."""
-    difference = end - x
-    return xp.where(xp.abs(weight) < 0.5, x + weight * difference, end - difference * (1 - weight))
 
 
 def lerp_kernel(x: Any, end: Any, weight: Any, out: Any = None) -> Any:
@@ -247,9 +241,6 @@ def lerp_kernel(x: Any, end: Any, weight: Any, out: Any = None) -> Any:
     return copy_to_out(value, out)
 
 
-lerp.numpy = lerp_kernel
-
-
 def check_same_floating(x: Any, end: Any, weight: Any) -> None:
     """Checks that all have the same floating-point dtype."""
     for number in (x, end, weight):
@@ -258,7 +249,21 @@ def check_same_floating(x: Any, end: Any, weight: Any) -> None:
     same_dtype_check("lerp")(x, end, weight)
 
 
-lerp.check_dtypes = check_same_floating
+@op(
+    check_dtypes=check_same_floating,
+    numpy=lerp_kernel,
+    broadcast=True,
+    promote="common",
+    out=True,
+    samples=[*TRIPLE, ((3, 4), (3, 4), reals((3, 4), 0.6, 2.0))],
+    tensors="x end",
+)
+def lerp(xp, x, end, weight, /):
+    """The point at `weight` of the way from one tensor to the other: x + weight * (end - x)."""
+    difference = end - x
+    return xp.where(xp.abs(weight) < 0.5, x + weight * difference, end - difference * (1 - weight))
+
+
 lerp.pullback(
     x=lambda g, weight: g * (1 - weight).conjugate(),
     end=lambda g, weight: g * weight.conjugate(),
@@ -276,10 +281,14 @@ def square_kernel(x: Any, out: Any = None) -> Any:
     return parallel_square(x, out) if out is not None else parallel_square(x)
 
 
-square_kernel.half = parallel_square  # type: ignore[attr-defined]  # tried first with 16-bit floats
-
-
-@op(numpy=square_kernel, out=True, inplace=True, samples=UNARY, layout="pointwise")
+@op(
+    numpy=square_kernel,
+    half=parallel_square,
+    out=True,
+    inplace=True,
+    samples=UNARY,
+    layout="pointwise",
+)
 def square(xp, x, /):
     """Each element times itself; of bool an int64."""
     return x.astype(xp.int64) if x.dtype == bool else x * x
@@ -300,23 +309,21 @@ def sqrt(xp, x, /):
 sqrt.pullback(x=lambda g, out: g / (2 * out).conjugate())
 
 
-@op(promote="float", samples=unary(0.2, 3.0), layout="pointwise")
+@op(native=native.rsqrt, promote="float", samples=unary(0.2, 3.0), layout="pointwise")
 def rsqrt(xp, x, /):
     """One over the square root."""
     return 1 / xp.sqrt(x)
 
 
-rsqrt.numpy = kernel_or_fallback(native.rsqrt, rsqrt.forward)
 rsqrt.pullback(x=lambda g, out: g * (-0.5 * out * out * out).conjugate())
 
 
-@op(promote="float", samples=unary(0.3, 2.0), layout="pointwise")
+@op(numpy=parallel(np.reciprocal), promote="float", samples=unary(0.3, 2.0), layout="pointwise")
 def reciprocal(xp, x, /):
     """One over each element."""
     return 1 / x
 
 
-reciprocal.numpy = parallel(np.reciprocal)
 reciprocal.pullback(x=lambda g, out: -g * (out * out).conjugate())
 
 
@@ -333,7 +340,13 @@ abs.pullback(x=lambda ops, g, x: g * ops.sgn(x))
 abs.alias("absolute")
 
 
-@op(inplace=True, samples=unary(0.2, 2.0), layout="pointwise", exact_out=True)
+@op(
+    real=native.elementwise("signs"),
+    inplace=True,
+    samples=unary(0.2, 2.0),
+    layout="pointwise",
+    exact_out=True,
+)
 def sign(xp, x, /):
     """-1, 0 or 1 by the sign of each element; 0 of NaN, as in PyTorch."""
     if x.dtype.kind == "c":
@@ -348,20 +361,22 @@ def signs(xp: Any, x: Any) -> Any:
     return (x > 0).astype(x.dtype) - (x < 0) if x.dtype.kind == "f" else xp.sign(x)
 
 
-sign.numpy = floating_kernel(native.elementwise("signs"), sign.forward)
 sign.pullback(x=lambda g: g * 0)
 
 
-@op(inplace=True, samples=unary(0.2, 2.0), layout="pointwise", exact_out=True)
+@op(
+    real=native.elementwise("signs"),
+    inplace=True,
+    samples=unary(0.2, 2.0),
+    layout="pointwise",
+    exact_out=True,
+)
 def sgn(xp, x, /):
     """x / abs(x), and 0 at 0: the sign of real and complex numbers."""
     if x.dtype.kind != "c":
         return signs(xp, x)
     size = xp.abs(x)
     return xp.where(size == 0, 0, x / xp.where(size == 0, 1, size)).astype(x.dtype)
-
-
-sgn.numpy = floating_kernel(native.elementwise("signs"), sgn.forward)
 
 
 def sgn_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:

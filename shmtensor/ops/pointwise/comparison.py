@@ -145,7 +145,13 @@ def signbit(xp, x, /):
     return xp.signbit(x) if x.dtype.kind == "f" else x < 0
 
 
-@op(broadcast=True, promote="common", samples=PAIR, tensors="x y")
+@op(
+    check_dtypes=same_dtype_check("isclose"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x y",
+)
 def isclose(xp, x, y, /, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Is |x - y| <= atol + rtol * |y|?"""
     if rtol < 0 or atol < 0:
@@ -155,9 +161,6 @@ def isclose(xp, x, y, /, rtol=1e-05, atol=1e-08, equal_nan=False):
     near = xp.abs(x - y) <= atol + rtol * xp.abs(y)
     near = (near & xp.isfinite(y)) | (x == y)
     return near | ((x != x) & (y != y)) if equal_nan else near
-
-
-isclose.check_dtypes = same_dtype_check("isclose")
 
 
 @op(numpy=parallel(np.logical_and), broadcast=True, inplace=True, samples=PAIR, tensors="x y")
@@ -184,15 +187,18 @@ def logical_not(xp, x, /):
     return xp.logical_not(x)
 
 
-@op(broadcast=True, promote="common", samples=PAIR, tensors="x values")
+@op(
+    check_dtypes=same_dtype_check("heaviside"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x values",
+)
 def heaviside(xp, x, values, /):
     """0 where x is negative, 1 where it is positive, `values` where it is 0."""
     if x.dtype.kind == "c":
         raise unsupported_dtype("heaviside", x)
     return xp.where(x == 0, values, (x > 0).astype(x.dtype))
-
-
-heaviside.check_dtypes = same_dtype_check("heaviside")
 
 
 @composite

@@ -77,6 +77,7 @@ angle.pullback(x=angle_backward)
 
 
 @op(
+    check_dtypes=same_dtype_check("complex"),
     broadcast=True,
     promote="common",
     inplace=False,
@@ -92,11 +93,11 @@ def complex(xp, real, imag, /):
     return out
 
 
-complex.check_dtypes = same_dtype_check("complex")
 complex.pullback(real=lambda ops, g: ops.real(g), imag=lambda ops, g: ops.real(g * -1j))
 
 
 @op(
+    check_dtypes=same_dtype_check("polar"),
     broadcast=True,
     promote="common",
     inplace=False,
@@ -113,7 +114,6 @@ def polar(xp, abs, angle, /):
     return out
 
 
-polar.check_dtypes = same_dtype_check("polar")
 polar.pullback(
     abs=lambda ops, g, out: ops.real(g * ops.sgn(out).conjugate()),
     angle=lambda ops, g, out: ops.real(g * (out * 1j).conjugate()),

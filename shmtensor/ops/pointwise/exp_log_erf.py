@@ -102,6 +102,7 @@ parallel_logaddexp = parallel(np.logaddexp)
 
 
 @op(
+    check_dtypes=any_floating_check("logaddexp"),
     numpy=logaddexp_kernel,
     broadcast=True,
     promote="float",
@@ -114,34 +115,29 @@ def logaddexp(xp, x, y, /):
     return complex_logaddexp(xp, x, y) if x.dtype.kind == "c" else xp.logaddexp(x, y)
 
 
-logaddexp.check_dtypes = any_floating_check("logaddexp")
 logaddexp.pullback(
     x=lambda ops, g, x, y: g * ops.sigmoid(x - y).conjugate(),
     y=lambda ops, g, x, y: g * ops.sigmoid(y - x).conjugate(),
 )
 
 
-@op(numpy=parallel(np.logaddexp2), broadcast=True, promote="float", samples=PAIR, tensors="x y")
+@op(
+    check_dtypes=any_floating_check("logaddexp2"),
+    numpy=parallel(np.logaddexp2),
+    broadcast=True,
+    promote="float",
+    samples=PAIR,
+    tensors="x y",
+)
 def logaddexp2(xp, x, y, /):
     """log2(2 ** x + 2 ** y), without overflow."""
     return xp.logaddexp2(x, y)
 
 
-logaddexp2.check_dtypes = any_floating_check("logaddexp2")
 logaddexp2.pullback(
     x=lambda ops, g, x, y: g * ops.sigmoid((x - y) * LN2),
     y=lambda ops, g, x, y: g * ops.sigmoid((y - x) * LN2),
 )
-
-
-@op(broadcast=True, promote="float", samples=[((3, 4), reals((3, 4), 0.2, 3.0))])
-def xlogy(xp, x, y, /):
-    """x log(y), and 0 where x is 0 (NaN where y is NaN)."""
-    if y.__class__ in (int, float):
-        y = xp.asarray(y, x.dtype)
-    if x.dtype.kind == "c":
-        raise NotImplementedError(f"xlogy: not implemented for {x.dtype.name}")
-    return xp.where((x == 0) & ~xp.isnan(y), xp.zeros((), x.dtype), x * xp.log(y))
 
 
 def xlogy_kernel(x: Any, y: Any) -> Any:
@@ -153,12 +149,23 @@ def xlogy_kernel(x: Any, y: Any) -> Any:
         return xlogy.forward(np, x, y)
 
 
+@op(
+    numpy=xlogy_kernel, broadcast=True, promote="float", samples=[((3, 4), reals((3, 4), 0.2, 3.0))]
+)
+def xlogy(xp, x, y, /):
+    """x log(y), and 0 where x is 0 (NaN where y is NaN)."""
+    if y.__class__ in (int, float):
+        y = xp.asarray(y, x.dtype)
+    if x.dtype.kind == "c":
+        raise NotImplementedError(f"xlogy: not implemented for {x.dtype.name}")
+    return xp.where((x == 0) & ~xp.isnan(y), xp.zeros((), x.dtype), x * xp.log(y))
+
+
 parallel_equal, parallel_multiply, parallel_log = (
     parallel(np.equal),
     parallel(np.multiply),
     parallel(np.log),
 )
-xlogy.numpy = xlogy_kernel
 xlogy.pullback(
     x=lambda ops, g, x, y: ops._where_other((x == 0) & (y <= 0), g * ops.log(y), 0.0),
     y=lambda g, x, y: g * x / y,

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ...native import elementwise, parallel
-from ..table.native_or_numpy import floating_kernel
 from ..table.op_definition import op
 from ..table.samples import UNARY, reals, unary
 
@@ -155,13 +154,10 @@ atanh.pullback(x=lambda g, x: g / (1 - x * x).conjugate())
 atanh.alias("arctanh")
 
 
-@op(promote="float", samples=unary(0.1, 2.0), layout="pointwise")
+@op(real=elementwise("sinc"), promote="float", samples=unary(0.1, 2.0), layout="pointwise")
 def sinc(xp, x, /):
     """sin(pi x) / (pi x), and 1 at 0."""
     return xp.where(x == x, xp.sinc(x), x).astype(x.dtype)  # CuPy's sinc of NaN is 1
-
-
-sinc.numpy = floating_kernel(elementwise("sinc"), sinc.forward)
 
 
 def sinc_backward(ops: Any, g: Any, x: Any) -> Any:
@@ -180,21 +176,19 @@ def scale_kernel(factor: float) -> Any:
     return lambda x: times(x, factor)
 
 
-@op(promote="float", samples=UNARY, layout="pointwise")
+@op(numpy=scale_kernel(math.pi / 180), promote="float", samples=UNARY, layout="pointwise")
 def deg2rad(xp, x, /):
     """Degrees in radians."""
     return x * (math.pi / 180)
 
 
-deg2rad.numpy = scale_kernel(math.pi / 180)
 deg2rad.pullback(x=lambda g: g * (math.pi / 180))
 
 
-@op(promote="float", samples=UNARY, layout="pointwise")
+@op(numpy=scale_kernel(180 / math.pi), promote="float", samples=UNARY, layout="pointwise")
 def rad2deg(xp, x, /):
     """Radians in degrees."""
     return x * (180 / math.pi)
 
 
-rad2deg.numpy = scale_kernel(180 / math.pi)
 rad2deg.pullback(x=lambda g: g * (180 / math.pi))

@@ -19,7 +19,6 @@ from ..table.dims import (
     reduced_dims,
 )
 from ..table.named_results import named_result
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, dtype, op
 from ..table.samples import bools
 
@@ -58,14 +57,6 @@ def sum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
     return ops._to_copy(ops.sum(ops._to_copy(x, dtype), dim, keepdim), dtype)
 
 
-@op(samples=DIMS, layout="contiguous", vmap="along")
-def nansum(xp, x, /, dim=None, keepdim=False):
-    """Sum in which NaN counts as 0."""
-    if x.dtype.kind == "f":
-        x = xp.where(xp.isnan(x), xp.zeros((), x.dtype), x)
-    return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
-
-
 def nansum_kernel(x: Any, dim: Any, keepdim: bool) -> Any:
     """The sum, if it is not NaN: then no element is. Else NaN is replaced by 0 before the sum."""
     if x.dtype.kind == "f":
@@ -79,13 +70,20 @@ def nansum_kernel(x: Any, dim: Any, keepdim: bool) -> Any:
         return nansum.forward(np, x, dim, keepdim)
 
 
+@op(numpy=nansum_kernel, samples=DIMS, layout="contiguous", vmap="along")
+def nansum(xp, x, /, dim=None, keepdim=False):
+    """Sum in which NaN counts as 0."""
+    if x.dtype.kind == "f":
+        x = xp.where(xp.isnan(x), xp.zeros((), x.dtype), x)
+    return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
+
+
 @nansum.rare(dtype=None)
 def nansum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
     """The sum in another dtype."""
     return ops._to_copy(ops.nansum(ops._to_copy(x, dtype), dim, keepdim), dtype)
 
 
-nansum.numpy = nansum_kernel
 nansum.pullback(
     x=lambda ops, g, x, x_shape, dim, keepdim: ops._where_other(
         x != x, expand_reduced(ops, g, x_shape, dim, keepdim), 0.0
@@ -138,7 +136,11 @@ mean.pullback(
 
 
 @op(
-    name="_prod", samples=[((3, 4), 1, False), ((3, 4), 0, True)], layout="contiguous", vmap="along"
+    native=native.prod,
+    name="_prod",
+    samples=[((3, 4), 1, False), ((3, 4), 0, True)],
+    layout="contiguous",
+    vmap="along",
 )
 def _prod(xp, x, /, dim, keepdim):
     """Product along one dimension, or of all elements (None)."""
@@ -163,7 +165,6 @@ def prod_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -
     return g * ops.movedim(ops._prod(factors, -1, False), -1, dim).conjugate()
 
 
-_prod.numpy = kernel_or_fallback(native.prod, _prod.forward)
 _prod.pullback(x=prod_backward)
 
 
@@ -190,24 +191,29 @@ def nonempty_axes(name: str, x: Any, dim: Any) -> Any:
     return axes(check_ordered(name, x), dim)
 
 
-@op(samples=FULL, layout="contiguous", vmap="along", exact_out=True)
+@op(
+    native=lambda x, dim, keep: native.minmax(x, dim, keep, True),
+    samples=FULL,
+    layout="contiguous",
+    vmap="along",
+    exact_out=True,
+)
 def amax(xp, x, /, dim=(), keepdim=False):
     """The largest element, of all or along dimensions; equal ones share the gradient."""
     return x.max(nonempty_axes("amax", x, dim), keepdims=keepdim)
 
 
-@op(samples=FULL, layout="contiguous", vmap="along", exact_out=True)
+@op(
+    native=lambda x, dim, keep: native.minmax(x, dim, keep, False),
+    samples=FULL,
+    layout="contiguous",
+    vmap="along",
+    exact_out=True,
+)
 def amin(xp, x, /, dim=(), keepdim=False):
     """The smallest element, of all or along dimensions; equal ones share the gradient."""
     return x.min(nonempty_axes("amin", x, dim), keepdims=keepdim)
 
-
-amax.numpy = kernel_or_fallback(
-    lambda x, dim, keep: native.minmax(x, dim, keep, True), amax.forward
-)
-amin.numpy = kernel_or_fallback(
-    lambda x, dim, keep: native.minmax(x, dim, keep, False), amin.forward
-)
 
 for row in (amax, amin):
     row.pullback(
@@ -227,6 +233,7 @@ def aminmax(ops, input, *, dim=None, keepdim=False):
 
 
 @op(
+    native=lambda x, dim, keep: native.argminmax(x, dim, keep, True),
     samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)],
     layout="contiguous",
     vmap="along",
@@ -238,6 +245,7 @@ def argmax(xp, x, /, dim=None, keepdim=False):
 
 
 @op(
+    native=lambda x, dim, keep: native.argminmax(x, dim, keep, False),
     samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)],
     layout="contiguous",
     vmap="along",
@@ -246,14 +254,6 @@ def argmax(xp, x, /, dim=None, keepdim=False):
 def argmin(xp, x, /, dim=None, keepdim=False):
     """The index of the smallest element along dim, or in the flattened tensor."""
     return argminmax(xp, "argmin", x, dim, keepdim)
-
-
-argmax.numpy = kernel_or_fallback(
-    lambda x, dim, keep: native.argminmax(x, dim, keep, True), argmax.forward
-)
-argmin.numpy = kernel_or_fallback(
-    lambda x, dim, keep: native.argminmax(x, dim, keep, False), argmin.forward
-)
 
 
 def argminmax(xp: Any, name: str, x: Any, dim: int | None, keepdim: bool) -> Any:
@@ -273,20 +273,6 @@ BOOLS = [*((bools((3, 4)), *dim) for dim in ((), (1,), ((),))),
          (bools((2, 3, 4)), (0, 2), True), (bools(()),)]  # fmt: skip
 
 
-@op(samples=BOOLS, layout="contiguous", vmap="along")
-def all(xp, x, /, dim=None, keepdim=False):
-    """Are all elements true? A bool, or uint8 for uint8; dim=(): for each element alone."""
-    out = xp.logical_and.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
-    return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
-
-
-@op(samples=BOOLS, layout="contiguous", vmap="along")
-def any(xp, x, /, dim=None, keepdim=False):
-    """Is any element true? A bool, or uint8 for uint8; dim=(): for each element alone."""
-    out = xp.logical_or.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
-    return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
-
-
 def all_any_kernel(is_all: bool) -> Any:
     """The native min or max for bools; None (NumPy) for numbers, or if no dimension is reduced."""
 
@@ -298,25 +284,36 @@ def all_any_kernel(is_all: bool) -> Any:
     return kernel
 
 
-all.numpy = kernel_or_fallback(all_any_kernel(True), all.forward)
-any.numpy = kernel_or_fallback(all_any_kernel(False), any.forward)
+@op(native=all_any_kernel(True), samples=BOOLS, layout="contiguous", vmap="along")
+def all(xp, x, /, dim=None, keepdim=False):
+    """Are all elements true? A bool, or uint8 for uint8; dim=(): for each element alone."""
+    out = xp.logical_and.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
+    return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
-@op(samples=COUNTS, layout="contiguous", vmap="along")
+@op(native=all_any_kernel(False), samples=BOOLS, layout="contiguous", vmap="along")
+def any(xp, x, /, dim=None, keepdim=False):
+    """Is any element true? A bool, or uint8 for uint8; dim=(): for each element alone."""
+    out = xp.logical_or.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
+    return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
+
+
+@op(
+    native=lambda x, dim: native.count(x, dim, False),
+    samples=COUNTS,
+    layout="contiguous",
+    vmap="along",
+)
 def count_nonzero(xp, x, /, dim=None):
     """The number of elements that are not 0."""
     return (x != 0).sum(axes(x, dim), np.dtype(np.int64))
-
-
-count_nonzero.numpy = kernel_or_fallback(
-    lambda x, dim: native.count(x, dim, False), count_nonzero.forward
-)
 
 
 # ---- variance
 
 
 @op(
+    native=lambda x, dim, correction, keep: native.var(x, dim, correction, keep, False),
     samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True), ((2, 3, 4), (0, 2), 1, False)],
     layout="contiguous",
     vmap="along",
@@ -329,12 +326,6 @@ def _var(xp, x, /, dim, correction, keepdim):
     n = builtins.max(reduced_size(x.shape, dim) - correction, 0)
     total = (difference * difference).sum(axes(x, dim), keepdims=keepdim)
     return xp.true_divide(total, total.dtype.type(n))
-
-
-_var.numpy = kernel_or_fallback(
-    lambda x, dim, correction, keep: native.var(x, dim, correction, keep, False),
-    _var.forward,
-)
 
 
 def var_backward(ops: Any, g: Any, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
@@ -351,16 +342,15 @@ def var_backward(ops: Any, g: Any, x: Any, dim: Any, correction: float, keepdim:
 _var.pullback(x=var_backward)
 
 
-@op(samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)], layout="contiguous", vmap="along")
+@op(
+    native=lambda x, dim, correction, keep: native.var(x, dim, correction, keep, True),
+    samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)],
+    layout="contiguous",
+    vmap="along",
+)
 def _std(xp, x, /, dim, correction, keepdim):
     """The square root of the variance."""
     return xp.sqrt(_var.forward(xp, x, dim, correction, keepdim))
-
-
-_std.numpy = kernel_or_fallback(
-    lambda x, dim, correction, keep: native.var(x, dim, correction, keep, True),
-    _std.forward,
-)
 
 
 def std_backward(

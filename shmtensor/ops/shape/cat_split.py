@@ -11,7 +11,6 @@ from ... import native
 from ...device import META
 from ..table.constants import constant, data_of, on_device
 from ..table.dims import axis
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints
 from ..table.sizes import SMALL, check_size
@@ -294,6 +293,7 @@ hsplit, vsplit, dsplit = (
 
 
 @op(
+    native=native.unbind,
     listed=True,
     view=True,
     samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -2)],
@@ -309,7 +309,6 @@ def unbind(xp, x, /, dim=0):
     return [x[(*before, i, ...)] for i in range(x.shape[dim])]
 
 
-unbind.numpy = kernel_or_fallback(native.unbind, unbind.forward)
 unbind.pullback(x=lambda ops, g, dim: ops.stack(g, dim))
 
 

@@ -9,13 +9,13 @@ import numpy as np
 
 from ... import native
 from ..table.dims import axis
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 
 # ---- flatten
 
 
 @op(
+    native=native.flatten,
     view=True,
     samples=[((3, 4),), ((2, 3, 4), 1), ((2, 3, 4), 0, 1), ((),), ((0, 3), 0, -1)],
     vmap="flatten",
@@ -32,7 +32,6 @@ def _flatten(xp, x, /, start_dim=0, end_dim=-1):
     return x.reshape((*x.shape[:start], size, *x.shape[end + 1 :]))
 
 
-_flatten.numpy = kernel_or_fallback(native.flatten, _flatten.forward)
 _flatten.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
@@ -114,6 +113,7 @@ select.pullback(
 
 
 @op(
+    native=native.diagonal,
     view=True,
     samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 0, 2)],
     vmap="dim_attributes dim1 dim2",
@@ -130,7 +130,6 @@ def make_writable(out: Any, x: Any) -> Any:
     return out
 
 
-diagonal.numpy = kernel_or_fallback(native.diagonal, diagonal.forward)
 diagonal.pullback(
     x=lambda ops, g, x_shape, offset, dim1, dim2: ops._diagonal_backward(
         g, x_shape, offset, dim1, dim2
@@ -155,7 +154,19 @@ _diagonal_backward.pullback(
 )
 
 
+def unfold_kernel(x: Any, dimension: int, size: int, step: int) -> Any:
+    """`unfold` without NumPy's Python layer; None if no window fits."""
+    n = x.ndim
+    if not -n <= dimension < n or not 0 <= size <= x.shape[dimension] or step < 1:
+        return None
+    shape, strides = list(x.shape), list(x.strides)
+    shape[dimension] = (shape[dimension] - size) // step + 1
+    strides[dimension] *= step
+    return native.as_strided(x, (*shape, size), (*strides, x.strides[dimension]), 0)
+
+
 @op(
+    native=unfold_kernel,
     view=True,
     function=False,
     samples=[((8,), 0, 3, 2), ((3, 7), 1, 2, 2)],
@@ -174,20 +185,6 @@ def unfold(xp, x, /, dimension, size, step):
     shape[dim] = (shape[dim] - size) // step + 1
     strides[dim] *= step
     return xp.lib.stride_tricks.as_strided(x, (*shape, size), (*strides, x.strides[dim]))
-
-
-def unfold_kernel(x: Any, dimension: int, size: int, step: int) -> Any:
-    """`unfold` without NumPy's Python layer; None if no window fits."""
-    n = x.ndim
-    if not -n <= dimension < n or not 0 <= size <= x.shape[dimension] or step < 1:
-        return None
-    shape, strides = list(x.shape), list(x.strides)
-    shape[dimension] = (shape[dimension] - size) // step + 1
-    strides[dimension] *= step
-    return native.as_strided(x, (*shape, size), (*strides, x.strides[dimension]), 0)
-
-
-unfold.numpy = kernel_or_fallback(unfold_kernel, unfold.forward)
 
 
 @op(samples=[((3, 3), (8,), 0, 3, 2), ((3, 3, 2), (3, 7), 1, 2, 2)])

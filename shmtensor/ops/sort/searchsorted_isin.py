@@ -9,7 +9,6 @@ import numpy as np
 from ... import native
 from ..table.constants import constant
 from ..table.dims import check_ordered
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import check_tensors, composite, op
 from ..table.samples import ascending, reals
 
@@ -68,10 +67,11 @@ def as_comparable(number: Any, like: Any) -> Any:
 
 
 @op(
+    native=native.searchsorted,
     samples=[
         (ascending((5,)), (3, 4), None, "left"),
         (ascending((3, 5)), (3, 4), None, "right"),
-    ]
+    ],
 )
 def _searchsorted(xp, sorted_sequence, x, sorter=None, /, side="left"):
     """The indices at which elements can be inserted into sorted rows."""
@@ -90,9 +90,6 @@ def _searchsorted(xp, sorted_sequence, x, sorter=None, /, side="left"):
     for i in np.ndindex(x.shape[:-1]):
         out[i] = xp.searchsorted(sorted_sequence[i], x[i], side)
     return out
-
-
-_searchsorted.numpy = kernel_or_fallback(native.searchsorted, _searchsorted.forward)
 
 
 @composite(method=False, exact_out=True)

@@ -22,8 +22,11 @@ takes `*sizes` as well), "dtype" (any spelling of a dtype).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from inspect import Parameter
 from typing import Any, NamedTuple, TypeAlias
+
+from .native_or_numpy import cpu_kernel, half_kernel
 
 Function = Callable[..., Any]
 EMPTY = Parameter.empty
@@ -87,7 +90,8 @@ class Row:
     inputs: tuple[Input, ...]
     attributes: tuple[Attribute, ...]
     doc: str
-    numpy: Any  # the CPU kernel: a callable, or (callable, "arguments as source")
+    numpy: Any  # the CPU kernel: a callable, or (callable, "arguments as source"); by `cpu_kernel`
+    half: Any  # the kernel that is tried first on 16-bit floats, or None
     broadcast: bool
     promote: str | None
     promoted: tuple[str, ...]  # the inputs that promotion concerns
@@ -108,15 +112,15 @@ class Row:
     autocast: str
     vmap: str
     exact_out: bool
+    diagnose: Function | None
+    check_dtypes: Function | None
     rare_form: Function | None = None  # the composite for calls with rare keyword arguments
     rare_form_inplace: Function | None = None  # the same for `<name>_`; by default a copy of it
-    diagnose: Function | None = None  # (inputs, attributes) -> an error or None, after a failure
-    check_dtypes: Function | None = None  # raises if the operands' dtypes must not be mixed
 
-    def __init__(self, **columns: Any) -> None:
+    def __init__(self, cuda: Function | str | None, **columns: Any) -> None:
         self.__dict__.update(columns)
         self.pullbacks: dict[str, Pullback] = {}
-        self.device_forwards: dict[str, Function] = {}
+        self.device_forwards: dict[str, Any] = {} if cuda is None else {"cuda": cuda}
         self.aliases: list[str] = []
         self.rare_defaults: dict[str, Any] = {}  # keyword arguments that call `rare_form`
 
@@ -176,6 +180,18 @@ class Row:
 
         return declare
 
+    def forward_on(self, device_type: str) -> Any:
+        """The forward for a type of device, or None. A name "module:function" is imported here, at
+        its first use.
+        """
+        found = self.device_forwards.get(device_type)
+        if isinstance(found, str):
+            module, _, function = found.partition(":")
+            package = __package__.rpartition(".")[0]
+            found = getattr(import_module(f"{package}.{device_type}.{module}"), function)
+            self.device_forwards[device_type] = found
+        return found
+
     def alias(self, *names: str) -> Row:
         """Further public names of the op: `mul.alias("multiply")`."""
         self.aliases += names
@@ -195,6 +211,11 @@ class Row:
             return function
 
         return declare
+
+    def rare_inplace(self, function: Function) -> Function:
+        """Declares the composite for calls of `<name>_` with rare keyword arguments."""
+        self.rare_form_inplace = function
+        return function
 
 
 class Composite:
@@ -232,6 +253,11 @@ COMPOSITES: dict[str, Composite] = {}
 def op(
     *,
     numpy: Any = None,
+    native: Any = None,
+    real: Function | None = None,
+    write: Callable[..., bool] | None = None,
+    half: Function | None = None,
+    cuda: Function | str | None = None,
     broadcast: bool = False,
     promote: str | None = None,
     outputs: str = "out",
@@ -251,6 +277,8 @@ def op(
     autocast: str = "",
     vmap: str = "",
     exact_out: bool = False,
+    diagnose: Function | None = None,
+    check_dtypes: Function | None = None,
     samples: Sequence[tuple[Any, ...]] = (),
 ) -> Callable[[Function], Row]:
     """Declares an op: the decorated function is its forward, `forward(xp, inputs..., /,
@@ -260,6 +288,19 @@ def op(
         numpy: the CPU kernel, called with the inputs and then all attributes, positionally; or
             `(kernel, "x, dim, None")` to spell the arguments. Without it the forward runs with `xp
             = numpy`.
+        native: in place of `numpy`, a kernel that returns None where it does not apply: then the
+            forward computes the result, or raises the error. It is `half`, too, unless it is
+            written in Python.
+        real: in place of `numpy`, a kernel for real floating-point arrays; the forward computes all
+            others. It is `half`, too.
+        write: `write(inputs..., attributes...)` for the in-place form: it changes elements of the
+            first input, and returns whether it did; if not, the result is computed and copied. Such
+            a row has `inplace` and `out`.
+        half: the kernel that is tried first on 16-bit floats; where it returns None, the kernel
+            computes them in float32 (see `halves`).
+        cuda: the forward for CUDA arrays, `forward(cupy, inputs..., attributes...)`; or its name,
+            "module:function" in `ops/cuda`, which is imported at the first call, so that nothing
+            imports CuPy before. By default the row's own forward, with `xp = cupy`.
         broadcast: inputs are broadcast against each other, and may be Python numbers; the engine
             sums each gradient to its input's shape.
         promote: "common" (PyTorch's common dtype of the inputs), "float" (the same, and integers
@@ -295,6 +336,9 @@ def op(
         vmap: its batching rule in func/batching_rules/rules_by_op_kind.py; "": by the other
             columns, or example by example.
         exact_out: `out=` must have the result's dtype, as in PyTorch; others convert.
+        diagnose: `diagnose(inputs, attributes)`, after a failed call: a better error, or None.
+        check_dtypes: `check_dtypes(*inputs)` raises if the operands' dtypes must not be mixed. It
+            is called before the operands are converted to one dtype.
         samples: arguments for the generated test, a tuple each; a tuple of ints as an input means
             its shape.
     """
@@ -306,13 +350,16 @@ def op(
             raise TypeError(f"op: promote: one of {RULES} is needed, not {promote!r}")
         row_name = name or forward.__name__
         is_public = not row_name.startswith("_")
+        takes_out = write is not None or hasattr(numpy, "nin") if out is None else out
         row = Row(
             name=row_name,
             forward=forward,
             inputs=inputs,
             attributes=attributes,
             doc=forward.__doc__ or "",
-            numpy=numpy,
+            numpy=cpu_kernel(forward, numpy, native, real, write, takes_out),
+            half=half_kernel(half, native, real),
+            cuda=cuda,
             broadcast=broadcast,
             promote=rule or None,
             promoted=tuple(promoted or (i.name for i in inputs)),
@@ -320,8 +367,12 @@ def op(
             saves=tuple(saves.split()),
             listed=listed,
             view=view,
-            inplace=promote is not None and outputs == "out" if inplace is None else inplace,
-            out=hasattr(numpy, "nin") if out is None else out,
+            inplace=(
+                write is not None or (promote is not None and outputs == "out")
+                if inplace is None
+                else inplace
+            ),
+            out=takes_out,
             method=is_public if method is None else method,
             function=is_public if function is None else function,
             samples=samples,
@@ -333,6 +384,8 @@ def op(
             autocast=autocast,
             vmap=vmap,
             exact_out=exact_out,
+            diagnose=diagnose,
+            check_dtypes=check_dtypes,
         )
         if row.name in ROWS or row.name in COMPOSITES:
             raise TypeError(f"op: declared twice: {row.name!r}")
