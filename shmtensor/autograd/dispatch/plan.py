@@ -34,7 +34,6 @@ INPUT, ATTRIBUTE, CONSTANT, SHAPE, DTYPE, OUTPUT, ZEROS, GRADIENT, OPS, GRAD_BUF
 AUTOCAST, OBSERVED, AUTOCAST_CUDA = 1, 2, 4  # as in native/dispatch/modes.h
 
 NUMPY_NAMES = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
-NAMESPACED = {"i1"}  # rows of the core that are public in a namespace (`special.i1`)
 
 Item = tuple[int, int, int]
 
@@ -44,19 +43,13 @@ Item = tuple[int, int, int]
 
 def is_public(declared: Any) -> bool:
     """Whether a row or a composite is public, in `shmtensor` or in a namespace."""
-    return bool(
-        declared.function or declared.name.partition("_")[0] in LATER or declared.name in NAMESPACED
-    )
-
-
-# Rows of `nn.functional` that have `out=` there, as in PyTorch.
-NN_WITH_OUT = ("logsigmoid", "softplus")
+    return bool(declared.function or declared.name.partition("_")[0] in LATER)
 
 
 def takes_out(row: Row) -> bool:
     """Whether the function of a row has `out=`."""
     names = {a.name for a in row.attributes}
-    has_out = is_public(row) or row.name in NN_WITH_OUT
+    has_out = is_public(row) if row.out_argument is None else row.out_argument
     return has_out and not row.view and not row.listed and "out" not in names
 
 

@@ -57,6 +57,7 @@ def as_vector(name: str, index: Any) -> Any:
 
 
 @op(
+    complex_gradients=True,
     native=native.take,
     samples=[((3, 4), ints((5,), 3), 0), ((3, 4), ints((2,), 4), 1)],
     halves="copies",
@@ -73,7 +74,7 @@ def _index_select(xp, x, index, /, dim):
     return x.take(index, dim)
 
 
-@op(samples=[((5, 4), ints((5,), 3), (3, 4), 0)])
+@op(complex_gradients=True, samples=[((5, 4), ints((5,), 3), (3, 4), 0)])
 def _index_select_backward(xp, x, index, /, shape, dim):
     """Zeros of a shape, with slices added at indices along dim."""
     out = xp.zeros(shape, x.dtype)
@@ -100,7 +101,7 @@ def index_select(ops, input, dim, index):
     return ops._index_select(input, index, dim)
 
 
-@op(write=native.index_add, samples=[((3, 4), (2, 4), ints((2,), 3), 0)])
+@op(complex_gradients=True, write=native.index_add, samples=[((3, 4), (2, 4), ints((2,), 3), 0)])
 def _index_add(xp, x, source, index, /, dim):
     """x, with slices of source added at indices along dim."""
     out = xp.empty(x.shape, x.dtype)
@@ -194,6 +195,7 @@ def check_index_shape(name: str, x: Any, index: Any, dim: int) -> int:
 
 
 @op(
+    complex_gradients=True,
     native=(native.gather, "x, index, dim"),
     samples=[((3, 4), ints((2, 5), 4), 1), ((3, 4), ints((5, 2), 3), 0)],
     halves="copies",
@@ -216,7 +218,7 @@ def gather_backward(ops: Any, g: Any, index: Any, shape: Shape, dim: int, sparse
     return ops._gather_backward(g, index, shape, dim)
 
 
-@op(samples=[((2, 5), ints((2, 5), 4), (3, 4), 1)], vmap="shaped_along")
+@op(complex_gradients=True, samples=[((2, 5), ints((2, 5), 4), (3, 4), 1)], vmap="shaped_along")
 def _gather_backward(xp, x, index, /, shape, dim):
     """Zeros of a shape, with x added at indices along dim: the gradient of `gather`."""
     out = xp.zeros(shape, x.dtype)
@@ -307,6 +309,7 @@ def scatter_in_place(name: str, reduction: int) -> Any:
 
 
 @op(
+    complex_gradients=True,
     write=scatter_in_place("scatter", 0),
     samples=[((3, 4), (3, 4), ints((2, 4), 4, unique=True), 1)],
     vmap="along",
@@ -327,7 +330,7 @@ def _scatter(xp, x, source, index, /, dim):
     return out
 
 
-@op(samples=[((3, 4), ints((2, 4), 4), 1)], halves="copies", vmap="along")
+@op(complex_gradients=True, samples=[((3, 4), ints((2, 4), 4), 1)], halves="copies", vmap="along")
 def _scatter_zeros(xp, x, index, /, dim):
     """x with 0 at indices along dim."""
     out = x.copy()
@@ -382,6 +385,7 @@ _scatter.pullback(
 
 
 @op(
+    complex_gradients=True,
     write=scatter_in_place("scatter_add", 1),
     samples=[((3, 4), (3, 4), ints((2, 4), 4), 1)],
     vmap="along",
@@ -433,7 +437,7 @@ def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
     return ops._scatter_reduce(input, full, index, dim, "prod", True)
 
 
-@composite(inplace="_scatter_add")
+@composite(autocast_cuda="widest", inplace="_scatter_add")
 def scatter_add(ops, input, dim, index, src):
     """out[i][index[i][j]] += src[i][j] for dim = 1. Copies: one (the result)."""
     check_index_dtype("scatter_add", index)

@@ -23,6 +23,7 @@ Shape = tuple[int, ...]
 
 
 @op(
+    complex_gradients=True,
     numpy=native.where,
     broadcast=True,
     promote="common x y",
@@ -41,6 +42,7 @@ _where.pullback(
 
 
 @op(
+    complex_gradients=True,
     numpy=lambda condition, x, y: native.where(condition, y, x),
     broadcast=True,
     promote="common x y",
@@ -117,6 +119,7 @@ def explain_slice_step(inputs: Any, attributes: Any) -> Any:
 
 
 @op(
+    complex_gradients=True,
     diagnose=explain_slice_step,
     numpy=native.item,
     view=True,
@@ -132,7 +135,7 @@ def _getitem(xp, x, /, index: index):
 _getitem.pullback(x=lambda ops, g, x_shape, index: ops._index_backward(g, x_shape, index))
 
 
-@op(samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
+@op(complex_gradients=True, samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
 def _index_backward(xp, x, /, shape, index: index):
     """Zeros of a shape, with x added at an index: the gradient of x[index]."""
     out = xp.zeros(shape, x.dtype)
@@ -161,6 +164,7 @@ def index_put_in_place(x: Any, values: Any, index: Any, accumulate: bool) -> boo
 
 
 @op(
+    complex_gradients=True,
     write=index_put_in_place,
     samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)],
     halves="copies",
@@ -239,7 +243,7 @@ _getitem_kept.pullback(
 )
 
 
-@composite(inplace="_index_put")
+@composite(autocast_cuda="widest", inplace="_index_put")
 def index_put(ops, input, indices, values, accumulate=False):
     """The tensor with values written (accumulate=True: added) at a tuple of index tensors. Copies:
     one.
@@ -251,7 +255,7 @@ def index_put(ops, input, indices, values, accumulate=False):
 # ---- under a mask
 
 
-@op(samples=[((3, 4), (), bools((3, 4))), ((3, 4), (), bools((4,)))])
+@op(complex_gradients=True, samples=[((3, 4), (), bools((3, 4))), ((3, 4), (), bools((4,)))])
 def _masked_fill(xp, x, value, mask, /):
     """x, with the one element of value where mask is true."""
     if value.ndim:
@@ -297,7 +301,11 @@ def masked_select(ops, input, mask):
     return ops._getitem(ops.broadcast_to(input, shape), ops.broadcast_to(mask, shape))
 
 
-@op(samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))], halves="copies")
+@op(
+    complex_gradients=True,
+    samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))],
+    halves="copies",
+)
 def _masked_scatter(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
     if mask.dtype != np.bool_:
@@ -322,7 +330,7 @@ _masked_scatter.pullback(
 )
 
 
-@op(samples=[((3,), (2, 4)), ((0,), (2,))], halves="copies")
+@op(complex_gradients=True, samples=[((3,), (2, 4)), ((0,), (2,))], halves="copies")
 def _masked_scatter_backward(xp, x, /, shape):
     """Zeros of a shape whose first elements are x's."""
     out = xp.zeros(shape, x.dtype)
@@ -379,7 +387,7 @@ def put(ops, input, index, source, accumulate=False):
     return ops.reshape(flat, tuple(input.shape))
 
 
-@op(native=native.nonzero, samples=[(bools((3, 4)),)])
+@op(sized_by_values="nonzero", native=native.nonzero, samples=[(bools((3, 4)),)])
 def _argwhere(xp, x, /):
     """The indices of the elements that are not 0, a row for each."""
     return xp.argwhere(native.private_index(x))

@@ -60,7 +60,7 @@ _cdist.pullback(
 )
 
 
-@composite(method=False, autocast="full")
+@composite(autocast_cuda="full", method=False, autocast="full")
 def cdist(ops, x1, x2, p=2.0, compute_mode=None):
     """Distances of all pairs of rows: (..., P, M) and (..., R, M) give (..., P, R).
 
@@ -134,7 +134,7 @@ def pdist_backward(ops: Any, g: Any, x: Any, out: Any, p: float) -> Any:
 _pdist.pullback(x=pdist_backward)
 
 
-@composite(method=False, function=False)
+@composite(autocast_cuda="full", method=False, function=False)
 def pdist(ops, input, p=2.0):
     """The p-norm distance of each pair of rows of (N, M): (N * (N - 1) / 2)."""
     if input.ndim != 2:

@@ -187,7 +187,7 @@ def reduce_weighted(
     return ops.div(ops.sum(losses), ops.sum(target != ignore_index))
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def nll_loss(
     ops,
     input,
@@ -349,7 +349,7 @@ def cross_entropy_weighted_backward(
 _cross_entropy_weighted.pullback(x=cross_entropy_weighted_backward)
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def cross_entropy(
     ops,
     input,

@@ -81,6 +81,7 @@ def logistic(xp: Any, x: Any) -> Any:
 
 
 @op(
+    complex_gradients=True,
     real=native.sigmoid,
     promote="float",
     samples=BOTH_SIDES,
@@ -123,6 +124,7 @@ _tanh_backward.pullback(
 
 
 @op(
+    complex_gradients=True,
     check_dtypes=any_floating_check("silu"),
     native=native.silu,
     promote="float",
@@ -208,6 +210,8 @@ def gelu(ops, input, approximate="none"):
 
 
 @op(
+    out_argument=True,
+    autocast_cuda="full",
     native=native.softplus,
     **IN_NAMESPACE,
     samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 2.0, 1.0)],
@@ -225,7 +229,14 @@ softplus.pullback(
 )
 
 
-@op(native=native.logsigmoid, **IN_NAMESPACE, samples=BOTH_SIDES, layout="contiguous", vmap="alone")
+@op(
+    out_argument=True,
+    native=native.logsigmoid,
+    **IN_NAMESPACE,
+    samples=BOTH_SIDES,
+    layout="contiguous",
+    vmap="alone",
+)
 def logsigmoid(xp, x, /):
     """log(sigmoid(x)), without overflow."""
     check_floating("logsigmoid", x)
@@ -427,7 +438,7 @@ _prelu_kernel.pullback(
 )
 
 
-@composite(autocast="lower")
+@composite(autocast_cuda="lower", autocast="lower")
 def prelu(ops, input, weight):
     """x where it is positive, weight * x elsewhere; one weight, or one for each channel (dimension
     1).

@@ -39,6 +39,7 @@ def update_running(
 
 
 @op(
+    statistics="mean var",
     numpy=batch_norm_kernel,
     promote="float",
     inplace=False,

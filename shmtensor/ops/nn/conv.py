@@ -72,6 +72,8 @@ CASES: list[tuple[Any, ...]] = [
 
 
 @op(
+    complex_gradients=True,
+    cuda_halves=True,
     native=native.convolution,
     promote="common",
     inplace=False,
@@ -90,6 +92,8 @@ def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilatio
 
 
 @op(
+    complex_gradients=True,
+    cuda_halves=True,
     native=native.conv_transpose,
     promote="common",
     inplace=False,
@@ -113,6 +117,8 @@ def _conv_transpose(xp, x, weight, /, size, stride, padding, dilation, groups):
 
 
 @op(
+    complex_gradients=True,
+    cuda_halves=True,
     native=native.convolution_backward_weight,
     promote="common",
     inplace=False,
@@ -329,7 +335,7 @@ def resolve_padding(
     return x, tuple(t // 2 for t in total)
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv1d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution of (N, C, L) or (C, L) with filters (K, C / groups, k): (N, K, L').
 
@@ -343,13 +349,13 @@ def conv1d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, group
     return convolution(ops, 1, input, weight, bias, stride, padding, dilation, groups)
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv2d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution of (N, C, H, W) with filters (K, C / groups, kh, kw); see `conv1d`."""
     return convolution(ops, 2, input, weight, bias, stride, padding, dilation, groups)
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv3d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution of (N, C, D, H, W) or (C, D, H, W) with filters (K, C / groups, kd, kh, kw); see
     `conv1d`.
@@ -402,7 +408,7 @@ def conv_transpose(
     return ops.squeeze(out, 0) if is_unbatched else out
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv_transpose1d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -418,7 +424,7 @@ def conv_transpose1d(
     )
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv_transpose2d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -428,7 +434,7 @@ def conv_transpose2d(
     )
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv_transpose3d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -438,7 +444,7 @@ def conv_transpose3d(
     )
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv_tbc(ops, input, weight, bias, pad=0):
     """`conv1d` of (L, N, C) with filters (k, C, K): (L', N, K)."""
     out = ops.conv1d(ops.permute(input, (1, 2, 0)), ops.permute(weight, (2, 1, 0)), bias, 1, pad)

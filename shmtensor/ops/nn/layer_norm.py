@@ -211,7 +211,7 @@ _native_layer_norm.pullback(
 )
 
 
-@composite(method=False)
+@composite(autocast_cuda="full", method=False)
 def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
     """Each sample normalized to mean 0 and variance 1 over the last dimensions, then scaled and
     shifted.
@@ -233,7 +233,7 @@ def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, c
     return ops._native_layer_norm(input, weight, bias, len(end), 0, eps, True)
 
 
-@composite(method=False)
+@composite(autocast_cuda="full", method=False)
 def group_norm(ops, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
     """Each group of channels of each sample normalized to mean 0 and variance 1: (N, C, ...).
 

@@ -84,7 +84,7 @@ _log_softmax_backward_data.pullback(
 )
 
 
-@composite
+@composite(autocast_cuda="full")
 def softmax(ops, input, dim=None, dtype=None):
     """exp(x) over its sum along a dimension: positive numbers that add up to 1."""
     input = input if dtype is None else ops._to_copy(input, dtype)
@@ -92,7 +92,7 @@ def softmax(ops, input, dim=None, dtype=None):
     return ops._softmax(input, implicit_dim("softmax", input) if dim is None else dim)
 
 
-@composite
+@composite(autocast_cuda="full")
 def log_softmax(ops, input, dim=None, dtype=None):
     """The logarithm of `softmax`, without overflow."""
     input = input if dtype is None else ops._to_copy(input, dtype)

@@ -39,7 +39,15 @@ def explain_bool(name: str, instead: str) -> Any:
 # ---- sum and product
 
 
-@op(numpy=parallel(np.add), broadcast=True, promote="common", samples=PAIR)
+@op(
+    complex_gradients=True,
+    operator="add",
+    numbers=True,
+    numpy=parallel(np.add),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+)
 def add(xp, x, y, /):
     """Sum of two tensors, with broadcasting."""
     return x + y
@@ -61,6 +69,9 @@ def refuse_bool(*operands: Any) -> None:
 
 
 @op(
+    complex_gradients=True,
+    operator="sub",
+    numbers=True,
     diagnose=explain_bool("sub", "logical_xor()"),
     check_dtypes=refuse_bool,
     numpy=parallel(np.subtract),
@@ -86,7 +97,15 @@ def rsub(ops, input, other, *, alpha=1):
     return ops.sub(other, scaled_operand(ops, "rsub", other, input, alpha))
 
 
-@op(numpy=parallel(np.multiply), broadcast=True, promote="common", samples=PAIR)
+@op(
+    complex_gradients=True,
+    operator="mul",
+    numbers=True,
+    numpy=parallel(np.multiply),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+)
 def mul(xp, x, y, /):
     """Product of two tensors, with broadcasting."""
     return x * y
@@ -96,7 +115,16 @@ mul.pullback(x=lambda g, y: g * y.conjugate(), y=lambda g, x: g * x.conjugate())
 mul.alias("multiply")
 
 
-@op(numpy=parallel(np.true_divide), broadcast=True, promote="float", samples=NONZERO_DIVISORS)
+@op(
+    complex_gradients=True,
+    operator="truediv",
+    numbers=True,
+    autocast_cuda="full reflected",
+    numpy=parallel(np.true_divide),
+    broadcast=True,
+    promote="float",
+    samples=NONZERO_DIVISORS,
+)
 def div(xp, x, y, /):
     """Quotient of two tensors, with broadcasting; integers divide to the default dtype."""
     return x / y
@@ -122,6 +150,8 @@ def div_with_rounding_mode(ops, x, y, /, *, rounding_mode):
 
 
 @op(
+    complex_gradients=True,
+    operator="neg",
     diagnose=explain_bool("neg", "logical_not()"),
     numpy=parallel(np.negative),
     inplace=True,
@@ -137,7 +167,7 @@ neg.pullback(x=lambda g: -g)
 neg.alias("negative")
 
 
-@composite
+@composite(operator="pos")
 def positive(ops, input):
     """The tensor itself, as `+x`; refuses bool."""
     if input.dtype.kind == "b":
@@ -157,6 +187,8 @@ def addcmul_kernel(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = No
 
 
 @op(
+    complex_gradients=True,
+    autocast_cuda="widest",
     numpy=addcmul_kernel,
     broadcast=True,
     promote="common",
@@ -199,6 +231,8 @@ def refuse_integer_division(x: Any, tensor1: Any, tensor2: Any) -> None:
 
 
 @op(
+    complex_gradients=True,
+    autocast_cuda="widest",
     check_dtypes=refuse_integer_division,
     native=native.addcdiv,
     broadcast=True,
@@ -250,6 +284,7 @@ def check_same_floating(x: Any, end: Any, weight: Any) -> None:
 
 
 @op(
+    complex_gradients=True,
     check_dtypes=check_same_floating,
     numpy=lerp_kernel,
     broadcast=True,
@@ -282,6 +317,7 @@ def square_kernel(x: Any, out: Any = None) -> Any:
 
 
 @op(
+    complex_gradients=True,
     numpy=square_kernel,
     half=parallel_square,
     out=True,
@@ -300,7 +336,7 @@ square.pullback(x=lambda g, x: g * (2 * x).conjugate())
 parallel_sqrt = parallel(np.sqrt)
 
 
-@op(numpy=parallel_sqrt, promote="float", samples=unary(0.2, 3.0))
+@op(complex_gradients=True, numpy=parallel_sqrt, promote="float", samples=unary(0.2, 3.0))
 def sqrt(xp, x, /):
     """Square root."""
     return xp.sqrt(x)
@@ -309,7 +345,14 @@ def sqrt(xp, x, /):
 sqrt.pullback(x=lambda g, out: g / (2 * out).conjugate())
 
 
-@op(native=native.rsqrt, promote="float", samples=unary(0.2, 3.0), layout="pointwise")
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    native=native.rsqrt,
+    promote="float",
+    samples=unary(0.2, 3.0),
+    layout="pointwise",
+)
 def rsqrt(xp, x, /):
     """One over the square root."""
     return 1 / xp.sqrt(x)
@@ -318,7 +361,14 @@ def rsqrt(xp, x, /):
 rsqrt.pullback(x=lambda g, out: g * (-0.5 * out * out * out).conjugate())
 
 
-@op(numpy=parallel(np.reciprocal), promote="float", samples=unary(0.3, 2.0), layout="pointwise")
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.reciprocal),
+    promote="float",
+    samples=unary(0.3, 2.0),
+    layout="pointwise",
+)
 def reciprocal(xp, x, /):
     """One over each element."""
     return 1 / x
@@ -330,7 +380,14 @@ reciprocal.pullback(x=lambda g, out: -g * (out * out).conjugate())
 # ---- size and sign
 
 
-@op(numpy=parallel(np.absolute), inplace=True, samples=unary(0.2, 2.0), exact_out=True)
+@op(
+    complex_gradients=True,
+    operator="abs",
+    numpy=parallel(np.absolute),
+    inplace=True,
+    samples=unary(0.2, 2.0),
+    exact_out=True,
+)
 def abs(xp, x, /):
     """Absolute value; of complex numbers the modulus, a real tensor."""
     return xp.abs(x)
@@ -365,6 +422,7 @@ sign.pullback(x=lambda g: g * 0)
 
 
 @op(
+    complex_gradients=True,
     real=native.elementwise("signs"),
     inplace=True,
     samples=unary(0.2, 2.0),

@@ -11,6 +11,8 @@ from ..table.samples import PAIR, UNARY
 
 
 @op(
+    operator="eq",
+    comparison=True,
     numpy=parallel(np.equal),
     broadcast=True,
     promote="common",
@@ -24,6 +26,8 @@ def eq(xp, x, y, /):
 
 
 @op(
+    operator="ne",
+    comparison=True,
     numpy=parallel(np.not_equal),
     broadcast=True,
     promote="common",
@@ -40,6 +44,8 @@ ne.alias("not_equal")
 
 
 @op(
+    operator="lt",
+    comparison=True,
     numpy=parallel(np.less, "c"),
     broadcast=True,
     promote="common",
@@ -56,6 +62,8 @@ lt.alias("less")
 
 
 @op(
+    operator="le",
+    comparison=True,
     numpy=parallel(np.less_equal, "c"),
     broadcast=True,
     promote="common",
@@ -72,6 +80,8 @@ le.alias("less_equal")
 
 
 @op(
+    operator="gt",
+    comparison=True,
     numpy=parallel(np.greater, "c"),
     broadcast=True,
     promote="common",
@@ -88,6 +98,8 @@ gt.alias("greater")
 
 
 @op(
+    operator="ge",
+    comparison=True,
     numpy=parallel(np.greater_equal, "c"),
     broadcast=True,
     promote="common",

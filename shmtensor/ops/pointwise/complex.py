@@ -11,7 +11,7 @@ from ..table.op_definition import composite, op
 from ..table.samples import UNARY, reals
 
 
-@op(samples=UNARY, layout="pointwise")
+@op(complex_gradients=True, samples=UNARY, layout="pointwise")
 def _conj_physical(xp, x, /):
     """The complex conjugate of complex numbers, a copy."""
     return xp.conjugate(x)
@@ -55,7 +55,12 @@ def imag(xp, x, /):
 imag.pullback(x=lambda g: g * 1j)
 
 
-@op(promote="float", samples=[(reals((3, 4), 0.3, 2.0),)], layout="pointwise")
+@op(
+    complex_gradients=True,
+    promote="float",
+    samples=[(reals((3, 4), 0.3, 2.0),)],
+    layout="pointwise",
+)
 def angle(xp, x, /):
     """Angle of complex numbers in the plane; of real ones 0, or pi for negative ones."""
     if x.dtype.kind == "c":

@@ -145,6 +145,9 @@ HALF_KERNELS = {
 
 
 @op(
+    complex_gradients=True,
+    operator="pow",
+    autocast_cuda="full",
     numpy=pow_kernel,
     half=half_pow_kernel,
     cuda=pow_on_cuda,

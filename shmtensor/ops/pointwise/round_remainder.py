@@ -138,13 +138,26 @@ def frac(xp, x, /):
 frac.pullback(x=lambda g: g)
 
 
-@op(numpy=parallel(np.floor_divide, "b"), broadcast=True, promote="common", samples=DIVISION)
+@op(
+    operator="floordiv",
+    numbers=True,
+    numpy=parallel(np.floor_divide, "b"),
+    broadcast=True,
+    promote="common",
+    samples=DIVISION,
+)
 def floor_divide(xp, x, y, /):
     """Quotient rounded down."""
     return x // y
 
 
-@op(numpy=parallel(np.remainder, "b"), broadcast=True, promote="common", samples=DIVISION)
+@op(
+    operator="mod",
+    numpy=parallel(np.remainder, "b"),
+    broadcast=True,
+    promote="common",
+    samples=DIVISION,
+)
 def remainder(xp, x, y, /):
     """The remainder of x / y with the sign of y (Python's %)."""
     return x % y

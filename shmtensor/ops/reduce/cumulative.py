@@ -35,7 +35,14 @@ def cumulative_kernel(product: bool) -> Any:
     return kernel
 
 
-@op(native=cumulative_kernel(False), inplace=True, samples=ALONG, vmap="along")
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    native=cumulative_kernel(False),
+    inplace=True,
+    samples=ALONG,
+    vmap="along",
+)
 def cumsum(xp, x, /, dim, *, dtype: dtype = None):
     """Cumulative sum along a dimension."""
     return cumulative(x, dim, dtype, xp.add.accumulate)
@@ -49,7 +56,14 @@ def reversed_cumsum(ops: Any, g: Any, dim: int) -> Any:
 cumsum.pullback(x=reversed_cumsum)
 
 
-@op(native=cumulative_kernel(True), inplace=True, samples=ALONG, vmap="along")
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    native=cumulative_kernel(True),
+    inplace=True,
+    samples=ALONG,
+    vmap="along",
+)
 def cumprod(xp, x, /, dim, *, dtype: dtype = None):
     """Cumulative product along a dimension."""
     return cumulative(x, dim, dtype, xp.multiply.accumulate)
@@ -122,7 +136,7 @@ for row in (cummax, cummin):
     )
 
 
-@op(native=native.logcumsumexp, samples=ALONG, vmap="along")
+@op(complex_gradients=True, native=native.logcumsumexp, samples=ALONG, vmap="along")
 def logcumsumexp(xp, x, /, dim):
     """Logarithm of the cumulative sum of exponentials along a dimension, without overflow."""
     dim = axis(x, dim)

@@ -17,6 +17,8 @@ INFINITE = (math.inf, -math.inf)
 
 
 @op(
+    complex_gradients=True,
+    autocast_cuda="full",
     native=native.logsumexp,
     promote="float",
     inplace=False,
@@ -66,6 +68,7 @@ def norm_kernel(x: Any, ord: float, dim: Any, keepdim: bool) -> Any:
 
 
 @op(
+    complex_gradients=True,
     native=norm_kernel,
     samples=[
         ((3, 4), 2, None, False),
@@ -148,7 +151,7 @@ def nuclear(ops: Any, x: Any, dim: Any, keepdim: bool) -> Any:
     return out
 
 
-@composite
+@composite(autocast_cuda="full")
 def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
     """The p-norm of the elements, of all or along dimensions; "fro" is the 2-norm, "nuc" the sum of
     singular values.
@@ -171,7 +174,7 @@ def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
     )
 
 
-@composite
+@composite(autocast_cuda="full")
 def dist(ops, input, other, p=2):
     """The p-norm of the difference."""
     check_tensors("dist", input, other)
@@ -179,7 +182,7 @@ def dist(ops, input, other, p=2):
     return restore_half(ops, ops.norm(difference, p), promote_types(input.dtype, other.dtype))
 
 
-@composite(inplace=True)
+@composite(autocast_cuda="full", inplace=True)
 def renorm(ops, input, p, dim, maxnorm):
     """Slices along dim, scaled down to at most maxnorm in the p-norm."""
     if input.ndim < 2:

@@ -18,7 +18,11 @@ from ..table.op_definition import composite, op
 from ..table.samples import ints
 
 
-@op(native=native.bincount, samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)])
+@op(
+    sized_by_values="bincount",
+    native=native.bincount,
+    samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)],
+)
 def _bincount(xp, x, weights=None, /, minlength=0):
     """The number of occurrences of each integer, or the sum of its weights."""
     x = native.private_index(x)
@@ -341,7 +345,7 @@ _cross.pullback(
 )
 
 
-@composite
+@composite(autocast_cuda="widest")
 def cross(ops, input, other, dim=None):
     """Vector product along a dimension of size 3 (the first such one, if none is given)."""
     check_same_dtype("cross", input, other)

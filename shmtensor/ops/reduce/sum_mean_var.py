@@ -39,7 +39,14 @@ def accumulator(dtype: Any, out_dtype: Any) -> Any:
 # ---- sums
 
 
-@op(numpy=native.sum, samples=DIMS, layout="contiguous", vmap="along")
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=native.sum,
+    samples=DIMS,
+    layout="contiguous",
+    vmap="along",
+)
 def sum(xp, x, /, dim=None, keepdim=False):
     """Sum of all elements, or along dimensions; integers and bool are summed as int64."""
     return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
@@ -70,7 +77,7 @@ def nansum_kernel(x: Any, dim: Any, keepdim: bool) -> Any:
         return nansum.forward(np, x, dim, keepdim)
 
 
-@op(numpy=nansum_kernel, samples=DIMS, layout="contiguous", vmap="along")
+@op(complex_gradients=True, numpy=nansum_kernel, samples=DIMS, layout="contiguous", vmap="along")
 def nansum(xp, x, /, dim=None, keepdim=False):
     """Sum in which NaN counts as 0."""
     if x.dtype.kind == "f":
@@ -118,7 +125,7 @@ def mean_kernel(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     return total
 
 
-@op(numpy=mean_kernel, samples=DIMS, layout="contiguous", vmap="along")
+@op(complex_gradients=True, numpy=mean_kernel, samples=DIMS, layout="contiguous", vmap="along")
 def mean(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
     """Average of all elements, or along dimensions; NaN if there are none."""
     if dtype is not None or x.dtype.kind in "iub":
@@ -136,6 +143,7 @@ mean.pullback(
 
 
 @op(
+    complex_gradients=True,
     native=native.prod,
     name="_prod",
     samples=[((3, 4), 1, False), ((3, 4), 0, True)],
@@ -168,7 +176,7 @@ def prod_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -
 _prod.pullback(x=prod_backward)
 
 
-@composite(autocast="full")
+@composite(autocast_cuda="full", autocast="full")
 def prod(ops, input, dim=None, keepdim=False, *, dtype=None):
     """Product of all elements, or along one dimension; int64 for integers and bool."""
     result = ops._prod(input if dtype is None else ops._to_copy(input, dtype), dim, keepdim)
@@ -236,7 +244,7 @@ def aminmax(ops, input, *, dim=None, keepdim=False):
     native=lambda x, dim, keep: native.argminmax(x, dim, keep, True),
     samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)],
     layout="contiguous",
-    vmap="along",
+    vmap="along_or_flat",
     exact_out=True,
 )
 def argmax(xp, x, /, dim=None, keepdim=False):
@@ -248,7 +256,7 @@ def argmax(xp, x, /, dim=None, keepdim=False):
     native=lambda x, dim, keep: native.argminmax(x, dim, keep, False),
     samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)],
     layout="contiguous",
-    vmap="along",
+    vmap="along_or_flat",
     exact_out=True,
 )
 def argmin(xp, x, /, dim=None, keepdim=False):
@@ -313,6 +321,7 @@ def count_nonzero(xp, x, /, dim=None):
 
 
 @op(
+    complex_gradients=True,
     native=lambda x, dim, correction, keep: native.var(x, dim, correction, keep, False),
     samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True), ((2, 3, 4), (0, 2), 1, False)],
     layout="contiguous",
@@ -343,6 +352,7 @@ _var.pullback(x=var_backward)
 
 
 @op(
+    complex_gradients=True,
     native=lambda x, dim, correction, keep: native.var(x, dim, correction, keep, True),
     samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)],
     layout="contiguous",

@@ -24,6 +24,9 @@ def without_empty(xs: list[Any]) -> list[Any]:
 
 
 @op(
+    complex_gradients=True,
+    empty_error=ValueError,
+    autocast_cuda="widest",
     numpy=native.cat,
     promote="common",
     inplace=False,
@@ -83,6 +86,8 @@ def stack_kernel(tensors: list[Any], dim: int) -> Any:
 
 
 @op(
+    complex_gradients=True,
+    autocast_cuda="widest",
     numpy=stack_kernel,
     promote="common",
     inplace=False,
@@ -180,6 +185,7 @@ def atleast_3d(ops, *tensors):
 
 
 @op(
+    complex_gradients=True,
     listed=True,
     view=True,
     samples=[((5, 2), (2, 3), 0), ((3, 4), (1, 3), 1)],
@@ -293,6 +299,7 @@ hsplit, vsplit, dsplit = (
 
 
 @op(
+    complex_gradients=True,
     native=native.unbind,
     listed=True,
     view=True,
@@ -370,7 +377,7 @@ def check_repeats(repeats: Any) -> Any:
     return data
 
 
-@op(samples=[(ints((4,), 3),)])
+@op(sized_by_values="repeat_interleave", samples=[(ints((4,), 3),)])
 def _repeat_interleave(xp, x, /):
     """The numbers 0, 1, ..., each repeated x[i] times."""
     return xp.repeat(xp.arange(x.shape[0]), native.private_index(x))

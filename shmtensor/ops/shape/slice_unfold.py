@@ -51,7 +51,9 @@ def flatten(ops, input, start_dim=0, end_dim=-1):
 # ---- parts of a tensor, as views
 
 
-@op(view=True, samples=[((3, 4), 1, 1, 2), ((3, 4), 0, -2, 1)], vmap="along")
+@op(
+    complex_gradients=True, view=True, samples=[((3, 4), 1, 1, 2), ((3, 4), 0, -2, 1)], vmap="along"
+)
 def narrow(xp, x, /, dim, start, length):
     """`length` elements of a dimension, from start on. Copies: none."""
     if not x.ndim:
@@ -83,7 +85,12 @@ def narrow_backward(ops: Any, g: Any, shape: tuple[int, ...], dim: int, start: i
     return ops._slice_backward(g, shape, (slice(None),) * dim + (slice(start, stop),))
 
 
-@op(samples=[((2, 4), (3, 4), (slice(1, 3),))], layout="images x", halves="copies")
+@op(
+    complex_gradients=True,
+    samples=[((2, 4), (3, 4), (slice(1, 3),))],
+    layout="images x",
+    halves="copies",
+)
 def _slice_backward(xp, x, /, shape, index):
     """Zeros of a shape, with x at a basic index."""
     out = xp.zeros(shape, x.dtype)
@@ -94,7 +101,7 @@ def _slice_backward(xp, x, /, shape, index):
 _slice_backward.pullback(x=lambda g, index: g[index])
 
 
-@op(view=True, samples=[((3, 4), 1, 2), ((3, 4), 0, -1)], vmap="along")
+@op(complex_gradients=True, view=True, samples=[((3, 4), 1, 2), ((3, 4), 0, -1)], vmap="along")
 def select(xp, x, /, dim, index):
     """One slice of a dimension, which is removed. Copies: none."""
     if not x.ndim:
@@ -113,6 +120,7 @@ select.pullback(
 
 
 @op(
+    complex_gradients=True,
     native=native.diagonal,
     view=True,
     samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 0, 2)],
@@ -138,6 +146,7 @@ diagonal.pullback(
 
 
 @op(
+    complex_gradients=True,
     samples=[((3,), (3, 4), 0, 0, 1), ((2, 3), (4, 2, 3), 1, -1, 0)],
     halves="copies",
     vmap="diagonal_backward",
@@ -166,6 +175,7 @@ def unfold_kernel(x: Any, dimension: int, size: int, step: int) -> Any:
 
 
 @op(
+    complex_gradients=True,
     native=unfold_kernel,
     view=True,
     function=False,
@@ -187,7 +197,7 @@ def unfold(xp, x, /, dimension, size, step):
     return xp.lib.stride_tricks.as_strided(x, (*shape, size), (*strides, x.strides[dim]))
 
 
-@op(samples=[((3, 3), (8,), 0, 3, 2), ((3, 3, 2), (3, 7), 1, 2, 2)])
+@op(complex_gradients=True, samples=[((3, 3), (8,), 0, 3, 2), ((3, 3, 2), (3, 7), 1, 2, 2)])
 def _unfold_backward(xp, x, /, shape, dimension, size, step):
     """Zeros of a shape, with windows along a dimension added."""
     out = xp.zeros(shape, x.dtype)

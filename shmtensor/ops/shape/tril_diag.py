@@ -17,6 +17,7 @@ from ..table.sizes import check_size
 
 
 @op(
+    complex_gradients=True,
     inplace=True,
     out=True,
     samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)],
@@ -32,6 +33,7 @@ def tril(xp, x, /, diagonal=0):
 
 
 @op(
+    complex_gradients=True,
     inplace=True,
     out=True,
     samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)],

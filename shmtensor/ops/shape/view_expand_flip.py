@@ -24,6 +24,7 @@ def is_view(out: Any, x: Any) -> bool:
 
 
 @op(
+    complex_gradients=True,
     view=True,
     samples=[((3, 4), (4, 3)), ((3, 4), (2, -1)), ((), (1, 1)), ((0, 3), (3, 0))],
     vmap="shaped shape",
@@ -39,6 +40,7 @@ reshape.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
 @op(
+    complex_gradients=True,
     native=native.reshape_view,
     name="_view",
     view=True,
@@ -119,6 +121,7 @@ def unflatten(ops, input, dim, sizes):
 
 
 @op(
+    complex_gradients=True,
     native=native.squeeze,
     view=True,
     samples=[((3, 1, 4, 1),), ((3, 1), 1), ((3, 4), 0), ((1, 3, 1), (0, 2)), ((), 0)],
@@ -139,6 +142,7 @@ squeeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
 @op(
+    complex_gradients=True,
     native=native.unsqueeze,
     view=True,
     samples=[((3, 4), 1), ((3, 4), -1), ((), 0)],
@@ -156,6 +160,7 @@ unsqueeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
 @op(
+    complex_gradients=True,
     view=True,
     samples=[((3, 4), 0, 1), ((2, 3, 4), -1, 0), ((), 0, -1)],
     vmap="dim_attributes dim0 dim1",
@@ -172,7 +177,12 @@ transpose.pullback(x=lambda ops, g, dim0, dim1: ops.transpose(g, dim0, dim1))
 transpose.alias("swapaxes", "swapdims")
 
 
-@op(view=True, samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())], vmap="permute")
+@op(
+    complex_gradients=True,
+    view=True,
+    samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())],
+    vmap="permute",
+)
 def permute(xp, x, /, dims: sizes):
     """Dimensions in another order. Copies: none."""
     if len(dims) != x.ndim:
@@ -223,6 +233,7 @@ movedim.alias("moveaxis")
 
 
 @op(
+    complex_gradients=True,
     view=True,
     numpy=native.expand,
     function=False,
@@ -241,6 +252,7 @@ def expand(xp, x, /, size: sizes):
 
 
 @op(
+    complex_gradients=True,
     view=True,
     numpy=native.expand,
     samples=[((3, 1), (3, 4)), ((4,), (2, 3, 4)), ((), (2,))],
@@ -295,6 +307,7 @@ def broadcast_tensors(ops, *tensors):
 
 
 @op(
+    complex_gradients=True,
     native=native.flip,
     samples=[((3, 4), (0,)), ((3, 4), (0, -1)), ((0, 3), (1,))],
     layout="like",
@@ -345,6 +358,7 @@ def rot90(ops, input, k=1, dims=(0, 1)):
 
 
 @op(
+    complex_gradients=True,
     native=native.roll,
     samples=[((3, 4), 1), ((3, 4), (1, -2), (0, 1)), ((3, 4), 5, 1)],
     layout="images x",
@@ -379,6 +393,7 @@ roll.pullback(
 
 
 @op(
+    complex_gradients=True,
     function=False,
     samples=[((3, 4), (2, 1)), ((4,), (2, 3)), ((), (2,)), ((3,), (0,))],
     halves="copies",

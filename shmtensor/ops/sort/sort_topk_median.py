@@ -28,7 +28,11 @@ def value_selecting_backward(
     return ops._value_selecting_reduction_backward(g, indices, shape, dim)
 
 
-@op(samples=[((2, 3), ints((2, 3), 3, unique=True), (2, 5), 1)], vmap="shaped_along")
+@op(
+    complex_gradients=True,
+    samples=[((2, 3), ints((2, 3), 3, unique=True), (2, 5), 1)],
+    vmap="shaped_along",
+)
 def _value_selecting_reduction_backward(xp, x, indices, /, shape, dim):
     """Zeros of a shape, with x written at the indices along dim; no index may occur twice."""
     out = xp.zeros(shape, x.dtype)
@@ -43,6 +47,7 @@ _value_selecting_reduction_backward.pullback(
 
 
 @op(
+    complex_gradients=True,
     native=native.gather,
     samples=[((2, 5), ints((2, 3), 3, unique=True), 1)],
     halves="copies",

@@ -14,6 +14,7 @@ from ..table.samples import ints
 
 
 @op(
+    sized_by_values="unique",
     native=native.unique2,
     cuda="sort:unique2",
     outputs="values inverse counts",
@@ -49,6 +50,7 @@ _unique2.pullback(x=refuse_backward)
 
 
 @op(
+    sized_by_values="unique_consecutive",
     native=native.unique_consecutive,
     outputs="values inverse counts",
     samples=[(ints((3, 4), 2),), (ints((6, 2), 2), 0)],
@@ -77,7 +79,11 @@ def _unique_consecutive(xp, x, /, dim=None):
 _unique_consecutive.pullback(x=refuse_backward)
 
 
-@op(native=native.unique_consecutive_values, samples=[(ints((3, 4), 2),)])
+@op(
+    sized_by_values="unique_consecutive",
+    native=native.unique_consecutive_values,
+    samples=[(ints((3, 4), 2),)],
+)
 def _unique_consecutive_values(xp, x, /):
     """The first of each run of equal values."""
     return _unique_consecutive.forward(xp, x)[0]
@@ -94,7 +100,7 @@ def select_results(results: Any, return_inverse: bool, return_counts: bool) -> A
     return (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
 
 
-@op(native=native.unique, samples=[(ints((3, 4), 4),)])
+@op(sized_by_values="unique", native=native.unique, samples=[(ints((3, 4), 4),)])
 def _unique(xp, x, /):
     """The unique values, in order."""
     return xp.unique(check_real(x))

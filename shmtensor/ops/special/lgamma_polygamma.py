@@ -180,6 +180,7 @@ def i0(xp, x, /):
 
 
 @op(
+    out_argument=True,
     numpy=elementwise("i1"),
     promote="float",
     **IN_NAMESPACE,

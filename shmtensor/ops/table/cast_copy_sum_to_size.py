@@ -63,7 +63,7 @@ def cast_contiguous(x: Any, dtype: Any) -> Any:
 _to_copy.pullback(x=lambda g: g)  # the engine brings it to x's dtype
 
 
-@op(samples=(), halves="copies", vmap="alone")
+@op(between_devices=True, samples=(), halves="copies", vmap="alone")
 def _to_device(xp, x, /, target, source):
     """The values on the Device `target`; `source` is the one that they are on."""
     return move_array(x, target)
@@ -72,7 +72,7 @@ def _to_device(xp, x, /, target, source):
 _to_device.pullback(x=lambda ops, g, target, source: ops._to_device(g, source, target))
 
 
-@op(samples=[((2, 3, 4), (3, 1)), ((2, 3), ())])
+@op(complex_gradients=True, samples=[((2, 3, 4), (3, 1)), ((2, 3), ())])
 def _sum_to_size(xp, x, /, shape):
     """Sums over the dimensions along which `shape` would be broadcast to x's shape."""
     extra = x.ndim - len(shape)
@@ -111,6 +111,7 @@ def copy_on_cuda(xp, x, y):
 
 
 @op(
+    between_devices=True,
     numpy=copy_values,
     cuda=copy_on_cuda,
     out=True,
@@ -127,6 +128,7 @@ _overwrite.pullback(y=lambda g: g)
 
 
 @op(
+    between_devices=True,
     numpy=copy_values,
     cuda=copy_on_cuda,
     out=True,
@@ -145,6 +147,7 @@ copy.pullback(x=lambda ops, g: ops.zeros_like(g), y=lambda g: g)
 
 
 @op(
+    complex_gradients=True,
     numpy=native.clone,
     method=False,
     samples=[((3, 4),), ((),)],
@@ -160,7 +163,7 @@ def clone(xp, x, /):
 clone.pullback(x=lambda g: g)
 
 
-@op(samples=[((3, 4),), ((),)], halves="copies", vmap="alone")
+@op(complex_gradients=True, samples=[((3, 4),), ((),)], halves="copies", vmap="alone")
 def _contiguous(xp, x, /):
     """A copy in C order."""
     return native.contiguous(x) if xp is np else xp.array(x, order="C", copy=True)
@@ -169,7 +172,7 @@ def _contiguous(xp, x, /):
 _contiguous.pullback(x=lambda g: g)
 
 
-@op(samples=[((2, 3, 4, 5),), ((2, 3, 2, 2, 2),)])
+@op(complex_gradients=True, samples=[((2, 3, 4, 5),), ((2, 3, 2, 2, 2),)])
 def _contiguous_channels_last(xp, x, /):
     """A copy in the order of channels_last: dimension 1 is the innermost."""
     return xp.moveaxis(xp.moveaxis(x, 1, -1).copy("C"), -1, 1)
