@@ -17,7 +17,7 @@ from typing import Any
 
 import shmtensor as st
 from shmtensor.autograd.dispatch.op_function import declare
-from shmtensor.ops import COMPOSITES, LATER, ROWS
+from shmtensor.ops import COMPOSITES, LATER, ROWS, Row
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
@@ -153,7 +153,7 @@ def entries() -> list[Entry]:
         present = locate(name)
         is_tested = bool(present) and name.rpartition(".")[2] in tested
         row = of_table(name)
-        in_complex = bool(orders and row is not None and row.complex_gradients)
+        in_complex = bool(orders and isinstance(row, Row) and row.complex_gradients)
         results.append(Entry(section, name, present, is_tested, differentiable, orders, in_complex))
     return results
 

@@ -244,15 +244,11 @@ namespace {
 
 // Does the kernel accept 16-bit floats? If it cannot compute a call, it returns None.
 bool takes_halves(PyObject* kernel) {
-  static constexpr Kernel* functions[] = {leaky_relu, hardtanh,  hardsigmoid, hardswish, hardshrink,
-                                           softshrink, threshold, clamp};
   if (!PyCFunction_CheckExact(kernel)) return false;
   const auto function = reinterpret_cast<void (*)()>(PyCFunction_GET_FUNCTION(kernel));
-  if (function == reinterpret_cast<void (*)()>(rsqrt)) return true;
-  for (Kernel* candidate : functions) {
-    if (function == reinterpret_cast<void (*)()>(candidate)) return true;
-  }
-  return false;
+  if (function == reinterpret_cast<void (*)()>(rsqrt) || function == reinterpret_cast<void (*)()>(clamp)) return true;
+  const Activation* activation = activation_of(kernel);
+  return activation && activation->in_halves[0];
 }
 
 }  // namespace

@@ -2,82 +2,31 @@
 // ufunc/loops.cc wraps them as ufunc loops.
 #pragma once
 
+#include <stddef.h>
 #include <stdint.h>
 
 namespace shmtensor {
 
-enum Unary {
-  kErf,
-  kErfc,
-  kErfinv,
-  kLgamma,
-  kDigamma,
-  kI0,
-  kI1,
-  kI0e,
-  kI1e,
-  kSinc,
-  kSin,
-  kCos,
-  kFrac,
-  kSignOf,
-  kRelu,
-  kJ0,
-  kJ1,
-  kY0,
-  kY1,
-  kK0,
-  kK1,
-  kK0e,
-  kK1e,
-  kSphericalJ0,
-  kErfcx,
-  kNdtr,
-  kLogNdtr,
-  kNdtri,
-  kTrigamma,
-  kExp,
-  kExp2,
-  kExpm1,
-  kLog,
-  kLog2,
-  kLog10,
-  kLog1p,
-  kTan,
-  kArcsin,
-  kArccos,
-  kArctan,
-  kSinh,
-  kCosh,
-  kTanh,
-  kArcsinh,
-  kArccosh,
-  kArctanh,
-  kUnaries
+template <class T>
+using FunctionOfOne = void (*)(const T* x, T* out, int64_t n);
+template <class T>
+using FunctionOfTwo = void (*)(const T* x, const T* y, T* out, int64_t n);
+
+template <class F>
+struct NamedFunction {
+  const char* name;
+  F function;  // nullptr: NumPy's loop is as fast
 };
-enum Binary {
-  kFmod,
-  kRemainder,
-  kFloorDivide,
-  kHypot,
-  kLogAddExp,
-  kLogAddExp2,
-  kNextAfter,
-  kPrelu,
-  kTruncDivide,
-  kGammainc,
-  kGammaincc,
-  kCopySign,
-  kArctan2,
-  kPower,
-  kBinaries
+template <class F>
+struct NamedFunctions {
+  const NamedFunction<F>* first;
+  size_t n;
 };
 
-// nullptr: NumPy's loop is as fast.
 template <class T>
 struct Functions {
-  void (*unary[kUnaries])(const T* x, T* out, int64_t n);
-  void (*binary[kBinaries])(const T* x, const T* y, T* out, int64_t n);
+  NamedFunctions<FunctionOfOne<T>> unary;
+  NamedFunctions<FunctionOfTwo<T>> binary;
 };
 
 enum IntegerBinary { kIntegerFmod, kIntegerRemainder, kIntegerFloorDivide, kIntegerTruncDivide, kIntegerBinaries };

@@ -26,24 +26,27 @@ struct SgdRule {
 // Optimizers whose rules are in update_rules.simd.h.
 enum Update { kAdadelta, kAdagrad, kAdamax, kAsgd, kNAdam, kRAdam, kRMSprop, kRprop, kUpdates };
 
-// Activations with up to three parameters.
-enum Activation {
-  kSilu,
-  kSoftplus,
-  kLogSigmoid,
-  kMish,
-  kLeakyRelu,
-  kElu,
-  kHardTanh,
-  kHardSigmoid,
-  kHardSwish,
-  kHardShrink,
-  kSoftShrink,
-  kThreshold,
-  kNumbers,
-  kActivations
+// An activation of silu_elu_shrink.simd.h: its name, the number of its parameters, and its kernels. p are three numbers:
+// the parameters, as `accept` has changed them.
+template <class T>
+struct ActivationKernels {
+  void (*value)(const T* x, T* out, int64_t n, const T* p);
+  void (*backward)(const T* g, const T* x, T* gx, int64_t n, const T* p);  // nullptr if there is none
 };
-constexpr int kActivationsWithBackward = kThreshold + 1;  // the activations with a backward kernel
+struct Activation {
+  const char* name;
+  int parameters;
+  bool (*accept)(double* p);  // whether the kernels take the parameters
+  ActivationKernels<float> in_float32;
+  ActivationKernels<double> in_float64;
+  void (*in_halves[2])(const uint16_t* x, uint16_t* out, int64_t n, const float* p);  // float16, bfloat16; or nullptr
+
+  template <class T>
+  const ActivationKernels<T>& kernels() const {
+    if constexpr (sizeof(T) == 4) return in_float32;
+    else return in_float64;
+  }
+};
 
 // Pointwise losses.
 enum PointwiseLoss {
@@ -87,8 +90,7 @@ struct Kernels {
                   uint64_t seed, uint64_t counter);
   void (*rsqrt)(const T* x, T* out, int64_t n);
   void (*clamp)(const T* x, T* out, int64_t n, T low, T high);
-  void (*activations[kActivations])(const T* x, T* out, int64_t n, const T* p);
-  void (*activation_backward[kActivationsWithBackward])(const T* g, const T* x, T* gx, int64_t n, const T* p);
+  void (*numbers)(const T* x, T* out, int64_t n, const T* p);  // p replace NaN, infinity, minus infinity
   PointwiseLossKernels<T> losses[kPointwiseLosses];
   void (*multiply)(const T* g, T* out, int64_t n);  // out *= g
   void (*addcmul)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
@@ -197,9 +199,10 @@ struct ElementaryKernels {
 // Kernels of one 16-bit format, without a float32 copy.
 constexpr int64_t kHalfColumns = 2048;
 enum HalfBinary { kPlus, kMinus, kTimes, kOver, kNoLess, kGreater, kLesser, kSigned, kHalfBinaries };
-// In addition to the activations without exponentials (the others are nullptr).
 enum HalfUnary {
-  kHalfRoot = kActivations,
+  kHalfClamp,    // p: min, max
+  kHalfNumbers,  // p replace NaN, infinity, minus infinity
+  kHalfRoot,
   kHalfInverse,
   kHalfInverseRoot,
   kHalfFloor,
@@ -250,5 +253,7 @@ const ElementaryKernels& elementary_kernels();
 const HalfKernels& half_kernels();
 const MemoryKernels& memory_kernels();
 PhiloxBlocks philox();
+const Activation* activations();  // all of them, then one without a name
+const Activation* find_activation(const char* name);  // nullptr if there is none
 
 }  // namespace shmtensor

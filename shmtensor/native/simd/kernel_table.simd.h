@@ -44,7 +44,6 @@ namespace SHMTENSOR_LEVEL {
 #include "kernels/reduce/complex_prod.simd.h"
 #include "kernels/linalg/cdist.simd.h"
 #include "kernels/reduce/cumsum.simd.h"
-#include "kernels/pointwise/activation_backward.simd.h"
 #include "kernels/pointwise/loss.simd.h"
 //
 #include "kernels/reduce/prod_float32.simd.h"
@@ -67,16 +66,7 @@ constexpr Kernels<T> table = {
     dropout<T>,
     rsqrt,
     clamp<T>,
-    {activation<T, Silu>, activation<T, Softplus>, activation<T, LogSigmoid>, activation<T, Mish>,
-     activation<T, LeakyRelu>, activation<T, Elu>, activation<T, HardTanh>, activation<T, HardSigmoid>,
-     activation<T, HardSwish>, activation<T, HardShrink>, activation<T, SoftShrink>, activation<T, Threshold>,
-     activation<T, Numbers>},
-    {activation_backward<T, SiluBackward>, activation_backward<T, SoftplusBackward>,
-     activation_backward<T, LogSigmoidBackward>, activation_backward<T, MishBackward>,
-     activation_backward<T, LeakyReluBackward>, activation_backward<T, EluBackward>,
-     activation_backward<T, HardTanhBackward>, activation_backward<T, HardSigmoidBackward>,
-     activation_backward<T, HardSwishBackward>, activation_backward<T, ShrinkBackward>,
-     activation_backward<T, ShrinkBackward>, activation_backward<T, ThresholdBackward>},
+    activation<T, Numbers>,
     {pointwise_loss_kernels<T, MseLoss>, pointwise_loss_kernels<T, L1Loss>, pointwise_loss_kernels<T, HuberLoss>,
      pointwise_loss_kernels<T, BceLoss>, pointwise_loss_kernels<T, BceWithLogitsLoss>,
      pointwise_loss_kernels<T, SoftMarginLoss>, pointwise_loss_kernels<T, KlDivLoss>,
@@ -153,6 +143,24 @@ TABLES(uint64_t)
 #undef TABLES
 const MomentKernels<float>& moment_kernels_of(float) { return moment_kernels<float>; }
 const MomentKernels<double>& moment_kernels_of(double) { return moment_kernels<double>; }
+
+template <class T, class A>
+constexpr ActivationKernels<T> activation_kernels() {
+  if constexpr (A::has_backward) return {activation<T, A>, activation_backward<T, A>};
+  else return {activation<T, A>, nullptr};
+}
+template <class A>
+constexpr Activation activation_of() {
+  Activation a = {A::name, A::parameters, A::accept, activation_kernels<float, A>(), activation_kernels<double, A>(), {}};
+  if constexpr (A::in_halves) a.in_halves[0] = half_unary<false, A>, a.in_halves[1] = half_unary<true, A>;
+  return a;
+}
+template <class... A>
+const Activation* table_of(ActivationList<A...>) {
+  static constexpr Activation entries[] = {activation_of<A>()..., {}};
+  return entries;
+}
+const Activation* activations_of() { return table_of(Activations()); }
 
 constexpr ElementaryKernels functions = {exp_floats, log_floats, sin_cos_floats<0>, sin_cos_floats<1>, cumsum};
 const ElementaryKernels& functions_of() { return functions; }

@@ -113,35 +113,6 @@ void run_complex_negative(char** args, npy_intp const* dimensions, npy_intp cons
   }
 }
 
-struct UnaryName {
-  const char* name;
-  Unary which;
-};
-constexpr UnaryName kUnaryNames[] = {
-    {"erf", kErf}, {"erfc", kErfc}, {"erfinv", kErfinv},
-    {"lgamma", kLgamma},   {"digamma", kDigamma},      {"i0", kI0},
-    {"i1", kI1},             {"i0e", kI0e},              {"i1e", kI1e},
-    {"sinc", kSinc},         {"sin", kSin},             {"cos", kCos},
-    {"frac", kFrac},     {"signs", kSignOf},       {"relu", kRelu},
-    {"j0", kJ0}, {"j1", kJ1}, {"y0", kY0}, {"y1", kY1}, {"k0", kK0}, {"k1", kK1}, {"k0e", kK0e},
-    {"k1e", kK1e}, {"spherical_j0", kSphericalJ0}, {"erfcx", kErfcx}, {"ndtr", kNdtr},
-    {"log_ndtr", kLogNdtr}, {"ndtri", kNdtri}, {"trigamma", kTrigamma},
-    {"exp", kExp}, {"exp2", kExp2}, {"expm1", kExpm1}, {"log", kLog},
-    {"log2", kLog2}, {"log10", kLog10}, {"log1p", kLog1p}, {"tan", kTan}, {"arcsin", kArcsin},
-    {"arccos", kArccos}, {"arctan", kArctan}, {"sinh", kSinh}, {"cosh", kCosh}, {"tanh", kTanh},
-    {"arcsinh", kArcsinh}, {"arccosh", kArccosh}, {"arctanh", kArctanh},
-};
-struct BinaryName {
-  const char* name;
-  Binary which;
-};
-constexpr BinaryName kBinaryNames[] = {
-    {"fmod", kFmod},           {"remainder", kRemainder},   {"floor_divide", kFloorDivide},
-    {"hypot", kHypot},         {"logaddexp", kLogAddExp},   {"logaddexp2", kLogAddExp2},
-    {"nextafter", kNextAfter}, {"prelu", kPrelu},             {"trunc_divide", kTruncDivide},
-    {"gammainc", kGammainc}, {"gammaincc", kGammaincc},
-    {"copysign", kCopySign},   {"arctan2", kArctan2},   {"power", kPower},
-};
 struct IntegerName {
   const char* name;
   IntegerBinary which;
@@ -168,16 +139,21 @@ constexpr ElementaryName kElementaryNames[] = {
     {"cos", &ElementaryKernels::cos},
 };
 
+// The entry of this name, or nullptr.
+template <class F>
+const NamedFunction<F>* find(const NamedFunctions<F>& functions, const char* name) {
+  for (size_t i = 0; i < functions.n; ++i) {
+    if (!strcmp(functions.first[i].name, name)) return functions.first + i;
+  }
+  return nullptr;
+}
+
 template <class T>
 KernelLoop find_floating(const char* name) {
-  for (const auto& entry : kUnaryNames) {
-    if (strcmp(entry.name, name)) continue;
-    if (auto f = functions<T>().unary[entry.which]) return {run_unary<T>, reinterpret_cast<void*>(f)};
-  }
-  for (const auto& entry : kBinaryNames) {
-    if (strcmp(entry.name, name)) continue;
-    if (auto f = functions<T>().binary[entry.which]) return {run_binary<T>, reinterpret_cast<void*>(f)};
-  }
+  const auto* one = find(functions<T>().unary, name);
+  if (one && one->function) return {run_unary<T>, reinterpret_cast<void*>(one->function)};
+  const auto* two = find(functions<T>().binary, name);
+  if (two && two->function) return {run_binary<T>, reinterpret_cast<void*>(two->function)};
   if (!strcmp(name, "logical_not"))
     return {run_unary_bool<T>, reinterpret_cast<void*>(logical_functions<T>().negation)};
   for (const auto& entry : kLogicalNames) {
@@ -198,13 +174,8 @@ KernelLoop find_integer(const char* name) {
 
 // The number of operands of the function of that name; 0 if there is none.
 int operand_count(const char* name) {
-  for (const auto& entry : kUnaryNames) {
-    if (!strcmp(entry.name, name)) return 1;
-  }
-  for (const auto& entry : kBinaryNames) {
-    if (!strcmp(entry.name, name)) return 2;
-  }
-  return 0;
+  if (find(functions<double>().unary, name)) return 1;
+  return find(functions<double>().binary, name) ? 2 : 0;
 }
 
 }  // namespace

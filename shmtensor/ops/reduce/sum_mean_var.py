@@ -64,13 +64,16 @@ def sum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
     return ops._to_copy(ops.sum(ops._to_copy(x, dtype), dim, keepdim), dtype)
 
 
+numbers = native.activation("numbers")  # NaN replaced by 0
+
+
 def nansum_kernel(x: Any, dim: Any, keepdim: bool) -> Any:
     """The sum, if it is not NaN: then no element is. Else NaN is replaced by 0 before the sum."""
     if x.dtype.kind == "f":
         total = native.sum(x, dim, keepdim)
         if total.dtype.itemsize > 2 and not np.isnan(total).any():
             return total
-        without_nan = native.numbers(x)
+        without_nan = numbers(x)
         if without_nan is not None:
             return native.sum(without_nan, dim, keepdim)
     with np.errstate(all="ignore"):
