@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -49,19 +50,23 @@ def real_or_forward(kernel: Callable[..., Any], forward: Callable[..., Any]) -> 
     return run
 
 
-def write_or_kernel(
-    write: Callable[..., bool], kernel: Callable[..., Any], count: int
-) -> Callable[..., Any]:
-    """The column `write` as a kernel of `count` arguments: in place (one more argument, `out`, is
-    the first input), `write(x, ...)` changes x and returns whether it did. Else the kernel computes
-    the result. An operand that overlaps x's memory is copied first.
+def write_or_compute(write: Callable[..., bool], kernel: Any, forward: Any) -> Callable[..., Any]:
+    """The column `write` as a kernel: in place (one more argument, `out`, is the first input),
+    `write(x, ...)` changes x and returns whether it did. Else the kernel, or without one the
+    forward, computes the result. An operand that overlaps x's memory is copied first.
     """
+    count = forward.__code__.co_argcount - 1  # without xp
+    compute = kernel or partial(forward, np)
 
     def run(x: Any, *arguments: Any) -> Any:
-        if len(arguments) < count:
-            return kernel(x, *arguments)
-        arguments = tuple(copy_if_overlapping(x, a) for a in arguments[:-1])
-        return x if write(x, *arguments) else copy_to_out(kernel(x, *arguments), x)
+        in_place = len(arguments) == count
+        if in_place:
+            arguments = tuple(copy_if_overlapping(x, a) for a in arguments[:-1])
+            if write(x, *arguments):
+                return x
+        with np.errstate(all="ignore"):
+            result = compute(x, *arguments)
+        return copy_to_out(result, x) if in_place else result
 
     return run
 
@@ -75,10 +80,7 @@ def cpu_kernel(
         kernel = kernel_or_forward(native, forward, takes_out and write is None)
     elif real is not None:
         kernel = real_or_forward(real, forward)
-    if write is None:
-        return kernel
-    count = forward.__code__.co_argcount + forward.__code__.co_kwonlyargcount - 1  # without xp
-    return write_or_kernel(write, kernel or numpy_forward(forward), count)
+    return kernel if write is None else write_or_compute(write, kernel, forward)
 
 
 def half_kernel(half: Any, native: Any, real: Any) -> Any:

@@ -70,20 +70,25 @@ def test_real_is_for_real_floats() -> None:
 def test_write_is_for_the_in_place_form() -> None:
     written = []
 
-    def write(x: Any, shift: Any, factor: Any) -> bool:
+    def write(x: Any, factor: Any) -> bool:
         written.append(factor)
         return bool(factor == 1)
 
-    row = declare(write=write)
+    @op(write=write)
+    def _declared(xp, x, /, factor):  # type: ignore[no-untyped-def]
+        return x * factor
+
+    row = _declared
     assert row.inplace
     assert row.out
-    x = np.ones(2)
-    assert row.numpy(x, 5, 2).tolist() == [12, 12]
+    x = np.full(2, 3.0)
+    assert row.numpy(x, 2).tolist() == [6, 6]
     assert not written
-    assert row.numpy(x, 5, 1, x) is x
-    assert x.tolist() == [1, 1]
-    assert row.numpy(x, 5, 2, x) is x
-    assert x.tolist() == [12, 12]
+    assert row.numpy(x, 1, x) is x
+    assert x.tolist() == [3, 3]
+    assert row.numpy(x, 2, x) is x
+    assert x.tolist() == [6, 6]
+    assert written == [1, 2]
 
 
 def test_half_is_the_native_kernel_or_its_own() -> None:
