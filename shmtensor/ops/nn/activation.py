@@ -503,12 +503,11 @@ def prelu_kernel(x: Any, weight: Any) -> Any:
         if weight.size == 1 and weight.ndim <= x.ndim:
             return native_leaky_relu(x, weight.item())
         return native_prelu(x, weight)
-    with np.errstate(all="ignore"):
-        return _prelu_kernel.forward(np, x, weight)
+    return None
 
 
 @op(
-    numpy=prelu_kernel,
+    native=prelu_kernel,
     broadcast=True,
     promote="common",
     inplace=False,

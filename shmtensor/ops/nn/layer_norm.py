@@ -36,16 +36,13 @@ def broadcast_weight(ops: Any, weight: Any, ndim: int, groups: int) -> Any:
 def layer_norm_kernel(
     x: Any, weight: Any, bias: Any, n: int, groups: int, eps: float, centred: bool
 ) -> Any:
-    """The native kernel, or else the forward."""
+    """The native kernel, and the memo of Note [One pass]."""
     results = native.layer_norm(x, weight, bias, n, groups, eps, centred)
-    if results is not None:
-        return (*results, {})
-    with np.errstate(all="ignore"):
-        return _native_layer_norm.forward(np, x, weight, bias, n, groups, eps, centred)
+    return results and (*results, {})
 
 
 @op(
-    numpy=layer_norm_kernel,
+    native=layer_norm_kernel,
     promote="float",
     inplace=False,
     saves="mean rstd memo",
@@ -102,16 +99,12 @@ def take_gradient(memo: dict[str, Any], g: Any, i: int) -> Any:
 def layer_norm_backward_kernel(
     x: Any, y: Any, mean: Any, rstd: Any, weight: Any, n: int, groups: int, centred: bool
 ) -> Any:
-    """The native kernel, or else the forward."""
-    gradients = native.layer_norm_backward(x, y, weight, mean, rstd, n, groups, centred)
-    if gradients is not None:
-        return gradients
-    with np.errstate(all="ignore"):
-        return _native_layer_norm_backward.forward(np, x, y, mean, rstd, weight, n, groups, centred)
+    """The native kernel, whose arguments have another order."""
+    return native.layer_norm_backward(x, y, weight, mean, rstd, n, groups, centred)
 
 
 @op(
-    numpy=layer_norm_backward_kernel,
+    native=layer_norm_backward_kernel,
     outputs="x_gradient weight_gradient bias_gradient",
     samples=[
         ((3, 4), (3, 4), (3,), (3,), (4,), 1, 0, True),

@@ -386,14 +386,14 @@ def random_permutation_on_cuda(cupy: Any, n: int, dtype: Any, generator: Any) ->
 
 
 def bernoulli_kernel(x: Any, seed: int, offset: int) -> Any:
-    """The forward with native uniform numbers."""
+    """The forward with native uniform numbers; None for wrong probabilities."""
     if x.size and not (x.min() >= 0 and x.max() <= 1):
-        return _bernoulli.forward(np, x, seed, offset)
+        return None
     u = native.uniform_(np.empty(x.shape), seed, offset, 0.0, 1.0)
     return parallel_less(u, x).astype(x.dtype)
 
 
-@op(numpy=bernoulli_kernel, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="contiguous")
+@op(native=bernoulli_kernel, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="contiguous")
 def _bernoulli(xp, x, /, seed, offset):
     """1 with probability x, else 0."""
     if x.size and not (x.min() >= 0 and x.max() <= 1):
@@ -457,7 +457,7 @@ def normal(
 
 
 def multinomial_kernel(x: Any, num_samples: int, replacement: bool, seed: int, offset: int) -> Any:
-    """The native kernels; the forward refuses wrong weights."""
+    """The native kernels; None for wrong weights."""
     rows = x.reshape(-1, x.shape[-1])
     shape = (len(rows), num_samples if replacement else rows.shape[1])
     u = native.uniform_(np.empty(shape), seed, offset, 0.0, 1.0)
@@ -466,13 +466,11 @@ def multinomial_kernel(x: Any, num_samples: int, replacement: bool, seed: int, o
         indices = native.multinomial(rows, u)
     elif native.multinomial_without_replacement(rows, u, num_samples):
         _, indices = native.topk(u, num_samples, 1, False) or (None, None)
-    if indices is None:
-        return _multinomial.forward(np, x, num_samples, replacement, seed, offset)
-    return indices.reshape(*x.shape[:-1], num_samples)
+    return None if indices is None else indices.reshape(*x.shape[:-1], num_samples)
 
 
 @op(
-    numpy=multinomial_kernel,
+    native=multinomial_kernel,
     samples=[
         (reals((3, 5), 0.1, 1.0), 2, False, 3, 0),
         (reals((3, 5), 0.1, 1.0), 7, True, 3, 0),

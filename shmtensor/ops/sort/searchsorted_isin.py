@@ -12,19 +12,11 @@ from ..table.dims import check_ordered
 from ..table.op_definition import check_tensors, composite, op
 from ..table.samples import ascending, reals
 
-
-@op(samples=[((3, 4), reals((5,)))])
-def _isin(xp, x, tests, /, *, invert=False):
-    """Which elements occur among the test elements?"""
-    for part in (x, tests):
-        check_ordered("isin", part)
-        if part.dtype.kind == "b":
-            raise RuntimeError(f"isin: not for bool: shape {part.shape}, hint: x.int()")
-    return xp.isin(x, tests, invert=invert)
+parallel_equal = native.parallel(np.equal)
 
 
 def isin_kernel(x: Any, tests: Any, invert: bool = False) -> Any:
-    """Searches each element among the sorted test elements; NumPy for what the kernels refuse."""
+    """Searches each element among the sorted test elements; None if a kernel refuses."""
     result = None
     if x.dtype == tests.dtype and tests.size and x.dtype.kind in "iuf":
         sorted_tests = native.unique(tests)
@@ -34,12 +26,17 @@ def isin_kernel(x: Any, tests: Any, invert: bool = False) -> Any:
         ):
             np.minimum(indices, sorted_tests.size - 1, out=indices)
             result = parallel_equal(native.item(sorted_tests, indices), x)
-    if result is None:
-        return _isin.forward(np, x, tests, invert=invert)
-    return ~result if invert else result
+    return ~result if invert and result is not None else result
 
 
-parallel_equal, _isin.numpy = native.parallel(np.equal), isin_kernel
+@op(native=isin_kernel, samples=[((3, 4), reals((5,)))])
+def _isin(xp, x, tests, /, *, invert=False):
+    """Which elements occur among the test elements?"""
+    for part in (x, tests):
+        check_ordered("isin", part)
+        if part.dtype.kind == "b":
+            raise RuntimeError(f"isin: not for bool: shape {part.shape}, hint: x.int()")
+    return xp.isin(x, tests, invert=invert)
 
 
 @composite(method=False)

@@ -107,13 +107,10 @@ def test_rows_are_complete_at_their_declaration() -> None:
     columns = set(Row.__annotations__)
     found = []
     for file, tree in modules("shmtensor"):
-        for node in ast.walk(tree):
-            if not isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign):
+        for node in ast.walk(tree):  # also in `a, row.numpy = ...`
+            if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
                 continue
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                if isinstance(target, ast.Attribute) and target.attr in columns:
-                    kernel = ast.unparse(target.value).endswith("_kernel")
-                    if is_row(target.value) or kernel:
-                        found.append(f"{file}:{node.lineno}: {ast.unparse(target)}")
+            is_kernel = ast.unparse(node.value).endswith("_kernel")
+            if node.attr in columns and (is_row(node.value) or is_kernel):
+                found.append(f"{file}:{node.lineno}: {ast.unparse(node)}")
     assert not found, "make it a column of `op`"
