@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from types import FunctionType
 from typing import Any
 
@@ -56,7 +55,6 @@ def write_or_compute(write: Callable[..., bool], kernel: Any, forward: Any) -> C
     forward, computes the result. An operand that overlaps x's memory is copied first.
     """
     count = forward.__code__.co_argcount - 1  # without xp
-    compute = kernel or partial(forward, np)
 
     def run(x: Any, *arguments: Any) -> Any:
         in_place = len(arguments) == count
@@ -64,8 +62,11 @@ def write_or_compute(write: Callable[..., bool], kernel: Any, forward: Any) -> C
             arguments = tuple(copy_if_overlapping(x, a) for a in arguments[:-1])
             if write(x, *arguments):
                 return x
-        with np.errstate(all="ignore"):
-            result = compute(x, *arguments)
+        if kernel is None:
+            with np.errstate(all="ignore"):
+                result = forward(np, x, *arguments)
+        else:
+            result = kernel(x, *arguments)
         return copy_to_out(result, x) if in_place else result
 
     return run
