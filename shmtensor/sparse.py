@@ -14,11 +14,11 @@ import numpy as np
 
 from . import dtypes, native
 from .autograd.dispatch.op_function import table
-from .autograd.dispatch.promote_operands import sparse_rules
 from .autograd.engine.sparse_grad import register_sparse_class
 from .autograd.grad_mode import recording
 from .device import Device
 from .ops.table.constants import array_module, at_operands, computed, on_device
+from .ops.table.op_definition import ROWS
 from .ops.table.sparse_gradient import SparseGradient
 from .tensor import Tensor, from_data
 from .tensor.torch_constants import sparse_coo
@@ -758,20 +758,22 @@ def quotient(x: Any, y: Any, rounding_mode: str | None = None) -> Any:
     raise RuntimeError(f"div: Sparse division requires a dense divisor: shape {tuple(y.shape)}")
 
 
-sparse_rules.update(
-    matmul=matmul,
-    bmm=bmm,
-    linear=linear,
-    add=lambda x, y: x + y,
-    _add_alpha=lambda x, y, alpha: x + y * alpha,
-    sub=lambda x, y: x - y,
-    mul=lambda x, y: x * y,
-    div=quotient,
-    floor_divide=lambda x, y: quotient(x, y, "floor"),
-    _trunc_divide=lambda x, y: quotient(x, y, "trunc"),
-    neg=lambda x: -x,
-    _to_copy=lambda x, dtype: x.to(dtype),
-)
+_forwards: dict[str, Any] = {
+    "matmul": matmul,
+    "bmm": bmm,
+    "linear": linear,
+    "add": lambda x, y: x + y,
+    "_add_alpha": lambda x, y, alpha: x + y * alpha,
+    "sub": lambda x, y: x - y,
+    "mul": lambda x, y: x * y,
+    "div": quotient,
+    "floor_divide": lambda x, y: quotient(x, y, "floor"),
+    "_trunc_divide": lambda x, y: quotient(x, y, "trunc"),
+    "neg": lambda x: -x,
+    "_to_copy": lambda x, dtype: x.to(dtype),
+}
+for _name, _forward in _forwards.items():
+    ROWS[_name].on("sparse")(_forward)
 
 spmm = mm
 

@@ -22,7 +22,7 @@ from .table.op_definition import ROWS
 
 Shape = tuple[int, ...]
 
-FORMS: dict[str, Callable[..., Any]] = {}
+FORMS: dict[str, Callable[..., Any]] = {}  # by the name of the row, which may be declared later
 
 
 def on_meta(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -40,27 +40,21 @@ def load() -> None:
     for name, form in FORMS.items():
         if name in ROWS:
             ROWS[name].on("meta")(form)
+    for row in ROWS.values():
+        if row.sized_by_values:
+            row.on("meta")(refused(row.sized_by_values))
 
 
 # ---- values
 
 
-def refuse(row: str, name: str) -> None:
-    @on_meta(row)
+def refused(name: str) -> Callable[..., Any]:
+    """The form of an op whose result's size depends on values."""
+
     def form(xp: Any, *_: Any) -> Any:
         raise no_data(f"{name}: the shape of the result depends on values")
 
-
-for row, name in {
-    "_argwhere": "nonzero",
-    "_bincount": "bincount",
-    "_repeat_interleave": "repeat_interleave",
-    "_unique": "unique",
-    "_unique2": "unique",
-    "_unique_consecutive": "unique_consecutive",
-    "_unique_consecutive_values": "unique_consecutive",
-}.items():
-    refuse(row, name)
+    return form
 
 
 @on_meta("_one_hot")

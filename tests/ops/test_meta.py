@@ -13,11 +13,6 @@ import shmtensor as st
 import shmtensor.nn.functional as F
 from shmtensor.ops import ROWS, Row
 
-# Rows whose results have a size that depends on values.
-REFUSED = {
-    "_argwhere", "_bincount", "_repeat_interleave", "_unique", "_unique2", "_unique_consecutive",
-    "_unique_consecutive_values",
-}  # fmt: skip
 # Rows whose gradients read values: whether a factor is 0, which elements a mask selects.
 REFUSED_GRADIENTS = {"_prod", "cumprod", "_masked_scatter", "_scatter_reduce", "det"}
 # Rows that take integers on the CPU, unlike PyTorch's, and then compute in floats.
@@ -55,7 +50,7 @@ def test_rows_have_the_layouts_of_the_cpu(family: list[Row], dtype: str) -> None
         expected = computed(call, call.tensors())
         if expected is None or (name in FLOATS_ONLY and dtype in ("int64", "complex64")):
             continue
-        if name in REFUSED or (name == "_one_hot" and call.attributes == [-1]):
+        if call.row.sized_by_values or (name == "_one_hot" and call.attributes == [-1]):
             with pytest.raises(NotImplementedError, match="meta tensors have no data"):
                 call.public(*on_meta(call.tensors()))
             continue
@@ -67,7 +62,7 @@ def test_rows_have_the_layouts_of_the_cpu(family: list[Row], dtype: str) -> None
 
 
 def test_rows_that_refuse_are_rows() -> None:
-    assert ROWS.keys() >= REFUSED | REFUSED_GRADIENTS | FLOATS_ONLY | ANY_STRIDES
+    assert ROWS.keys() >= REFUSED_GRADIENTS | FLOATS_ONLY | ANY_STRIDES
 
 
 def gradients(call: Call, tensors: Any) -> Any:
@@ -87,7 +82,7 @@ def test_gradients_have_the_layouts_of_the_cpu(family: list[Row]) -> None:
         if not call.row.pullbacks or computed(call, call.tensors()) is None:
             continue
         expected = gradients(call, call.tensors(True))
-        if call.row.name not in REFUSED | REFUSED_GRADIENTS:
+        if not call.row.sized_by_values and call.row.name not in REFUSED_GRADIENTS:
             assert gradients(call, on_meta(call.tensors(True))) == expected, str(call)
 
 

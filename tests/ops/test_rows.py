@@ -11,22 +11,6 @@ from draws import Call, every, families
 import shmtensor as st
 from shmtensor.ops import ROWS, Row
 
-# Rows of which complex numbers are differentiated, as PyTorch does.
-COMPLEX = set(
-    """add sub mul div neg addcmul addcdiv lerp square sqrt rsqrt reciprocal pow abs sgn exp expm1
-    log log10 sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh sinc sigmoid silu
-    _conj_physical real angle sum mean _prod _var _std cumsum cumprod reshape _view permute
-    transpose squeeze unsqueeze expand broadcast_to matmul linear flip roll repeat cat stack
-    _split_with_sizes unbind narrow select diagonal _getitem _index_backward _index_select _gather
-    _vector_norm _where _masked_fill _index_put tril triu clone _sum_to_size _contiguous
-    _contiguous_channels_last log1p exp2 log2 logaddexp logsumexp logcumsumexp
-    _value_selecting_reduction_backward _take_along_dim flatten _slice_backward _diagonal_backward
-    unfold _unfold_backward _where_other _masked_scatter _masked_scatter_backward
-    _index_select_backward _index_add _gather_backward _scatter _scatter_zeros _scatter_add bmm
-    dot inverse _solve det matrix_exp _as_strided _as_strided_backward _convolution
-    _conv_transpose _convolution_backward_weight _embedding _fft_resize _fft_c2c _fft_c2r
-    nansum""".split()  # noqa: SIM905 - a list of words reads better so
-)
 # Rows that read one triangle of a symmetric matrix: their gradients are those of symmetric changes.
 SYMMETRIC = {"_linalg_cholesky", "_linalg_eigh"}
 # Rows that no sample can express; tests of other names reach them.
@@ -150,7 +134,7 @@ def test_gradients_of_two_orders_are_differences(family: list[Row]) -> None:
         check_gradients(call)
 
 
-@pytest.mark.parametrize(**families(lambda row: row.name in COMPLEX))
+@pytest.mark.parametrize(**families(lambda row: row.complex_gradients))
 def test_complex_gradients_of_two_orders_are_differences(family: list[Row]) -> None:
     for call in every(family, np.complex128):
         check_gradients(call)

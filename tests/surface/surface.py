@@ -17,7 +17,7 @@ from typing import Any
 
 import shmtensor as st
 from shmtensor.autograd.dispatch.op_function import declare
-from shmtensor.ops import COMPOSITES, LATER, ROWS
+from shmtensor.ops import COMPOSITES, LATER, ROWS, Row
 
 HERE = Path(__file__).resolve().parent
 TESTS = HERE.parent
@@ -25,7 +25,6 @@ sys.path.append(str(TESTS / "ops"))  # as under pytest: these modules list what 
 
 from gradient_cases import CHECKED, FLAT, ONCE  # noqa: E402
 from test_composites import CASES  # noqa: E402
-from test_rows import COMPLEX  # noqa: E402
 
 declare()  # so that all families are registered
 
@@ -154,7 +153,7 @@ def entries() -> list[Entry]:
         present = locate(name)
         is_tested = bool(present) and name.rpartition(".")[2] in tested
         row = of_table(name)
-        in_complex = bool(orders and row is not None and row.name in COMPLEX)
+        in_complex = bool(orders and isinstance(row, Row) and row.complex_gradients)
         results.append(Entry(section, name, present, is_tested, differentiable, orders, in_complex))
     return results
 

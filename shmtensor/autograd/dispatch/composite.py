@@ -30,7 +30,7 @@ def callable_of(composite: Composite, ops: Any, on_tensors: bool) -> Any:
     has_keywords = code.co_flags & HAS_KEYWORDS and not composite.name.endswith("_copy")
     takes_out = is_public(composite) and not has_keywords and "out" not in names
     takes_first = on_tensors and len(names) > 1 and names[1] in FIRST
-    precisions = precisions_of(composite.name, composite.autocast) if on_tensors else NONE
+    precisions = precisions_of(composite) if on_tensors else NONE
     return native.Composite(
         composite.name, composite.doc, composite.compute, ops,
         modes_of(precisions), precisions,

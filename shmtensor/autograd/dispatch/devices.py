@@ -22,8 +22,6 @@ from ...dtypes import bfloat16
 from ...ops.table.op_definition import Row
 from .plan import by_position
 
-BETWEEN_DEVICES = ("_to_device", "_overwrite", "copy")  # operands may be on several devices
-
 
 def run_as_is(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return kernel
@@ -144,26 +142,15 @@ def checks_out(add_arrays: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-# Rows whose forward on a device takes bfloat16 itself: cuBLAS and cuDNN add in float32.
-PRODUCTS = (
-    "matmul", "bmm", "linear", "dot",
-    "_convolution", "_conv_transpose", "_convolution_backward_weight",
-)  # fmt: skip
-# Rows that round a number to bfloat16 before they compare an array with it, as the CPU's.
-COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
-
-
 def kernel_of(row: Row, device: DeviceType) -> Callable[..., Any]:
     """The kernel of a row on a device: `(xp, inputs..., attributes...)`."""
     if device.kernel_of is not None:
         return device.kernel_of(row)
-    forward = by_position(row, row.device_forwards.get(device.name))
-    as_it_is = row.view or row.halves in ("copies", "checks") or row.name in PRODUCTS
+    forward = by_position(row, row.forward_on(device.name))
+    as_it_is = row.view or row.halves in ("copies", "checks") or row.cuda_halves
     if not as_it_is:
-        forward = bfloat16_in_float32(
-            forward, device.array_class, len(row.outputs), row.name in COMPARISONS
-        )
-    return forward if row.name in BETWEEN_DEVICES else device.guard(forward)
+        forward = bfloat16_in_float32(forward, device.array_class, len(row.outputs), row.comparison)
+    return forward if row.between_devices else device.guard(forward)
 
 
 def bfloat16_in_float32(

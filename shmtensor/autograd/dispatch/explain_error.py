@@ -160,10 +160,9 @@ def mismatch(row: Any, form: str, inputs: Sequence[Any], description: str) -> st
     shapes = [t.array.shape for t in tensors_of(inputs)]
     if len(shapes) < 2:
         return ""
-    if row.product and row.name == "linear":
-        return mismatched_linear(*shapes[:2])
     if row.product:
-        return mismatched_product(*shapes[:2])
+        is_transposed = row.product == "x @ y.T"
+        return (mismatched_linear if is_transposed else mismatched_product)(*shapes[:2])
     if not row.broadcast:
         return ""
     for a in shapes:

@@ -207,12 +207,9 @@ def call_general(op: Any, values: tuple[Any, ...], out: Any = None) -> Any:
 
 def is_between_devices(row: Row, inputs: Any) -> bool:
     """Whether a call is a copy of a tensor to a tensor on another device."""
-    if row.name not in ("copy", "_overwrite"):
+    if not row.between_devices or not all(isinstance(x, native.TensorBase) for x in inputs):
         return False
-    if not all(isinstance(x, native.TensorBase) for x in inputs):
-        return False
-    target, source = inputs
-    return bool(device_of(target.array) != device_of(source.array))
+    return any(device_of(x.array) != device_of(inputs[0].array) for x in inputs[1:])
 
 
 def flat(values: Any) -> Any:

@@ -19,7 +19,6 @@ from .composite import signature
 from .op_function import table
 from .plan import is_sized, numpy_names, takes_out
 from .stub_types import ALIASES, ARGUMENTS, FIELDS, IN_FUNCTIONS, OVERLOADS, RESULTS, SPARSE_METHODS
-from .tensor_methods import COMPARISONS, OPERATORS, UNARY
 
 WIDTH = 100
 HEAD = '"""Written by `python -m shmtensor.autograd.dispatch.generate_stubs`."""\n'
@@ -246,33 +245,32 @@ def methods_text() -> str:
         head("..."),
         "from ...native import TensorBase\nfrom ...sparse import SparseTensor\n",
         "def functions() -> dict[str, Any]: ...\n",
-        "OPERATORS: dict[str, str]",
-        "UNARY: dict[str, str]",
-        "COMPARISONS: set[str]\n",
         "class Methods(TensorBase):",
     ]
     lines += public_functions("method")
     lines.append("    def where(self, condition: Tensor, other: _Operand) -> Tensor: ...")
-    declared = {**ROWS, **COMPOSITES}
-    for name, special in OPERATORS.items():
-        if name not in declared:
-            continue
-        row: Any = declared[name]
-        if name in ("eq", "ne"):
-            lines.append(
-                f"    def __{special}__(self, other: Any) -> Tensor: ...  # type: ignore[override]"
-            )
-            continue
-        other = "_Operand" if isinstance(row, Row) and row.broadcast else "Tensor"
-        lines.append(f"    def __{special}__(self, other: {other}) -> Tensor: ...")
-        if isinstance(row, Row) and name not in COMPARISONS:
-            if len(row.inputs) == 2:
-                lines.append(f"    def __r{special}__(self, other: {other}) -> Tensor: ...")
-            if row.inplace:
-                lines.append(f"    def __i{special}__(self, other: {other}) -> Self: ...")
-    lines += [f"    def __{special}__(self) -> Tensor: ..." for special in UNARY.values()]
+    table: dict[str, Row | Composite] = {**ROWS, **COMPOSITES}
+    for declared in table.values():
+        if declared.operator:
+            lines += operator_lines(declared)
     lines += ["    def __getitem__(self, index: _Index) -> Tensor: ...", SPARSE_METHODS]
     return file_text(lines)
+
+
+def operator_lines(declared: Row | Composite) -> list[str]:
+    """The forms of an operator."""
+    name = declared.operator
+    if not isinstance(declared, Row) or len(declared.inputs) == 1:
+        return [f"    def __{name}__(self) -> Tensor: ..."]
+    if f"__{name}__" in ("__eq__", "__ne__"):  # object has them, too
+        return [f"    def __{name}__(self, other: Any) -> Tensor: ...  # type: ignore[override]"]
+    other = "_Operand" if declared.broadcast else "Tensor"
+    lines = [f"    def __{name}__(self, other: {other}) -> Tensor: ..."]
+    if not declared.comparison:
+        lines.append(f"    def __r{name}__(self, other: {other}) -> Tensor: ...")
+        if declared.inplace:
+            lines.append(f"    def __i{name}__(self, other: {other}) -> Self: ...")
+    return lines
 
 
 def return_types_text() -> str:

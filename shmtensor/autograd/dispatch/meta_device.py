@@ -20,7 +20,7 @@ from . import devices, plan
 def kernel_of(row: Row) -> Callable[..., Any]:
     """The kernel of a row for MetaArrays: `(xp, inputs..., attributes...)`."""
     meta.load()
-    form = row.device_forwards.get("meta")
+    form = row.forward_on("meta")
     if form is not None:
         return plan.by_position(row, form)
     on_cpu = cpu_kernel(row)

@@ -146,8 +146,7 @@ class Rule:
         name = f"{self.name}_" if form == "inplace" else self.name
         precisions = autocast_lists.NONE
         if form in AUTOCAST_FORMS:
-            listed = f"r{name}" if form == "reflected" and name == "div" else name
-            precisions = autocast_lists.precisions_of(listed, self.row.autocast)
+            precisions = autocast_lists.precisions_of(self.row, form)
         return native.OpFunction(
             self, name, name, self.row.doc, form,
             autocast_lists.modes_of(precisions), precisions,
@@ -179,11 +178,11 @@ class Rule:
     def gradients(self, tensors: bool) -> Any:
         xp = np if self.device is None else self.device.xp
 
-        is_optional = self.name == "_native_batch_norm" and self.device is not None
+        is_optional = bool(self.row.statistics) and self.device is not None
 
         def zeros(like: tuple[tuple[int, ...], Any]) -> Any:
             if is_optional and not tensors and len(like[0]) == 1:
-                return None  # of means and variances: the device's kernel needs no zeros for them
+                return None  # of statistics: the device's kernel needs no zeros for them
             return native.wrap(xp.zeros(*like)) if tensors else xp.zeros(*like)
 
         result = plan.gradients(self, tensors, grad_buffer.take_buffer, zeros)

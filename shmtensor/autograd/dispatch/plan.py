@@ -22,14 +22,12 @@ from ... import native
 from ...ops import LATER
 from ...ops.table import named_results
 from ...ops.table.memory_format import format_of
-from ...ops.table.native_or_numpy import half_kernel_of
 from ...ops.table.op_definition import EMPTY, Input, Pullback, Row
 from .no_warnings import no_warnings
 
 UNSAVED = {"ops": "ops", "into": "grad_buffer", "needed": "needed"}  # also names of a pullback
 
 NUMPY_NAMES = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
-NAMESPACED = {"i1"}  # rows of the core that are public in a namespace (`special.i1`)
 
 # (what, index, condition); `what` is one of the names of native/dispatch/op_function.h.
 Item = tuple[str, int, int]
@@ -40,19 +38,13 @@ Item = tuple[str, int, int]
 
 def is_public(declared: Any) -> bool:
     """Whether a row or a composite is public, in `shmtensor` or in a namespace."""
-    return bool(
-        declared.function or declared.name.partition("_")[0] in LATER or declared.name in NAMESPACED
-    )
-
-
-# Rows of `nn.functional` that have `out=` there, as in PyTorch.
-NN_WITH_OUT = ("logsigmoid", "softplus")
+    return bool(declared.function or declared.name.partition("_")[0] in LATER)
 
 
 def takes_out(row: Row) -> bool:
     """Whether the function of a row has `out=`."""
     names = {a.name for a in row.attributes}
-    has_out = is_public(row) or row.name in NN_WITH_OUT
+    has_out = is_public(row) if row.out_argument is None else row.out_argument
     return has_out and not row.view and not row.listed and "out" not in names
 
 
@@ -242,7 +234,7 @@ def fill(op: Any) -> None:
     sizes_position = next((i for i, a in enumerate(row.attributes) if is_sized(row, form, a)), None)
     n_inputs = len(row.inputs)
     plain = [a for a in row.attributes if not a.keyword_only]
-    forward = None if is_on_cpu else row.device_forwards.get(rule.device.name)
+    forward = None if is_on_cpu else row.forward_on(rule.device.name)
     writes = row.out if is_on_cpu else getattr(forward, "takes_out", False)
     writes_out = (
         writes
@@ -272,7 +264,7 @@ def fill(op: Any) -> None:
     items, constants = kernel_items(row, rule.device)
     widening = None
     if is_on_cpu and not row.view and not row.halves:  # computes 16-bit floats in float32
-        widening = len(row.outputs), half_kernel_of(row.numpy)
+        widening = len(row.outputs), row.half
     result = None
     if len(row.outputs) > 1 and not row.listed and form != "array":
         result = named_results.shape_of(row.label, row.outputs)

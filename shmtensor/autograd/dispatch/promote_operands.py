@@ -6,7 +6,7 @@ They are converted to tensors of PyTorch's common dtype, and the op is called ag
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
@@ -20,11 +20,6 @@ from .foreign_operands import refuse_foreign
 
 ASTYPE = np.ndarray.astype
 NUMBERS = (bool, int, float, complex)
-TAKE_NUMBERS = ("add", "sub", "mul", "div", "floor_divide")  # rows that take numbers alone
-
-
-# By the names of rows: what computes them if an operand is sparse. `shmtensor.sparse` fills it.
-sparse_rules: dict[str, Callable[..., Any]] = {}
 
 
 class UnsupportedOperand(Exception):
@@ -130,7 +125,7 @@ def call_promoted(
     except UnsupportedOperand:
         if form in ("operator", "reflected"):
             return NotImplemented
-        if row.name in sparse_rules and any(isinstance(x, SparseGradient) for x in inputs):
+        if "sparse" in row.device_forwards and any(isinstance(x, SparseGradient) for x in inputs):
             return call_sparse(rule, form, inputs, attributes)
         raise wrong_operand(row, inputs) from None
     function = rule.inplace if form == "inplace" else rule.public
@@ -140,7 +135,7 @@ def call_promoted(
 def call_sparse(rule: Any, form: str, inputs: tuple[Any, ...], attributes: tuple[Any, ...]) -> Any:
     """Calls an op with sparse operands. In place, a dense tensor gets the result's elements."""
     row: Row = rule.row
-    result = sparse_rules[row.name](*inputs, *attributes)
+    result = row.forward_on("sparse")(*inputs, *attributes)
     if form != "inplace":
         return result
     if not isinstance(inputs[0], native.TensorBase):
@@ -215,8 +210,9 @@ def convert_operands(rule: Any, inputs: tuple[Any, ...]) -> list[Any]:
                 raise UnsupportedOperand
             operands.append([require_tensor(row, as_operand(v), x.name) for v in value])
             if not operands[-1]:
-                error_class = ValueError if row.name == "cat" else RuntimeError  # as PyTorch
-                raise error_class(f"{row.label}: expected a non-empty list of tensors: {value!r}")
+                raise row.empty_error(
+                    f"{row.label}: expected a non-empty list of tensors: {value!r}"
+                )
         else:
             operand = as_operand(value)
             number_fits = row.promote is not None and row.broadcast and x.name in row.promoted
@@ -227,7 +223,7 @@ def convert_operands(rule: Any, inputs: tuple[Any, ...]) -> list[Any]:
     for x, value in zip(row.inputs, operands):
         if x.name in row.promoted and value is not None:
             flat += value if x.listed else [value]
-    if row.name not in TAKE_NUMBERS and all(isinstance(v, NUMBERS) for v in flat):
+    if not row.numbers and all(isinstance(v, NUMBERS) for v in flat):
         raise UnsupportedOperand
     dtype = common_dtype(flat)
     if row.promote == "float" and dtype.kind not in "fc":

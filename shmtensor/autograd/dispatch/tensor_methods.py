@@ -20,16 +20,6 @@ class Methods(native.TensorBase):
     __slots__ = ()
 
 
-OPERATORS = {
-    "add": "add", "sub": "sub", "mul": "mul", "div": "truediv", "pow": "pow", "matmul": "matmul",
-    "floor_divide": "floordiv", "remainder": "mod", "eq": "eq", "ne": "ne", "lt": "lt", "le": "le",
-    "gt": "gt", "ge": "ge", "bitwise_and": "and", "bitwise_or": "or", "bitwise_xor": "xor",
-    "bitwise_left_shift": "lshift", "bitwise_right_shift": "rshift",
-}  # fmt: skip
-UNARY = {"neg": "neg", "abs": "abs", "bitwise_not": "invert", "positive": "pos"}
-COMPARISONS = {"eq", "ne", "lt", "le", "gt", "ge"}
-
-
 class InplaceTable:
     """The table, with the in-place forms of some rows under the names of the rows."""
 
@@ -98,15 +88,13 @@ def attach() -> None:
                 setattr(Methods, public, rule.method)
                 if rule.inplace is not None:
                     setattr(Methods, f"{public}_", rule.inplace)
-        if name in OPERATORS:
-            special = OPERATORS[name]
-            setattr(Methods, f"__{special}__", rule.operator)
-            if rule.reflected is not None and name not in COMPARISONS:
-                setattr(Methods, f"__r{special}__", rule.reflected)
-            if rule.inplace is not None and name not in COMPARISONS:
-                setattr(Methods, f"__i{special}__", rule.inplace)
-        if name in UNARY:
-            setattr(Methods, f"__{UNARY[name]}__", rule.public)
+        if row.operator:
+            setattr(Methods, f"__{row.operator}__", rule.operator)
+            if len(row.inputs) == 2 and not row.comparison:
+                if rule.reflected is not None:
+                    setattr(Methods, f"__r{row.operator}__", rule.reflected)
+                if rule.inplace is not None:
+                    setattr(Methods, f"__i{row.operator}__", rule.inplace)
     for name, composite in COMPOSITES.items():
         if not composite.method:
             continue
@@ -116,10 +104,8 @@ def attach() -> None:
                 inplace = inplace_form(composite)
                 setattr(Methods, f"{public}_", inplace)
                 setattr(table, f"{public}_", inplace)
-        if name in OPERATORS:
-            setattr(Methods, f"__{OPERATORS[name]}__", getattr(table, name))
-        if name in UNARY:
-            setattr(Methods, f"__{UNARY[name]}__", getattr(table, name))
+        if composite.operator:
+            setattr(Methods, f"__{composite.operator}__", getattr(table, name))
     Methods.where = lambda self, condition, other: table.where(condition, self, other)  # type: ignore[attr-defined]
     Methods.__rmatmul__ = lambda self, other: table.matmul(other, self)  # type: ignore[attr-defined]
     Methods.__rdiv__ = Methods.__rtruediv__  # type: ignore[attr-defined]

@@ -42,7 +42,7 @@ def resize(tensor: Any, shape: tuple[int, ...], order: tuple[int, ...] | None = 
     array = tensor.array
     if not array.size and tensor.base is not None:
         rule = tensor.base[2]
-        if rule is None or rule.name != "_as_strided":  # NumPy hides the address of an empty slice
+        if rule is None or not rule.row.of_memory:  # NumPy hides the address of an empty slice
             array = new_array("empty", (0,), array.dtype, device_of(array))
     set_array(tensor, resize_array(array, shape, order))
 

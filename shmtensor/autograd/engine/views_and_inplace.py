@@ -338,7 +338,11 @@ def copy_in_dim_order(g: Any, order: tuple[int, ...] | None) -> Any:
 
 # ---------------------------------------------------------------- rows that apply view steps
 
-GETITEMS = ("_getitem", "_getitem_kept")  # a step that an assignment writes by its index
+
+def is_indexing(rule: Any) -> bool:
+    """Whether a step is an index, by which an assignment writes."""
+    attributes = rule.row.attributes
+    return bool(attributes) and attributes[0].kind == "index"
 
 
 @op(method=False, function=False, samples=(), halves="copies")
@@ -347,7 +351,7 @@ def _zero_view(xp, x, /, steps, order):  # type: ignore[no-untyped-def]
     result = copy_in_dim_order(x, order)
     *outer_steps, (rule, attributes) = steps
     part = root_part(result, outer_steps)
-    if rule.row.name in GETITEMS:
+    if is_indexing(rule):
         part[attributes[0]] = 0
     else:
         rule.on_array(part, *attributes)[...] = 0
@@ -366,7 +370,7 @@ def _replay_view_backward(xp, x, /, shape, steps, order):  # type: ignore[no-unt
     result = copy_in_dim_order(xp.zeros(shape, x.dtype), order)
     *outer_steps, (rule, attributes) = steps
     part = root_part(result, outer_steps)
-    if rule.row.name in GETITEMS:
+    if is_indexing(rule):
         part[attributes[0]] = x
     else:
         rule.on_array(part, *attributes)[...] = x

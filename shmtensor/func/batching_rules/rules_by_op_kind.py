@@ -79,11 +79,6 @@ def along(call: Call) -> Any:
     if not x.ndim:
         return NotImplemented
     if dim is None or (not isinstance(dim, int) and not len(dim)):
-        if call.row.name in ("argmax", "argmin"):
-            if call.attribute("keepdim"):
-                return NotImplemented
-            flat = table.reshape(call.value(x), (call.level.size, -1))
-            return call.with_attributes([flat], dim=1)
         dims: Any = tuple(range(1, x.ndim + 1))
     elif isinstance(dim, int):
         if not -x.ndim <= dim < x.ndim:
@@ -92,6 +87,17 @@ def along(call: Call) -> Any:
     else:
         dims = tuple(shift_dim(d) for d in dim)
     return call.with_attributes([call.value(v) for v in call.inputs], dim=dims)
+
+
+def along_or_flat(call: Call) -> Any:
+    """As `along`; without dim along the flattened example."""
+    x = call.inputs[0]
+    if not x.ndim or call.attribute("dim") is not None:
+        return along(call)
+    if call.attribute("keepdim"):
+        return NotImplemented
+    flat = table.reshape(call.value(x), (call.level.size, -1))
+    return call.with_attributes([flat], dim=1)
 
 
 def shaped_along(call: Call) -> Any:
@@ -328,9 +334,9 @@ def dot(call: Call) -> Any:
 RULES: dict[str, Any] = {
     rule.__name__: rule
     for rule in (
-        alone, along, shaped_along, first_along, shaped, expand, repeat, permute, dim_attributes,
-        squeeze, unsqueeze, diagonal_backward, getitem, cat_stack, matmul, linear, cdist, solve,
-        images, layer_norm, embedding, flatten, dot, cross_entropy,
+        alone, along, along_or_flat, shaped_along, first_along, shaped, expand, repeat, permute,
+        dim_attributes, squeeze, unsqueeze, diagonal_backward, getitem, cat_stack, matmul,
+        linear, cdist, solve, images, layer_norm, embedding, flatten, dot, cross_entropy,
         pointwise_losses, pointwise_loss_gradients,
     )
 }  # fmt: skip

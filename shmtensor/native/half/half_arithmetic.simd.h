@@ -272,15 +272,13 @@ void half_sum_columns(const uint16_t* x, float* acc, int64_t m, int64_t width, i
 }
 
 #define BINARY(name, numpy_name, inputs, operation) half_binary<kBfloat, operation>,
-#define ACTIVATION(name, python_name, derivative, ...) __VA_ARGS__,
 #define UNARY(name, numpy_name) half_unary<kBfloat, name>,
 template <bool kBfloat>
 constexpr HalfArithmetic half_arithmetic = {
     .binary = {HALF_BINARIES(BINARY)},
-    .unary = {ACTIVATIONS(ACTIVATION) half_unary<kBfloat, Numbers>, HALF_UNARIES(UNARY)},
+    .unary = {half_unary<kBfloat, HardTanh>, half_unary<kBfloat, Numbers>, HALF_UNARIES(UNARY)},
     .sum = half_sum<kBfloat>,
     .sum_columns = half_sum_columns<kBfloat>,
 };
 #undef BINARY
-#undef ACTIVATION
 #undef UNARY

@@ -73,8 +73,9 @@ int half_unary_of(const PyUFuncObject* u) {
 #define NAME(name, numpy_name) #numpy_name,
   static const char* const names[] = {HALF_UNARIES(NAME)};
 #undef NAME
-  for (int i = kBeforeHalfUnaries + 1; i < kHalfUnaries; ++i) {
-    if (!strcmp(u->name, names[i - kBeforeHalfUnaries - 1]) && u->nin == 1) return i;
+  constexpr int kFirst = kHalfNumbers + 1;
+  for (int i = kFirst; i < kHalfUnaries; ++i) {
+    if (!strcmp(u->name, names[i - kFirst]) && u->nin == 1) return i;
   }
   return -1;
 }
@@ -249,15 +250,11 @@ namespace {
 
 // Does the kernel accept 16-bit floats? If it cannot compute a call, it returns None.
 bool takes_halves(PyObject* kernel) {
-  static constexpr Kernel* functions[] = {leaky_relu, hardtanh,  hardsigmoid, hardswish, hardshrink,
-                                           softshrink, threshold, clamp};
   if (!PyCFunction_CheckExact(kernel)) return false;
   const auto function = reinterpret_cast<void (*)()>(PyCFunction_GET_FUNCTION(kernel));
-  if (function == reinterpret_cast<void (*)()>(rsqrt)) return true;
-  for (Kernel* candidate : functions) {
-    if (function == reinterpret_cast<void (*)()>(candidate)) return true;
-  }
-  return false;
+  if (function == reinterpret_cast<void (*)()>(rsqrt) || function == reinterpret_cast<void (*)()>(clamp)) return true;
+  const Activation* activation = activation_of(kernel);
+  return activation && activation->in_halves[0];
 }
 
 }  // namespace

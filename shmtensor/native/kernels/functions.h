@@ -8,6 +8,8 @@
 
 namespace shmtensor {
 
+struct Activation;  // simd/kernel_table.h
+
 using Kernel = FastFunction;
 using UnaryKernel = PyObject*(PyObject*, PyObject* x);
 
@@ -57,8 +59,9 @@ Kernel clamp, nan_to_num, add_alpha, masked_scale, addcmul, addcdiv, lerp, cast;
 UnaryKernel relu, sigmoid;
 Kernel gelu, relu_backward, sigmoid_backward, tanh_backward, gelu_backward, dropout;
 // pointwise/silu_elu_shrink.cc
-Kernel silu, softplus, logsigmoid, mish, leaky_relu, elu, hardtanh, hardsigmoid, hardswish, hardshrink, softshrink,
-    threshold, numbers, glu, glu_backward, activation_backward;
+UnaryKernel activation;
+Kernel glu, glu_backward, activation_backward;
+const Activation* activation_of(PyObject* kernel);  // of a function that `activation` made, else nullptr
 // pointwise/where.cc
 Kernel where;
 // random/multinomial.cc

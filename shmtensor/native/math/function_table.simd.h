@@ -176,15 +176,87 @@ void copy_sign(const T* x, const T* y, T* out, int64_t n) {
 
 // NumPy vectorises these for AVX-512 only, and some float32 functions for AVX2, too.
 template <class T>
-using UnaryKernel = void (*)(const T*, T*, int64_t);
-template <class T>
-constexpr UnaryKernel<T> unless_avx512(UnaryKernel<T> f) {
+constexpr FunctionOfOne<T> unless_avx512(FunctionOfOne<T> f) {
   return kWidth < 64 ? f : nullptr;
 }
 template <class F, class T>
 constexpr auto kUnlessAvx512 = kWidth < 64 ? unary<F, T> : nullptr;
 template <class F, class T>
 constexpr auto kBinaryUnlessAvx512 = kWidth < 64 ? binary<F, T> : nullptr;
+
+// The functions by NumPy's or our name, as `native.elementwise` finds them; nullptr: NumPy's loop is as fast. The float32
+// kernels of exp, log, sin and cos are in simd/kernel_table.h.
+template <class T>
+constexpr NamedFunction<FunctionOfOne<T>> unary_functions[] = {
+    {"erf", erf_loop},
+    {"erfc", erfc_loop},
+    {"erfinv", erfinv_loop},
+    {"lgamma", unary<LogGamma, T>},
+    {"digamma", unary<Digamma, T>},
+    {"i0", unary<Bessel<0>, T>},
+    {"i1", unary<Bessel<1>, T>},
+    {"i0e", unary<BesselScaled<0>, T>},
+    {"i1e", unary<BesselScaled<1>, T>},
+    {"sinc", unary<Sinc, T>},
+    {"sin", kIsDouble<T> ? unary<Sin, T> : nullptr},
+    {"cos", kIsDouble<T> ? unary<Cos, T> : nullptr},
+    {"frac", fraction<T>},
+    {"signs", sign<T>},
+    {"relu", positive_part<T>},
+    {"j0", unary<BesselFirst<0>, T>},
+    {"j1", unary<BesselFirst<1>, T>},
+    {"y0", unary<BesselSecond<0>, T>},
+    {"y1", unary<BesselSecond<1>, T>},
+    {"k0", unary<BesselDecaying<0, false>, T>},
+    {"k1", unary<BesselDecaying<1, false>, T>},
+    {"k0e", unary<BesselDecaying<0, true>, T>},
+    {"k1e", unary<BesselDecaying<1, true>, T>},
+    {"spherical_j0", unary<SphericalBessel, T>},
+    {"erfcx", unary<ErfcScaled, T>},
+    {"ndtr", unary<NormalDistribution, T>},
+    {"log_ndtr", unary<LogNormalDistribution, T>},
+    {"ndtri", unary<NormalQuantile, T>},
+    {"trigamma", unary<Trigamma, T>},
+    {"exp", kIsDouble<T> ? kUnlessAvx512<Exp, T> : nullptr},
+    {"exp2", unless_avx512<T>(exp2_loop)},
+    {"expm1", kUnlessAvx512<Expm1, T>},
+    {"log", kIsDouble<T> ? kUnlessAvx512<Log, T> : nullptr},
+    {"log2", unless_avx512<T>(log2_loop)},
+    {"log10", unless_avx512<T>(log10_loop)},
+    {"log1p", unless_avx512<T>(log1p_loop)},
+    {"tan", kUnlessAvx512<Tan, T>},
+    {"arcsin", kUnlessAvx512<Asin, T>},
+    {"arccos", kUnlessAvx512<Acos, T>},
+    {"arctan", kUnlessAvx512<Atan, T>},
+    {"sinh", kUnlessAvx512<Sinh, T>},
+    {"cosh", kUnlessAvx512<Cosh, T>},
+    {"tanh", kIsDouble<T> ? kUnlessAvx512<Tanh, T> : nullptr},
+    {"arcsinh", kUnlessAvx512<Asinh, T>},
+    {"arccosh", kUnlessAvx512<Acosh, T>},
+    {"arctanh", kUnlessAvx512<Atanh, T>},
+};
+template <class T>
+constexpr NamedFunction<FunctionOfTwo<T>> binary_functions[] = {
+    {"fmod", kFuses || !kIsDouble<T> ? binary<Fmod, T> : nullptr},
+    {"remainder", kFuses || !kIsDouble<T> ? binary<Remainder, T> : nullptr},
+    {"floor_divide", kFuses || !kIsDouble<T> ? binary<FloorDivide, T> : nullptr},
+    {"hypot", kFuses || !kIsDouble<T> ? binary<Hypot, T> : nullptr},
+    {"logaddexp", log_add<T, false>},
+    {"logaddexp2", log_add<T, true>},
+    {"nextafter", next_after<T>},
+    {"prelu", prelu<T>},
+    {"trunc_divide", trunc_divide<T>},
+    {"gammainc", binary<IncompleteGamma<false>, T>},
+    {"gammaincc", binary<IncompleteGamma<true>, T>},
+    {"copysign", copy_sign<T>},
+    {"arctan2", kBinaryUnlessAvx512<Atan2, T>},
+    {"power", kIsDouble<T> ? nullptr : kBinaryUnlessAvx512<Power, T>},
+};
+template <class T>
+constexpr Functions<T> function_table = {
+    {unary_functions<T>, sizeof unary_functions<T> / sizeof unary_functions<T>[0]},
+    {binary_functions<T>, sizeof binary_functions<T> / sizeof binary_functions<T>[0]},
+};
 
 template <class Operation, class T>
 void logical(const T* __restrict x, const T* __restrict y, uint8_t* __restrict out, int64_t n) {

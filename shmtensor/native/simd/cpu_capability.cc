@@ -34,6 +34,7 @@ namespace shmtensor {
   const MomentKernels<float>& moment_kernels_of(float);                                             \
   const MomentKernels<double>& moment_kernels_of(double);                                           \
   const HalfKernels& half_kernels_of();                                                           \
+  const Activation* activations_of();                                                             \
   const MemoryKernels& memory_kernels_of();                                                             \
   const Kernels<float>& float_kernels();                                                      \
   const Kernels<double>& double_kernels();                                                    \
@@ -190,6 +191,23 @@ const HalfKernels& half_kernels() {
     default:
       return generic::half_kernels_of();
   }
+}
+
+const Activation* activations() {
+  switch (isa_level()) {
+    case Level::Avx512:
+      return avx512::activations_of();
+    case Level::Avx2:
+      return avx2::activations_of();
+    default:
+      return generic::activations_of();
+  }
+}
+
+const Activation* find_activation(const char* name) {
+  const Activation* a = activations();
+  while (a->name && strcmp(name, a->name)) ++a;
+  return a->name ? a : nullptr;
 }
 
 const MemoryKernels& memory_kernels() {

@@ -39,26 +39,26 @@ struct SgdRule {
   X(Rprop, update<T, RpropRule<T>>)
 enum Update { OPTIMIZERS(NUMBER) kUpdates };
 
-// Activations with up to three parameters: X(name, Python's name, derivative, the kernel of 16-bit floats; nullptr: it has
-// exponentials).
-#define ACTIVATIONS(X)                                                               \
-  X(Silu, silu, SiluBackward, nullptr)                                               \
-  X(Softplus, softplus, SoftplusBackward, nullptr)                                   \
-  X(LogSigmoid, logsigmoid, LogSigmoidBackward, nullptr)                             \
-  X(Mish, mish, MishBackward, nullptr)                                               \
-  X(LeakyRelu, leaky_relu, LeakyReluBackward, half_unary<kBfloat, LeakyRelu>)        \
-  X(Elu, elu, EluBackward, nullptr)                                                  \
-  X(HardTanh, hardtanh, HardTanhBackward, half_unary<kBfloat, HardTanh>)             \
-  X(HardSigmoid, hardsigmoid, HardSigmoidBackward, half_unary<kBfloat, HardSigmoid>) \
-  X(HardSwish, hardswish, HardSwishBackward, half_unary<kBfloat, HardSwish>)         \
-  X(HardShrink, hardshrink, ShrinkBackward, half_unary<kBfloat, HardShrink>)         \
-  X(SoftShrink, softshrink, ShrinkBackward, half_unary<kBfloat, SoftShrink>)         \
-  X(Threshold, threshold, ThresholdBackward, half_unary<kBfloat, Threshold>)
-enum Activation {
-  ACTIVATIONS(NUMBER)
-  kActivationsWithBackward,
-  kNumbers = kActivationsWithBackward,  // nan_to_num
-  kActivations
+// An activation of silu_elu_shrink.simd.h: its name, the number of its parameters, and its kernels. p are three numbers:
+// the parameters, as `accept` has changed them.
+template <class T>
+struct ActivationKernels {
+  void (*value)(const T* x, T* out, int64_t n, const T* p);
+  void (*backward)(const T* g, const T* x, T* gx, int64_t n, const T* p);  // nullptr if there is none
+};
+struct Activation {
+  const char* name;
+  int parameters;
+  bool (*accept)(double* p);  // whether the kernels take the parameters
+  ActivationKernels<float> in_float32;
+  ActivationKernels<double> in_float64;
+  void (*in_halves[2])(const uint16_t* x, uint16_t* out, int64_t n, const float* p);  // float16, bfloat16; or nullptr
+
+  template <class T>
+  const ActivationKernels<T>& kernels() const {
+    if constexpr (sizeof(T) == 4) return in_float32;
+    else return in_float64;
+  }
 };
 
 // Pointwise losses: X(name, Python's name, the loss).
@@ -108,8 +108,7 @@ struct Kernels {
                   uint64_t seed, uint64_t counter);
   void (*rsqrt)(const T* x, T* out, int64_t n);
   void (*clamp)(const T* x, T* out, int64_t n, T low, T high);
-  void (*activations[kActivations])(const T* x, T* out, int64_t n, const T* p);
-  void (*activation_backward[kActivationsWithBackward])(const T* g, const T* x, T* gx, int64_t n, const T* p);
+  void (*numbers)(const T* x, T* out, int64_t n, const T* p);  // p replace NaN, infinity, minus infinity
   PointwiseLossKernels<T> losses[kPointwiseLosses];
   void (*multiply)(const T* g, T* out, int64_t n);  // out *= g
   void (*addcmul)(const T* x, const T* a, const T* b, T* out, int64_t n, T value);
@@ -236,7 +235,7 @@ constexpr int64_t kHalfColumns = 2048;
   X(Lesser, minimum, 2, HalfLesser)     \
   X(Signed, copysign, 2, HalfSigned)
 enum HalfBinary { HALF_BINARIES(NUMBER) kHalfBinaries };
-// In addition to the activations: X(name, NumPy's name), with the operation of the same name.
+// X(name, NumPy's name), with the operation of the same name.
 #define HALF_UNARIES(X)      \
   X(HalfRoot, sqrt)          \
   X(HalfInverse, reciprocal) \
@@ -246,7 +245,11 @@ enum HalfBinary { HALF_BINARIES(NUMBER) kHalfBinaries };
   X(HalfTrunc, trunc)        \
   X(HalfRound, rint)         \
   X(HalfFraction, frac)
-enum HalfUnary { kBeforeHalfUnaries = kActivations - 1, HALF_UNARIES(NUMBER) kHalfUnaries };
+enum HalfUnary {
+  kHalfClamp,    // p: min, max
+  kHalfNumbers,  // p replace NaN, infinity, minus infinity
+  HALF_UNARIES(NUMBER) kHalfUnaries
+};
 #undef NUMBER
 struct HalfArithmetic {
   // If x or y is nullptr, the operand is the number. May run in place.
@@ -289,5 +292,7 @@ const ElementaryKernels& elementary_kernels();
 const HalfKernels& half_kernels();
 const MemoryKernels& memory_kernels();
 PhiloxBlocks philox();
+const Activation* activations();  // all of them, then one without a name
+const Activation* find_activation(const char* name);  // nullptr if there is none
 
 }  // namespace shmtensor

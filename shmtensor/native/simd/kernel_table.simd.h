@@ -44,7 +44,6 @@ namespace SHMTENSOR_LEVEL {
 #include "kernels/reduce/complex_prod.simd.h"
 #include "kernels/linalg/cdist.simd.h"
 #include "kernels/reduce/cumsum.simd.h"
-#include "kernels/pointwise/activation_backward.simd.h"
 #include "kernels/pointwise/loss.simd.h"
 //
 #include "kernels/reduce/prod_float32.simd.h"
@@ -56,8 +55,6 @@ namespace SHMTENSOR_LEVEL {
 // A table without an entry does not compile, nor does one whose entries are not in the order of the struct.
 #pragma GCC diagnostic error "-Wmissing-field-initializers"
 #define KERNEL(name) .name = name<T>
-#define ACTIVATION(name, ...) activation<T, name>,
-#define ACTIVATION_BACKWARD(name, python_name, derivative, ...) activation_backward<T, derivative>,
 #define LOSS(name, python_name, loss) pointwise_loss_kernels<T, loss>,
 #define DISTANCE(name) distances<T, Metric::name>,
 #define OPTIMIZER(name, ...) __VA_ARGS__,
@@ -75,8 +72,7 @@ constexpr Kernels<T> table = {
     KERNEL(dropout),
     .rsqrt = rsqrt,
     KERNEL(clamp),
-    .activations = {ACTIVATIONS(ACTIVATION) activation<T, Numbers>},
-    .activation_backward = {ACTIVATIONS(ACTIVATION_BACKWARD)},
+    .numbers = activation<T, Numbers>,
     .losses = {POINTWISE_LOSSES(LOSS) pointwise_loss_kernels<T, Glu>},
     KERNEL(multiply),
     KERNEL(addcmul),
@@ -109,8 +105,6 @@ constexpr Kernels<T> table = {
     KERNEL(sgd),
     .updates = {OPTIMIZERS(OPTIMIZER)},
 };
-#undef ACTIVATION
-#undef ACTIVATION_BACKWARD
 #undef LOSS
 #undef DISTANCE
 #undef OPTIMIZER
@@ -155,6 +149,24 @@ TABLES(uint64_t)
 #undef TABLES
 const MomentKernels<float>& moment_kernels_of(float) { return moment_kernels<float>; }
 const MomentKernels<double>& moment_kernels_of(double) { return moment_kernels<double>; }
+
+template <class T, class A>
+constexpr ActivationKernels<T> activation_kernels() {
+  if constexpr (A::has_backward) return {activation<T, A>, activation_backward<T, A>};
+  else return {activation<T, A>, nullptr};
+}
+template <class A>
+constexpr Activation activation_of() {
+  Activation a = {A::name, A::parameters, A::accept, activation_kernels<float, A>(), activation_kernels<double, A>(), {}};
+  if constexpr (A::in_halves) a.in_halves[0] = half_unary<false, A>, a.in_halves[1] = half_unary<true, A>;
+  return a;
+}
+template <class... A>
+const Activation* table_of(ActivationList<A...>) {
+  static constexpr Activation entries[] = {activation_of<A>()..., {}};
+  return entries;
+}
+const Activation* activations_of() { return table_of(Activations()); }
 
 constexpr ElementaryKernels functions = {
     .exp = exp_floats,

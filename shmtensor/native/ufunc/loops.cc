@@ -114,8 +114,6 @@ void run_complex_negative(char** args, npy_intp const* dimensions, npy_intp cons
 }
 
 #define NAME(name, ...) #name,
-constexpr const char* kUnaryNames[] = {UNARY_FUNCTIONS(NAME)};
-constexpr const char* kBinaryNames[] = {BINARY_FUNCTIONS(NAME)};
 constexpr const char* kIntegerNames[] = {INTEGER_FUNCTIONS(NAME)};
 constexpr const char* kLogicalNames[] = {LOGICAL_FUNCTIONS(NAME)};
 #undef NAME
@@ -140,14 +138,21 @@ constexpr ElementaryName kElementaryNames[] = {
     {"cos", &ElementaryKernels::cos},
 };
 
+// The entry of this name, or nullptr.
+template <class F>
+const NamedFunction<F>* find(const NamedFunctions<F>& functions, const char* name) {
+  for (size_t i = 0; i < functions.n; ++i) {
+    if (!strcmp(functions.first[i].name, name)) return functions.first + i;
+  }
+  return nullptr;
+}
+
 template <class T>
 KernelLoop find_floating(const char* name) {
-  if (const int i = index_of(kUnaryNames, name); i >= 0) {
-    if (auto f = functions<T>().unary[i]) return {run_unary<T>, reinterpret_cast<void*>(f)};
-  }
-  if (const int i = index_of(kBinaryNames, name); i >= 0) {
-    if (auto f = functions<T>().binary[i]) return {run_binary<T>, reinterpret_cast<void*>(f)};
-  }
+  const auto* one = find(functions<T>().unary, name);
+  if (one && one->function) return {run_unary<T>, reinterpret_cast<void*>(one->function)};
+  const auto* two = find(functions<T>().binary, name);
+  if (two && two->function) return {run_binary<T>, reinterpret_cast<void*>(two->function)};
   if (!strcmp(name, "logical_not"))
     return {run_unary_bool<T>, reinterpret_cast<void*>(logical_functions<T>().negation)};
   if (const int i = index_of(kLogicalNames, name); i >= 0)
@@ -164,7 +169,8 @@ KernelLoop find_integer(const char* name) {
 
 // The number of operands of the function of that name; 0 if there is none.
 int operand_count(const char* name) {
-  return index_of(kUnaryNames, name) >= 0 ? 1 : index_of(kBinaryNames, name) >= 0 ? 2 : 0;
+  if (find(functions<double>().unary, name)) return 1;
+  return find(functions<double>().binary, name) ? 2 : 0;
 }
 
 }  // namespace

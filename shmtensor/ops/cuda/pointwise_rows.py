@@ -71,8 +71,7 @@ def activation_backward(f: Any, x: Any, y: Any, name: str, *numbers: Any) -> Any
     derivatives = DERIVATIVES[name]
     derivative = derivatives.first(f, y, *numbers[: ARGUMENT_COUNTS.get(name, 0)])
     out = x * derivative
-    has_zero_derivative = derivatives.second is None or name == "hardswish"
-    return f.where(derivative == 0, 0.0, out) if has_zero_derivative else out
+    return f.where(derivative == 0, 0.0, out) if derivatives.excludes else out
 
 
 OWN: dict[str, Callable[..., Any]] = {

@@ -14,12 +14,10 @@ from ..table.op_definition import ROWS
 from .reduce import cumulative_max
 
 
-@ROWS["mode"].on("cuda")
 def mode(xp: Any, x: Any, dim: int = -1, keepdim: bool = False) -> Any:
     return most_frequent(xp, x, dim, keepdim, partial(cumulative_max, xp))
 
 
-@ROWS["_unique2"].on("cuda")
 def unique2(xp: Any, x: Any, dim: int | None = None) -> tuple[Any, Any, Any]:
     """Along a dimension by one sort of the rows; CuPy compares them one after another."""
     if dim is None or not x.size:

@@ -10,7 +10,6 @@ from ... import native
 from ..table.check_dtypes import check_index_dtype, check_same_dtype
 from ..table.constants import constant, data_of, filled, on_device
 from ..table.dims import axis, broadcast_shape
-from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel, kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.python_scalars import as_operand_of
 from ..table.samples import ints
@@ -58,6 +57,8 @@ def as_vector(name: str, index: Any) -> Any:
 
 
 @op(
+    complex_gradients=True,
+    native=native.take,
     samples=[((3, 4), ints((5,), 3), 0), ((3, 4), ints((2,), 4), 1)],
     halves="copies",
     vmap="first_along",
@@ -73,10 +74,7 @@ def _index_select(xp, x, index, /, dim):
     return x.take(index, dim)
 
 
-_index_select.numpy = kernel_or_fallback(native.take, _index_select.forward)
-
-
-@op(samples=[((5, 4), ints((5,), 3), (3, 4), 0)])
+@op(complex_gradients=True, samples=[((5, 4), ints((5,), 3), (3, 4), 0)])
 def _index_select_backward(xp, x, index, /, shape, dim):
     """Zeros of a shape, with slices added at indices along dim."""
     out = xp.zeros(shape, x.dtype)
@@ -103,7 +101,7 @@ def index_select(ops, input, dim, index):
     return ops._index_select(input, index, dim)
 
 
-@op(**INPLACE_COLUMNS, samples=[((3, 4), (2, 4), ints((2,), 3), 0)])
+@op(complex_gradients=True, write=native.index_add, samples=[((3, 4), (2, 4), ints((2,), 3), 0)])
 def _index_add(xp, x, source, index, /, dim):
     """x, with slices of source added at indices along dim."""
     out = xp.empty(x.shape, x.dtype)
@@ -125,7 +123,6 @@ def _index_add(xp, x, source, index, /, dim):
     return out
 
 
-_index_add.numpy = inplace_kernel(native.index_add, _index_add.forward)
 _index_add.pullback(
     x=lambda g: g,
     source=lambda ops, g, index, source_shape, dim: ops.reshape(
@@ -198,6 +195,8 @@ def check_index_shape(name: str, x: Any, index: Any, dim: int) -> int:
 
 
 @op(
+    complex_gradients=True,
+    native=(native.gather, "x, index, dim"),
     samples=[((3, 4), ints((2, 5), 4), 1), ((3, 4), ints((5, 2), 3), 0)],
     halves="copies",
     vmap="along",
@@ -219,11 +218,7 @@ def gather_backward(ops: Any, g: Any, index: Any, shape: Shape, dim: int, sparse
     return ops._gather_backward(g, index, shape, dim)
 
 
-gather_kernel = kernel_or_fallback(native.gather, _gather.forward)
-_gather.numpy = (gather_kernel, "x, index, dim")
-
-
-@op(samples=[((2, 5), ints((2, 5), 4), (3, 4), 1)], vmap="shaped_along")
+@op(complex_gradients=True, samples=[((2, 5), ints((2, 5), 4), (3, 4), 1)], vmap="shaped_along")
 def _gather_backward(xp, x, index, /, shape, dim):
     """Zeros of a shape, with x added at indices along dim: the gradient of `gather`."""
     out = xp.zeros(shape, x.dtype)
@@ -283,23 +278,6 @@ def take_along_dim(ops, input, indices, dim=None):
     return ops._gather(input, ops.broadcast_to(indices, expanded_shape(indices)), dim)
 
 
-@op(**INPLACE_COLUMNS, samples=[((3, 4), (3, 4), ints((2, 4), 4, unique=True), 1)], vmap="along")
-def _scatter(xp, x, source, index, /, dim):
-    """x with elements of source written at indices along dim."""
-    if not index.size:
-        return x.copy()
-    out = xp.empty(x.shape, x.dtype)
-    if native.scatter(out, source, index, dim, 0, x):
-        return out
-    out[...] = x
-    dim = check_index_shape("scatter", x, index, dim)
-    if not x.ndim or not index.ndim:
-        out.reshape(-1)[native.private_index(index)] = source
-    else:
-        out[mesh_index(xp, index, dim)] = crop_to_index("scatter", source, index)
-    return out
-
-
 def crop_to_index(name: str, source: Any, index: Any) -> Any:
     """The part of source that has index's shape; a 0-d source is one number for all."""
     if not source.ndim:
@@ -330,10 +308,29 @@ def scatter_in_place(name: str, reduction: int) -> Any:
     return write
 
 
-_scatter.numpy = inplace_kernel(scatter_in_place("scatter", 0), _scatter.forward)
+@op(
+    complex_gradients=True,
+    write=scatter_in_place("scatter", 0),
+    samples=[((3, 4), (3, 4), ints((2, 4), 4, unique=True), 1)],
+    vmap="along",
+)
+def _scatter(xp, x, source, index, /, dim):
+    """x with elements of source written at indices along dim."""
+    if not index.size:
+        return x.copy()
+    out = xp.empty(x.shape, x.dtype)
+    if native.scatter(out, source, index, dim, 0, x):
+        return out
+    out[...] = x
+    dim = check_index_shape("scatter", x, index, dim)
+    if not x.ndim or not index.ndim:
+        out.reshape(-1)[native.private_index(index)] = source
+    else:
+        out[mesh_index(xp, index, dim)] = crop_to_index("scatter", source, index)
+    return out
 
 
-@op(samples=[((3, 4), ints((2, 4), 4), 1)], halves="copies", vmap="along")
+@op(complex_gradients=True, samples=[((3, 4), ints((2, 4), 4), 1)], halves="copies", vmap="along")
 def _scatter_zeros(xp, x, index, /, dim):
     """x with 0 at indices along dim."""
     out = x.copy()
@@ -364,12 +361,12 @@ def _gather_kept(xp, x, index, /, dim):
     """`_gather`, with 0 for elements that a later index selects again. Note [Kept values]"""
     if xp is not np:
         return _gather.forward(xp, x, index, dim)
-    out = gather_kernel(x, index, dim)
+    out = _gather.numpy[0](x, index, dim)
     if index.size < 2:
         return out
     positions = np.arange(out.size).reshape(out.shape)
     written = _scatter.forward(np, np.zeros(x.shape, positions.dtype), positions, index, dim)
-    return np.where(gather_kernel(written, index, dim) == positions, out, out.dtype.type(0))
+    return np.where(_gather.numpy[0](written, index, dim) == positions, out, out.dtype.type(0))
 
 
 _gather_kept.pullback(
@@ -387,7 +384,12 @@ _scatter.pullback(
 )
 
 
-@op(**INPLACE_COLUMNS, samples=[((3, 4), (3, 4), ints((2, 4), 4), 1)], vmap="along")
+@op(
+    complex_gradients=True,
+    write=scatter_in_place("scatter_add", 1),
+    samples=[((3, 4), (3, 4), ints((2, 4), 4), 1)],
+    vmap="along",
+)
 def _scatter_add(xp, x, source, index, /, dim):
     """x with elements of source added at indices along dim."""
     if not index.size:
@@ -405,7 +407,6 @@ def _scatter_add(xp, x, source, index, /, dim):
     return out
 
 
-_scatter_add.numpy = inplace_kernel(scatter_in_place("scatter_add", 1), _scatter_add.forward)
 _scatter_add.pullback(
     x=lambda g: g,
     source=lambda ops, g, index, source_shape, dim: scatter_source_backward(
@@ -436,7 +437,7 @@ def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
     return ops._scatter_reduce(input, full, index, dim, "prod", True)
 
 
-@composite(inplace="_scatter_add")
+@composite(autocast_cuda="widest", inplace="_scatter_add")
 def scatter_add(ops, input, dim, index, src):
     """out[i][index[i][j]] += src[i][j] for dim = 1. Copies: one (the result)."""
     check_index_dtype("scatter_add", index)

@@ -14,7 +14,6 @@ from ...dtypes import HALVES, float32
 from ..table.check_dtypes import check_index_dtype, check_same_dtype
 from ..table.constants import data_of, filled, on_device
 from ..table.dims import broadcast_shape
-from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel, kernel_or_fallback
 from ..table.op_definition import composite, index, op
 from ..table.python_scalars import as_operand_of, fits_dtype
 from ..table.samples import bools
@@ -24,6 +23,7 @@ Shape = tuple[int, ...]
 
 
 @op(
+    complex_gradients=True,
     numpy=native.where,
     broadcast=True,
     promote="common x y",
@@ -42,6 +42,7 @@ _where.pullback(
 
 
 @op(
+    complex_gradients=True,
     numpy=lambda condition, x, y: native.where(condition, y, x),
     broadcast=True,
     promote="common x y",
@@ -105,18 +106,6 @@ def getitem(x: Any, index: Any) -> Any:
     return out
 
 
-@op(
-    numpy=native.item,
-    view=True,
-    samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
-    halves="copies",
-    vmap="getitem",
-)
-def _getitem(xp, x, /, index: index):
-    """Part of a tensor: a view for numbers and slices, a copy for arrays and masks."""
-    return getitem(x, index)
-
-
 def explain_slice_step(inputs: Any, attributes: Any) -> Any:
     """The error of a slice with a step that is not positive."""
     (index,) = attributes
@@ -129,11 +118,24 @@ def explain_slice_step(inputs: Any, attributes: Any) -> Any:
     return None
 
 
+@op(
+    complex_gradients=True,
+    diagnose=explain_slice_step,
+    numpy=native.item,
+    view=True,
+    samples=[((3, 4), 1), ((3, 4), (slice(None), slice(1, 3))), ((3, 4), (np.array([0, 0]),))],
+    halves="copies",
+    vmap="getitem",
+)
+def _getitem(xp, x, /, index: index):
+    """Part of a tensor: a view for numbers and slices, a copy for arrays and masks."""
+    return getitem(x, index)
+
+
 _getitem.pullback(x=lambda ops, g, x_shape, index: ops._index_backward(g, x_shape, index))
-_getitem.diagnose = explain_slice_step
 
 
-@op(samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
+@op(complex_gradients=True, samples=[((2, 4), (3, 4), (np.array([0, 0]),))])
 def _index_backward(xp, x, /, shape, index: index):
     """Zeros of a shape, with x added at an index: the gradient of x[index]."""
     out = xp.zeros(shape, x.dtype)
@@ -145,25 +147,6 @@ def _index_backward(xp, x, /, shape, index: index):
 
 
 _index_backward.pullback(x=lambda ops, g, index: ops._getitem(g, index))
-
-
-@op(**INPLACE_COLUMNS, samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)], halves="copies")
-def _index_put(xp, x, values, /, index: index, accumulate):
-    """The tensor with values written or added at an index. Copies: one (the result)."""
-    if not accumulate:
-        out = x.copy(order="C")
-        if xp is np:
-            native.assign(out, index, values)
-        else:
-            out[native.private_index(index)] = values
-        return out
-    if x.dtype not in HALVES:
-        out = x.copy(order="C")
-        add_at(xp, out, index, values.astype(x.dtype, copy=False))
-        return out
-    wide = native.recast(x.copy(order="C"), float32)  # a sum of many is rounded once
-    add_at(xp, wide, index, native.recast(values, float32))
-    return native.recast(wide, x.dtype)
 
 
 def index_put_in_place(x: Any, values: Any, index: Any, accumulate: bool) -> bool:
@@ -180,7 +163,28 @@ def index_put_in_place(x: Any, values: Any, index: Any, accumulate: bool) -> boo
     return True
 
 
-_index_put.numpy = inplace_kernel(index_put_in_place, _index_put.forward)
+@op(
+    complex_gradients=True,
+    write=index_put_in_place,
+    samples=[((3, 4), (2, 4), (np.array([0, 2]),), False)],
+    halves="copies",
+)
+def _index_put(xp, x, values, /, index: index, accumulate):
+    """The tensor with values written or added at an index. Copies: one (the result)."""
+    if not accumulate:
+        out = x.copy(order="C")
+        if xp is np:
+            native.assign(out, index, values)
+        else:
+            out[native.private_index(index)] = values
+        return out
+    if x.dtype not in HALVES:
+        out = x.copy(order="C")
+        add_at(xp, out, index, values.astype(x.dtype, copy=False))
+        return out
+    wide = native.recast(x.copy(order="C"), float32)  # a sum of many is rounded once
+    add_at(xp, wide, index, native.recast(values, float32))
+    return native.recast(wide, x.dtype)
 
 
 def zero_at(ops: Any, g: Any, index: Any) -> Any:
@@ -239,7 +243,7 @@ _getitem_kept.pullback(
 )
 
 
-@composite(inplace="_index_put")
+@composite(autocast_cuda="widest", inplace="_index_put")
 def index_put(ops, input, indices, values, accumulate=False):
     """The tensor with values written (accumulate=True: added) at a tuple of index tensors. Copies:
     one.
@@ -251,7 +255,7 @@ def index_put(ops, input, indices, values, accumulate=False):
 # ---- under a mask
 
 
-@op(samples=[((3, 4), (), bools((3, 4))), ((3, 4), (), bools((4,)))])
+@op(complex_gradients=True, samples=[((3, 4), (), bools((3, 4))), ((3, 4), (), bools((4,)))])
 def _masked_fill(xp, x, value, mask, /):
     """x, with the one element of value where mask is true."""
     if value.ndim:
@@ -297,7 +301,11 @@ def masked_select(ops, input, mask):
     return ops._getitem(ops.broadcast_to(input, shape), ops.broadcast_to(mask, shape))
 
 
-@op(samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))], halves="copies")
+@op(
+    complex_gradients=True,
+    samples=[((3, 4), (12,), bools((3, 4))), ((3, 4), (3, 4), bools((4,)))],
+    halves="copies",
+)
 def _masked_scatter(xp, x, source, mask, /):
     """x, with the elements of source in order where mask is true."""
     if mask.dtype != np.bool_:
@@ -322,7 +330,7 @@ _masked_scatter.pullback(
 )
 
 
-@op(samples=[((3,), (2, 4)), ((0,), (2,))], halves="copies")
+@op(complex_gradients=True, samples=[((3,), (2, 4)), ((0,), (2,))], halves="copies")
 def _masked_scatter_backward(xp, x, /, shape):
     """Zeros of a shape whose first elements are x's."""
     out = xp.zeros(shape, x.dtype)
@@ -379,13 +387,10 @@ def put(ops, input, index, source, accumulate=False):
     return ops.reshape(flat, tuple(input.shape))
 
 
-@op(samples=[(bools((3, 4)),)])
+@op(sized_by_values="nonzero", native=native.nonzero, samples=[(bools((3, 4)),)])
 def _argwhere(xp, x, /):
     """The indices of the elements that are not 0, a row for each."""
     return xp.argwhere(native.private_index(x))
-
-
-_argwhere.numpy = kernel_or_fallback(native.nonzero, _argwhere.forward)
 
 
 @composite(exact_out=True)

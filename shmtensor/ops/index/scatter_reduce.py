@@ -14,7 +14,6 @@ from ...native import parallel
 from ..table.check_dtypes import check_index_dtype, check_same_dtype
 from ..table.constants import data_of, filled
 from ..table.dims import axis
-from ..table.native_or_numpy import INPLACE_COLUMNS, inplace_kernel
 from ..table.op_definition import composite, op
 from ..table.samples import ints
 from .gather_scatter import check_index_range, check_index_shape, crop_to_index, pad_with_zeros
@@ -28,44 +27,13 @@ parallel_maximum = parallel(np.maximum)
 NEUTRAL = {"sum": 0, "prod": 1, "mean": 0}
 
 
-@op(
-    **INPLACE_COLUMNS,
-    samples=[
-        ((3, 4), (2, 4), ints((2, 4), 4), 1, reduce, include_self)
-        for reduce in ("sum", "prod", "mean", "amax", "amin")
-        for include_self in (True, False)
-    ],
-)
-def _scatter_reduce(xp, x, source, index, /, dim, reduce, include_self):
-    """x with elements of source combined into it at indices along dim."""
-    if reduce not in UFUNCS:
-        raise RuntimeError(f"scatter_reduce: no such reduction: {reduce!r}, one of {tuple(UFUNCS)}")
-    if not index.size:
-        return x.copy()
-    dim, out = check_index_shape("scatter_reduce", x, index, dim), x.copy(order="C")
-    flat = not x.ndim or not index.ndim
-    indices = index if flat else flat_indices_along(xp, x.shape, dim, index)
-    indices = native.private_index(indices.reshape(-1))
-    source_part = (
-        source.reshape(-1)[: index.size] if flat else crop_to_index("scatter_reduce", source, index)
-    )
-    part, target = source_part.reshape(-1), out.reshape(-1)
-    if not include_self:
-        target[indices] = neutral(x.dtype, reduce)
-    getattr(xp, UFUNCS[reduce]).at(target, indices, part)
-    if reduce == "mean":
-        n = counts_at(xp, target.shape, indices, include_self)
-        target[...] = target // n if x.dtype.kind in "iu" else target / n.astype(x.dtype)
-    return out
-
-
 parallel_divide = parallel(np.true_divide)
 
 
 def scatter_reduce_kernel(
     x: Any, source: Any, index: Any, dim: int, reduce: str, include_self: bool
 ) -> Any:
-    """By the native kernels of scatter; the forward does what they refuse, or raises the error."""
+    """By the native kernels of scatter; None if they refuse."""
     if (
         reduce in REDUCTION_CODES
         and index.size
@@ -89,8 +57,7 @@ def scatter_reduce_kernel(
             success = divide_by_counts(out, index, dim, include_self)
         if success:
             return out
-    with np.errstate(all="ignore"):
-        return _scatter_reduce.forward(np, x, source, index, dim, reduce, include_self)
+    return None
 
 
 def slice_indices(index: Any, dim: int) -> Any:
@@ -169,8 +136,36 @@ def reduce_at(x: Any, source: Any, index: Any, dim: int, reduce: str, include_se
     return native.scatter(x, source, index, dim, code)
 
 
-reduce_in_place = inplace_kernel(reduce_at, _scatter_reduce.forward)
-_scatter_reduce.numpy = lambda *a: scatter_reduce_kernel(*a) if len(a) == 6 else reduce_in_place(*a)
+@op(
+    native=scatter_reduce_kernel,
+    write=reduce_at,
+    samples=[
+        ((3, 4), (2, 4), ints((2, 4), 4), 1, reduce, include_self)
+        for reduce in ("sum", "prod", "mean", "amax", "amin")
+        for include_self in (True, False)
+    ],
+)
+def _scatter_reduce(xp, x, source, index, /, dim, reduce, include_self):
+    """x with elements of source combined into it at indices along dim."""
+    if reduce not in UFUNCS:
+        raise RuntimeError(f"scatter_reduce: no such reduction: {reduce!r}, one of {tuple(UFUNCS)}")
+    if not index.size:
+        return x.copy()
+    dim, out = check_index_shape("scatter_reduce", x, index, dim), x.copy(order="C")
+    flat = not x.ndim or not index.ndim
+    indices = index if flat else flat_indices_along(xp, x.shape, dim, index)
+    indices = native.private_index(indices.reshape(-1))
+    source_part = (
+        source.reshape(-1)[: index.size] if flat else crop_to_index("scatter_reduce", source, index)
+    )
+    part, target = source_part.reshape(-1), out.reshape(-1)
+    if not include_self:
+        target[indices] = neutral(x.dtype, reduce)
+    getattr(xp, UFUNCS[reduce]).at(target, indices, part)
+    if reduce == "mean":
+        n = counts_at(xp, target.shape, indices, include_self)
+        target[...] = target // n if x.dtype.kind in "iu" else target / n.astype(x.dtype)
+    return out
 
 
 def neutral(dtype: Any, reduce: str) -> Any:

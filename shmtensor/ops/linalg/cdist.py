@@ -10,7 +10,6 @@ from ..reduce.norm_logsumexp import _vector_norm, norm_backward
 from ..table.check_dtypes import check_same_dtype
 from ..table.constants import array_module, constant
 from ..table.dims import broadcast_shape
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.sizes import check_size
 
@@ -26,6 +25,7 @@ def row_norms(xp: Any, difference: Any, p: float) -> Any:
 
 
 @op(
+    native=native.cdist,
     samples=[
         ((5, 4), (3, 4)),
         ((2, 1), (4, 1), 1.0),
@@ -64,11 +64,10 @@ def cdist_backward(
     return g_x, ops.neg(ops.sum(by_difference, -3)) if needs_y else None
 
 
-_cdist.numpy = kernel_or_fallback(native.cdist, _cdist.forward)
 _cdist.joint_pullback(cdist_backward, x="x y", y="x y")
 
 
-@composite(method=False, autocast="full")
+@composite(autocast_cuda="full", method=False, autocast="full")
 def cdist(ops, x1, x2, p=2.0, compute_mode=None):
     """Distances of all pairs of rows: (..., P, M) and (..., R, M) give (..., P, R).
 
@@ -101,7 +100,10 @@ def cdist(ops, x1, x2, p=2.0, compute_mode=None):
     return ops._vector_norm(difference, p, -1, False)
 
 
-@op(samples=[((5, 4),), ((4, 1), 1.0), ((1, 3),), ((4, 3), math.inf), ((3, 4), 0.0)])
+@op(
+    native=native.pdist,
+    samples=[((5, 4),), ((4, 1), 1.0), ((1, 3),), ((4, 3), math.inf), ((3, 4), 0.0)],
+)
 def _pdist(xp, x, /, p=2.0):
     """Distances of the rows of a matrix from each later one: (N, M) gives (N * (N - 1) / 2)."""
     first, second = xp.triu_indices(x.shape[0], 1)
@@ -136,11 +138,10 @@ def pdist_backward(ops: Any, g: Any, x: Any, out: Any, p: float) -> Any:
     )
 
 
-_pdist.numpy = kernel_or_fallback(native.pdist, _pdist.forward)
 _pdist.pullback(x=pdist_backward)
 
 
-@composite(method=False, function=False)
+@composite(autocast_cuda="full", method=False, function=False)
 def pdist(ops, input, p=2.0):
     """The p-norm distance of each pair of rows of (N, M): (N * (N - 1) / 2)."""
     if input.ndim != 2:

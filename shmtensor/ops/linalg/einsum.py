@@ -14,7 +14,7 @@ from ..table.op_definition import composite
 Labels = list[str]
 
 
-@composite(method=False)
+@composite(autocast_cuda="lower", method=False)
 def einsum(ops, equation, *operands):
     """Sums of products by letters: `einsum("bij,bjk->bik", x, y)`; also `einsum(x, [0, 1], y, [1,
     2], [0, 2])`.

@@ -74,7 +74,13 @@ BATCH = np.stack([NEAR_ONE, NEAR_ONE.T + 0.2])
 TALL = np.array([[1.0, 0.2], [0.3, 2.0], [-0.4, 0.6]])
 
 
-@op(samples=[(NEAR_ONE,), (BATCH,), ((0, 2, 2),)], halves="checks", autocast="full", vmap="alone")
+@op(
+    complex_gradients=True,
+    samples=[(NEAR_ONE,), (BATCH,), ((0, 2, 2),)],
+    halves="checks",
+    autocast="full",
+    vmap="alone",
+)
 def inverse(xp, x, /):
     """The inverse of square matrices.
 
@@ -90,6 +96,7 @@ inverse.pullback(
 
 
 @op(
+    complex_gradients=True,
     samples=[(NEAR_ONE, (3, 2)), (BATCH, (3, 1)), (NEAR_ONE, (2, 3, 1))],
     halves="checks",
     vmap="solve",
@@ -154,7 +161,12 @@ def product_of_others(ops: Any, s: Any) -> Any:
     return ops.prod(ops._where_other(eye(n, n, bool, s), wide, 1.0), -1)
 
 
-@op(samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)], halves="checks", vmap="alone")
+@op(
+    complex_gradients=True,
+    samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)],
+    halves="checks",
+    vmap="alone",
+)
 def det(xp, x, /):
     """The determinant of square matrices."""
     check_square("det", x)
@@ -319,7 +331,7 @@ PADE = (
 )  # fmt: skip
 
 
-@op(samples=[(NEAR_ONE,), (BATCH,), ((2, 2),), ((0, 2, 2),)], vmap="alone")
+@op(complex_gradients=True, samples=[(NEAR_ONE,), (BATCH,), ((2, 2),), ((0, 2, 2),)], vmap="alone")
 def matrix_exp(xp, x, /):
     """The exponential of square matrices, by scaling and squaring (Higham 2005)."""
     check_square("matrix_exp", x)

@@ -12,7 +12,7 @@ from ... import native
 from ..shape.view_expand_flip import sum_to_shape
 from ..table.check_dtypes import check_same_dtype, same_dtype_check
 from ..table.dims import axis
-from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
+from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_definition import composite, op
 
 Shape = tuple[int, ...]
@@ -20,6 +20,11 @@ BLAS = {np.dtype(c) for c in "fdFD"}
 
 
 @op(
+    complex_gradients=True,
+    operator="matmul",
+    cuda_halves=True,
+    autocast_cuda="lower",
+    check_dtypes=same_dtype_check("matmul"),
     numpy=native.matmul,
     out=False,
     promote="common",
@@ -34,7 +39,7 @@ BLAS = {np.dtype(c) for c in "fdFD"}
         ((3, 4), (2, 4, 2)),
         ((3, 0), (0, 2)),
     ],
-    product=True,
+    product="x @ y",
     autocast="lower",
     vmap="matmul",
     exact_out=True,
@@ -44,9 +49,6 @@ def matmul(xp, x, y, /):
     the right.
     """
     return xp.matmul(x, y)
-
-
-matmul.check_dtypes = same_dtype_check("matmul")
 
 
 def matmul_into(ops: Any, x: Any, y: Any, into: Any) -> Any:
@@ -114,6 +116,10 @@ def linear_kernel(x: Any, weight: Any, bias: Any) -> Any:
 
 
 @op(
+    complex_gradients=True,
+    cuda_halves=True,
+    autocast_cuda="lower",
+    check_dtypes=same_dtype_check("linear"),
     numpy=linear_kernel,
     promote="common",
     inplace=False,
@@ -125,7 +131,7 @@ def linear_kernel(x: Any, weight: Any, bias: Any) -> Any:
         ((4,), (2, 4), (2,)),
         ((4,), (4,), ()),
     ],
-    product=True,
+    product="x @ y.T",
     autocast="lower",
     vmap="linear",
 )
@@ -146,7 +152,6 @@ def linear_backward_weight(ops: Any, g: Any, x: Any, shape: Shape, into: Any) ->
     return matmul_into(ops, rows.swapaxes(0, 1), ops.reshape(x, (n, shape[1])).conjugate(), into)
 
 
-linear.check_dtypes = same_dtype_check("linear")
 linear.pullback(
     x=lambda ops, g, weight: (
         ops.matmul(g, weight.conjugate())
@@ -180,7 +185,7 @@ def check_batches(x: Any, y: Any) -> None:
         raise RuntimeError(f"bmm: batch sizes differ: {tuple(x.shape)}, {tuple(y.shape)}")
 
 
-@composite(autocast="lower", exact_out=True)
+@composite(autocast_cuda="lower", autocast="lower", exact_out=True)
 def mm(ops, input, mat2):
     """Product of two matrices."""
     if not input.ndim == mat2.ndim == 2:
@@ -189,10 +194,15 @@ def mm(ops, input, mat2):
 
 
 @op(
+    complex_gradients=True,
+    cuda_halves=True,
+    autocast_cuda="lower",
+    check_dtypes=same_dtype_check("bmm"),
+    native=native.bmm,
     promote="common",
     inplace=False,
     samples=[((2, 3, 4), (2, 4, 2)), ((0, 3, 4), (0, 4, 2))],
-    product=True,
+    product="x @ y",
     autocast="lower",
     exact_out=True,
 )
@@ -202,15 +212,13 @@ def bmm(xp, x, mat2, /):
     return xp.matmul(x, mat2)
 
 
-bmm.numpy = kernel_or_fallback(native.bmm, bmm.forward)
-bmm.check_dtypes = same_dtype_check("bmm")
 bmm.pullback(
     x=lambda ops, g, mat2: ops.bmm(g, mat2.swapaxes(-1, -2).conjugate()),
     mat2=lambda ops, g, x: ops.bmm(x.swapaxes(-1, -2).conjugate(), g),
 )
 
 
-@composite(autocast="alone", exact_out=True)
+@composite(autocast_cuda="lower", autocast="alone", exact_out=True)
 def mv(ops, input, vec):
     """Product of a matrix and a vector."""
     if input.ndim != 2 or vec.ndim != 1:
@@ -219,10 +227,15 @@ def mv(ops, input, vec):
 
 
 @op(
+    complex_gradients=True,
+    cuda_halves=True,
+    autocast_cuda="widest",
+    check_dtypes=same_dtype_check("dot"),
+    native=native.dot,
     promote="common",
     inplace=False,
     samples=[((4,), (4,)), ((0,), (0,))],
-    product=True,
+    product="x @ y",
     autocast="alone",
     vmap="dot",
     exact_out=True,
@@ -233,15 +246,13 @@ def dot(xp, x, tensor, /):
     return xp.matmul(x, tensor)
 
 
-dot.numpy = kernel_or_fallback(native.dot, dot.forward)
-dot.check_dtypes = same_dtype_check("dot")
 dot.pullback(
     x=lambda g, tensor: g * tensor.conjugate(),
     tensor=lambda g, x: g * x.conjugate(),
 )
 
 
-@composite(autocast="alone", exact_out=True)
+@composite(autocast_cuda="widest", autocast="alone", exact_out=True)
 def vdot(ops, input, other):
     """Sum of the products of two vectors, the first one conjugated."""
     check_ranks("vdot", (1, 1), input, other)
@@ -304,27 +315,27 @@ def blend_product(ops: Any, product: Any, x: Any, a: Any, b: Any, beta: Any, alp
     return restore_half(ops, blend(ops, upcast_half(ops, x), product(*wide), beta, alpha), a.dtype)
 
 
-@composite(inplace=True, autocast="lower", exact_out=True)
+@composite(autocast_cuda="lower", inplace=True, autocast="lower", exact_out=True)
 def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
     """beta * input + alpha * (mat1 @ mat2)."""
     check_same_dtype("addmm", input, mat1, mat2)
     return blend_product(ops, ops.mm, input, mat1, mat2, beta, alpha)
 
 
-@composite(inplace=True, autocast="alone", exact_out=True)
+@composite(autocast_cuda="lower", inplace=True, autocast="alone", exact_out=True)
 def addmv(ops, input, mat, vec, *, beta=1, alpha=1):
     """beta * input + alpha * (mat @ vec)."""
     check_same_dtype("addmv", input, mat, vec)
     return blend_product(ops, ops.mv, input, mat, vec, beta, alpha)
 
 
-@composite(inplace=True)
+@composite(autocast_cuda="lower", inplace=True)
 def addr(ops, input, vec1, vec2, *, beta=1, alpha=1):
     """beta * input + alpha * outer(vec1, vec2)."""
     return blend_product(ops, ops.outer, input, vec1, vec2, beta, alpha)
 
 
-@composite(inplace=True, autocast="lower", exact_out=True)
+@composite(autocast_cuda="lower", inplace=True, autocast="lower", exact_out=True)
 def baddbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * (batch1 @ batch2), batch by batch."""
     check_same_dtype("baddbmm", input, batch1, batch2)
@@ -340,7 +351,7 @@ def sum_of_products(ops: Any, x: Any, y: Any) -> Any:
     return ops.mm(rows, ops.reshape(y, (y.shape[0] * y.shape[1], y.shape[2])))
 
 
-@composite(inplace=True, autocast="lower", exact_out=True)
+@composite(autocast_cuda="lower", inplace=True, autocast="lower", exact_out=True)
 def addbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
     check_same_dtype("addbmm", input, batch1, batch2)
@@ -348,7 +359,7 @@ def addbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
     return blend_product(ops, product, input, batch1, batch2, beta, alpha)
 
 
-@composite(method=False)
+@composite(autocast_cuda="lower", method=False)
 def chain_matmul(ops, *matrices):
     """Product of several matrices, from the left."""
     out = matrices[0]
@@ -368,7 +379,7 @@ def kron(ops, input, other):
     return ops.reshape(ops.mul(wide, high), tuple(p * q for p, q in zip(a, b, strict=True)))
 
 
-@composite(method=False)
+@composite(autocast_cuda="widest", method=False)
 def tensordot(ops, a, b, dims=2):
     """Sums of products over dims: the last ones of a with the first ones of b, or two lists of
     dims.

@@ -34,7 +34,7 @@ def cast_for_norm(ops: Any, name: str, A: Any, dtype: Any) -> Any:
     return ops._to_copy(A, norm_dtype)
 
 
-@composite(method=False, function=False)
+@composite(autocast_cuda="full", method=False, function=False)
 def linalg_vector_norm(ops, x, ord=2, dim=None, keepdim=False, *, dtype=None):
     """(sum of |x| ** ord) ** (1 / ord), of all elements or along dimensions; infinity: the largest
     of |x|, 0: how many are not 0.
@@ -62,7 +62,7 @@ def two_dims(name: str, A: Any, dim: Any) -> tuple[int, int]:
     return row, column
 
 
-@composite(method=False, function=False)
+@composite(autocast_cuda="full", method=False, function=False)
 def linalg_matrix_norm(ops, A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
     """A norm of matrices: "fro" of all elements; "nuc", 2, -2 of the singular values their sum,
     largest, smallest; 1 and -1 the largest and smallest sum of a column, infinity of a row.
@@ -88,7 +88,7 @@ def linalg_matrix_norm(ops, A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=
     return out if keepdim else ops.squeeze(out, (row, column))
 
 
-@composite(method=False, function=False)
+@composite(autocast_cuda="full", method=False, function=False)
 def linalg_norm(ops, A, ord=None, dim=None, keepdim=False, *, dtype=None):
     """A vector norm (one dimension, or ord=None), or a matrix norm (two dimensions)."""
     n = 1 if isinstance(dim, int) else None if dim is None else len(dim)

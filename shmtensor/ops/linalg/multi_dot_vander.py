@@ -12,7 +12,7 @@ from ..table.op_definition import composite
 from ..table.sizes import check_size
 
 
-@composite(method=False, function=False)
+@composite(autocast_cuda="lower", method=False, function=False)
 def linalg_multi_dot(ops, tensors):
     """The product of two or more matrices in the order that costs least; the first and the last may
     be vectors.
@@ -73,7 +73,7 @@ def cheapest_splits(sizes: list[int]) -> dict[tuple[int, int], int]:
     return splits
 
 
-@composite(method=False, function=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, function=False, autocast="lower")
 def linalg_vecdot(ops, x, y, *, dim=-1):
     """The sum of conj(x) * y along a dimension, with broadcasting."""
     if x.dtype != y.dtype:
@@ -83,7 +83,7 @@ def linalg_vecdot(ops, x, y, *, dim=-1):
     return ops.sum(ops.mul(ops.conj(x), y), dim)
 
 
-@composite(method=False, function=False)
+@composite(autocast_cuda="widest", method=False, function=False)
 def linalg_cross(ops, input, other, *, dim=-1):
     """The vector product of vectors of three along a dimension, with broadcasting."""
     if input.ndim != other.ndim:

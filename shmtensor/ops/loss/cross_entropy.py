@@ -14,7 +14,6 @@ from ... import native
 from ...errors import explained
 from ..table.native_or_numpy import (
     is_host_array,
-    kernel_or_fallback,
     restore_half,
     upcast_half,
 )
@@ -115,7 +114,7 @@ CLASSES = [
 ]
 
 
-@op(samples=CLASSES)
+@op(native=native.nll_loss, samples=CLASSES)
 def _nll_loss(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"):
     """-weight[c] * x[c] for each class c of target, 0 where it is ignored; for reduction "sum",
     their sum, for "mean", their sum divided by the sum of the weights.
@@ -130,11 +129,12 @@ def _nll_loss(xp, x, target, weight=None, /, ignore_index=-100, reduction="none"
 
 
 @op(
+    native=native.nll_loss_backward,
     samples=[
         ((5,), ints((5,), 4), None, (5, 4), 1),
         ((), ints((5,), 4), reals((4,), 0.5, 2.0), (5, 4), 1, "mean"),
         ((), ints((2, 3), 4), None, (2, 4, 3), 1, "sum"),
-    ]
+    ],
 )
 def _nll_loss_backward(
     xp, x, target, weight=None, /, shape=(), ignore_index=-100, reduction="none"
@@ -165,8 +165,6 @@ _nll_loss_backward.pullback(
         g, target, weight, ignore_index, reduction
     )
 )
-_nll_loss.numpy = kernel_or_fallback(native.nll_loss, _nll_loss.forward)
-_nll_loss_backward.numpy = kernel_or_fallback(native.nll_loss_backward, _nll_loss_backward.forward)
 
 
 @op(samples=[(ints((5,), 4), reals((4,), 0.5, 2.0), 1)])
@@ -189,7 +187,7 @@ def reduce_weighted(
     return ops.div(ops.sum(losses), ops.sum(target != ignore_index))
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def nll_loss(
     ops,
     input,
@@ -350,7 +348,7 @@ def cross_entropy_weighted_backward(
 _cross_entropy_weighted.pullback(x=cross_entropy_weighted_backward)
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def cross_entropy(
     ops,
     input,

@@ -16,7 +16,6 @@ import numpy as np
 from ... import native
 from ...dtypes import float32, float64
 from ..table.constants import constant
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from .cross_entropy import apply_reduction
 
@@ -60,7 +59,14 @@ def pad_with_inf(xp: Any, x: Any, at: int) -> Any:
     return xp.insert(x, at, -math.inf)
 
 
-@op(saves="alpha")
+def ctc_loss_kernel(x: Any, targets: Any, *args: Any) -> Any:
+    """The native kernel; args are the lengths, blank and zero_infinity."""
+    inputs, labels, blank, _ = args
+    rows = padded_targets(np, targets, labels)
+    return native.ctc_loss(x, rows, np.array(inputs, np.int64), np.array(labels, np.int64), blank)
+
+
+@op(native=ctc_loss_kernel, saves="alpha")
 def _ctc_loss(xp, x, targets, /, input_lengths, target_lengths, blank, zero_infinity):
     """The negative logarithm of the sum over all alignments, for each sample of (T, N, C)."""
     steps, n, classes = x.shape
@@ -81,7 +87,17 @@ def _ctc_loss(xp, x, targets, /, input_lengths, target_lengths, blank, zero_infi
     return out, alpha.astype(x.dtype)
 
 
-@op()
+def ctc_loss_backward_kernel(
+    x: Any, logp: Any, targets: Any, loss: Any, alpha: Any, *args: Any
+) -> Any:
+    """The native kernel of the gradient."""
+    inputs, labels, blank, zero_infinity = args
+    steps, counts = np.array(inputs, np.int64), np.array(labels, np.int64)
+    rows = padded_targets(np, targets, labels)
+    return native.ctc_loss_backward(x, logp, rows, loss, alpha, steps, counts, blank, zero_infinity)
+
+
+@op(native=ctc_loss_backward_kernel)
 def _ctc_loss_backward(
     xp,
     x,
@@ -125,23 +141,6 @@ def state_shares(xp: Any, product: Any, y: Any, loss: Any) -> Any:
     return xp.where(product == -math.inf, 0, xp.exp(product - y + loss))
 
 
-def ctc_loss_kernel(x: Any, targets: Any, *args: Any) -> Any:
-    """The native kernel; args are the lengths, blank and zero_infinity."""
-    inputs, labels, blank, _ = args
-    rows = padded_targets(np, targets, labels)
-    return native.ctc_loss(x, rows, np.array(inputs, np.int64), np.array(labels, np.int64), blank)
-
-
-def ctc_loss_backward_kernel(
-    x: Any, logp: Any, targets: Any, loss: Any, alpha: Any, *args: Any
-) -> Any:
-    """The native kernel of the gradient."""
-    inputs, labels, blank, zero_infinity = args
-    steps, counts = np.array(inputs, np.int64), np.array(labels, np.int64)
-    rows = padded_targets(np, targets, labels)
-    return native.ctc_loss_backward(x, logp, rows, loss, alpha, steps, counts, blank, zero_infinity)
-
-
 def refuse_double_backward(ops: Any) -> NoReturn:
     """Raises the error of a gradient of the gradient."""
     raise RuntimeError(
@@ -150,7 +149,6 @@ def refuse_double_backward(ops: Any) -> NoReturn:
     )
 
 
-_ctc_loss.numpy = kernel_or_fallback(ctc_loss_kernel, _ctc_loss.forward)
 _ctc_loss.pullback(
     x=lambda ops, g, x, targets, out, alpha, input_lengths, target_lengths, blank, zero_infinity: (
         ops._ctc_loss_backward(
@@ -158,7 +156,6 @@ _ctc_loss.pullback(
         )
     )
 )
-_ctc_loss_backward.numpy = kernel_or_fallback(ctc_loss_backward_kernel, _ctc_loss_backward.forward)
 _ctc_loss_backward.pullback(x=refuse_double_backward, logp=refuse_double_backward)
 
 

@@ -25,7 +25,7 @@ def n_and_c(name: str, input: Any) -> tuple[int, int]:
     return (1, shape[0]) if len(shape) == 1 else (shape[0], shape[1])
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def multi_margin_loss(
     ops,
     input,
@@ -85,7 +85,7 @@ def label_pairs(labels: Any, n: int, c: int) -> tuple[Any, Any]:
     return xp.where(counts, labels, 0), counts[:, :, None] & ~true[:, None, :c]
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, reduction="mean"):
     """The sum over true classes t and others c of max(0, 1 - x[t] + x[c]) / C: (N, C) and class
     indices (N, C), of which those before the first -1 count.

@@ -16,7 +16,7 @@ def all_floating(*numbers: Any) -> bool:
     return all(x.dtype.kind == "f" for x in numbers)
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def mse_loss(ops, input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """Squared differences; with weight, weighted (the mean over the sum of the weights)."""
     reduction = reduction_of_legacy(size_average, reduce, reduction)
@@ -38,7 +38,7 @@ def apply_weighted_reduction(ops: Any, losses: Any, weight: Any, reduction: str)
     return apply_reduction(ops, losses, reduction)
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def l1_loss(ops, input, target, size_average=None, reduce=None, reduction="mean", weight=None):
     """Absolute differences."""
     reduction = reduction_of_legacy(size_average, reduce, reduction)
@@ -53,7 +53,7 @@ def l1_loss(ops, input, target, size_average=None, reduce=None, reduction="mean"
     )
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def smooth_l1_loss(ops, input, target, size_average=None, reduce=None, reduction="mean", beta=1.0):
     """Squared differences (over 2 beta) up to beta, absolute ones (less beta / 2) beyond."""
     if beta < 0:
@@ -65,7 +65,7 @@ def smooth_l1_loss(ops, input, target, size_average=None, reduce=None, reduction
     return ops._pointwise_loss(input, target, name, reduction, float(beta), 1.0)
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def huber_loss(ops, input, target, reduction="mean", delta=1.0, weight=None):
     """delta times `smooth_l1_loss` with beta = delta."""
     if delta <= 0:
@@ -83,7 +83,7 @@ def huber_loss(ops, input, target, reduction="mean", delta=1.0, weight=None):
 # ---- probabilities
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="refused", method=False, function=False, autocast="full")
 def binary_cross_entropy(
     ops, input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
@@ -107,7 +107,7 @@ def multiply_by_weight(ops: Any, losses: Any, weight: Any) -> Any:
     return out if out.dtype == losses.dtype else ops._to_copy(out, losses.dtype)
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def binary_cross_entropy_with_logits(
     ops,
     input,
@@ -147,7 +147,7 @@ def binary_cross_entropy_with_logits(
     return apply_reduction(ops, losses, reduction)
 
 
-@composite(method=False, function=False, autocast="full")
+@composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def kl_div(ops, input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
     """target * (log(target) - input); reduction="batchmean" divides the sum by the first size."""
     name = "kl_div_log_target" if log_target else "kl_div"

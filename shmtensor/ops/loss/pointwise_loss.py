@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from ... import native
 from ..shape.view_expand_flip import sum_to_shape
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import reals
 
@@ -182,7 +181,14 @@ def loss_weight(n: int, reduction: str) -> float:
     return 1 / (n or math.nan) if reduction == "mean" else 1.0
 
 
-@op(broadcast=True, promote="common", inplace=False, samples=SAMPLES, vmap="pointwise_losses")
+@op(
+    native=native.pointwise_loss,
+    broadcast=True,
+    promote="common",
+    inplace=False,
+    samples=SAMPLES,
+    vmap="pointwise_losses",
+)
 def _pointwise_loss(xp, x, y, /, name, reduction="mean", a=0.0, b=0.0):
     """The named loss of x and y: all of them, their mean or their sum."""
     losses = POINTWISE_LOSSES[name].value(xp, x, y, a, b)
@@ -193,7 +199,6 @@ def _pointwise_loss(xp, x, y, /, name, reduction="mean", a=0.0, b=0.0):
     return xp.asarray(losses, losses.dtype if x.dtype.kind == "c" else x.dtype)
 
 
-_pointwise_loss.numpy = kernel_or_fallback(native.pointwise_loss, _pointwise_loss.forward)
 _pointwise_loss.pullback(
     x=lambda ops, g, x, y, x_shape, name, reduction, a, b: sum_to_shape(
         ops, ops._pointwise_loss_backward(g, x, y, name, 0, reduction, a, b), x_shape
@@ -205,6 +210,7 @@ _pointwise_loss.pullback(
 
 
 @op(
+    native=native.pointwise_loss_backward,
     samples=[
         ((3, 4) if s[3] == "none" else (), *s[:3], side, *s[3:])
         for s in SAMPLES
@@ -222,11 +228,6 @@ def _pointwise_loss_backward(xp, x, left, right, /, name, side, reduction="mean"
     shape = xp.broadcast(left, right).shape
     factor = x * x.dtype.type(loss_weight(math.prod(shape), reduction))
     return xp.broadcast_to(factor * derivative, shape).astype(left.dtype)
-
-
-_pointwise_loss_backward.numpy = kernel_or_fallback(
-    native.pointwise_loss_backward, _pointwise_loss_backward.forward
-)
 
 
 def pointwise_loss_double_backward(

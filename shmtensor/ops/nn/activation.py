@@ -16,10 +16,9 @@ from ..table.check_dtypes import (
     unsupported_dtype,
 )
 from ..table.dims import axis
-from ..table.native_or_numpy import floating_kernel, kernel_or_fallback
 from ..table.op_definition import IN_NAMESPACE, composite, op
 from ..table.samples import reals
-from .activation_backward import silu_derivative
+from .activation_backward import declare_derivatives
 
 ROOT_HALF = math.sqrt(0.5)
 ROOT_2_PI = math.sqrt(2 / math.pi)
@@ -82,7 +81,8 @@ def logistic(xp: Any, x: Any) -> Any:
 
 
 @op(
-    numpy=floating_kernel(native.sigmoid, logistic),
+    complex_gradients=True,
+    real=native.sigmoid,
     promote="float",
     samples=BOTH_SIDES,
     layout="pointwise",
@@ -123,14 +123,33 @@ _tanh_backward.pullback(
 )
 
 
-@op(promote="float", inplace=False, **IN_NAMESPACE, samples=BOTH_SIDES, layout="pointwise")
+def silu_derivative(f: Any, x: Any) -> Any:
+    """s (1 + x (1 - s))."""
+    s = f.sigmoid(x)
+    return s * (1 + x * (1 - s))
+
+
+def silu_second_derivative(ops: Any, x: Any) -> Any:
+    """s (1 - s) (2 + x (1 - 2 s))."""
+    s = ops.sigmoid(x)
+    return s * (1 - s) * (2 + x * (1 - 2 * s))
+
+
+@op(
+    complex_gradients=True,
+    check_dtypes=any_floating_check("silu"),
+    native=native.activation("silu"),
+    promote="float",
+    inplace=False,
+    **IN_NAMESPACE,
+    samples=BOTH_SIDES,
+    layout="pointwise",
+)
 def silu(xp, x, /):
     """x * sigmoid(x)."""
     return x * sigmoid.forward(xp, x)
 
 
-silu.numpy = kernel_or_fallback(native.silu, silu.forward)
-silu.check_dtypes = any_floating_check("silu")
 silu.pullback(
     x=lambda ops, g, x: (
         ops._activation_backward(g, x, "silu")
@@ -138,6 +157,7 @@ silu.pullback(
         else g * silu_derivative(ops, x).conjugate()
     )
 )
+declare_derivatives(silu, silu_derivative, silu_second_derivative)
 
 
 GELUS = [(reals((3, 4), -3.0, 3.0), False), (reals((3, 4), -3.0, 3.0), True), ((), False)]
@@ -202,7 +222,16 @@ def gelu(ops, input, approximate="none"):
     return ops._gelu(input, approximate == "tanh")
 
 
+def softplus_second_derivative(ops: Any, x: Any, beta: float, threshold: float) -> Any:
+    """beta s (1 - s), and 0 beyond the threshold."""
+    s = ops.sigmoid(x * beta)
+    return ops._where_other(x * beta > threshold, beta * s * (1 - s), 0.0)
+
+
 @op(
+    out_argument=True,
+    autocast_cuda="full",
+    native=native.activation("softplus"),
     **IN_NAMESPACE,
     samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 2.0, 1.0)],
     layout="pointwise",
@@ -214,24 +243,46 @@ def softplus(xp, x, /, beta=1.0, threshold=20.0):
     return xp.where(z > threshold, x, xp.logaddexp(z, 0) / beta).astype(x.dtype)
 
 
-softplus.numpy = kernel_or_fallback(native.softplus, softplus.forward)
 softplus.pullback(
     x=lambda ops, g, x, beta, threshold: ops._activation_backward(g, x, "softplus", beta, threshold)
 )
+declare_derivatives(
+    softplus,
+    lambda f, x, beta, threshold: f.where(x * beta > threshold, 1.0, f.sigmoid(x * beta)),
+    softplus_second_derivative,
+    sample=(2.0, 4.0),
+)
 
 
-@op(**IN_NAMESPACE, samples=BOTH_SIDES, layout="contiguous", vmap="alone")
+def logsigmoid_second_derivative(ops: Any, x: Any) -> Any:
+    """-s (1 - s)."""
+    s = ops.sigmoid(x)
+    return -s * (1 - s)
+
+
+@op(
+    out_argument=True,
+    native=native.activation("logsigmoid"),
+    **IN_NAMESPACE,
+    samples=BOTH_SIDES,
+    layout="contiguous",
+    vmap="alone",
+)
 def logsigmoid(xp, x, /):
     """log(sigmoid(x)), without overflow."""
     check_floating("logsigmoid", x)
     return -xp.logaddexp(-x, 0)
 
 
-logsigmoid.numpy = kernel_or_fallback(native.logsigmoid, logsigmoid.forward)
 logsigmoid.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "logsigmoid"))
+declare_derivatives(logsigmoid, lambda f, x: f.sigmoid(-x), logsigmoid_second_derivative)
+
+
+native_leaky_relu = native.activation("leaky_relu")
 
 
 @op(
+    native=native_leaky_relu,
     **IN_NAMESPACE,
     samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.2)],
     layout="pointwise",
@@ -242,13 +293,29 @@ def leaky_relu(xp, x, /, negative_slope=0.01):
     return xp.where(x > 0, x, x * negative_slope)
 
 
-leaky_relu.numpy = kernel_or_fallback(native.leaky_relu, leaky_relu.forward)
 leaky_relu.pullback(
     x=lambda ops, g, x, negative_slope: ops._activation_backward(g, x, "leaky_relu", negative_slope)
 )
+declare_derivatives(
+    leaky_relu, lambda f, x, negative_slope: f.where(x > 0, 1.0, negative_slope), sample=(0.3,)
+)
+
+
+def elu_derivative(f: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    """scale, and scale alpha input_scale exp(input_scale x) on the negative side."""
+    low = f.exp(f.where(x > 0, 0.0, x) * input_scale) * (alpha * scale * input_scale)
+    return f.where(x > 0, scale, low)
+
+
+def elu_second_derivative(ops: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
+    """scale alpha input_scale^2 exp(input_scale x) on the negative side."""
+    low = ops._where_other(x > 0, x, 0.0)
+    value = ops.exp(low * input_scale) * (alpha * scale * input_scale * input_scale)
+    return ops._where_other(x > 0, value, 0.0)
 
 
 @op(
+    native=native.activation("elu"),
     **IN_NAMESPACE,
     samples=[*BOTH_SIDES, (reals((3, 4), -3.0, 3.0), 0.7, 1.5, 2.0)],
     layout="pointwise",
@@ -259,12 +326,12 @@ def elu(xp, x, /, alpha=1.0, scale=1.0, input_scale=1.0):
     return xp.where(x > 0, x * scale, xp.expm1(xp.minimum(x, 0) * input_scale) * (alpha * scale))
 
 
-elu.numpy = kernel_or_fallback(native.elu, elu.forward)
 elu.pullback(
     x=lambda ops, g, x, alpha, scale, input_scale: ops._activation_backward(
         g, x, "elu", alpha, scale, input_scale
     )
 )
+declare_derivatives(elu, elu_derivative, elu_second_derivative, sample=(0.7, 1.5, 0.5))
 
 
 @composite(function=True, method=False)
@@ -282,6 +349,7 @@ def celu(ops, input, alpha=1.0):
 
 
 @op(
+    native=native.activation("hardtanh"),
     **IN_NAMESPACE,
     samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), -0.5, 0.6)],
     layout="pointwise",
@@ -293,48 +361,79 @@ def hardtanh(xp, x, /, min_val=-1.0, max_val=1.0):
     return xp.minimum(xp.maximum(x, x.dtype.type(min_val)), x.dtype.type(max_val))
 
 
-hardtanh.numpy = kernel_or_fallback(native.hardtanh, hardtanh.forward)
 hardtanh.pullback(
     x=lambda ops, g, x, min_val, max_val: ops._activation_backward(
         g, x, "hardtanh", min_val, max_val
     )
 )
+declare_derivatives(
+    hardtanh,
+    lambda f, x, min_val, max_val: f.where((x > min_val) & (x < max_val), 1.0, 0.0),
+    sample=(-1.0, 2.0),
+)
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)], layout="pointwise")
+@op(
+    native=native.activation("hardsigmoid"),
+    method=False,
+    function=False,
+    samples=[(reals((3, 4), -5.0, 5.0),)],
+    layout="pointwise",
+)
 def hardsigmoid(xp, x, /):
     """x / 6 + 1 / 2, but at least 0 and at most 1."""
     check_floating("hardsigmoid", x)
     return xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
-hardsigmoid.numpy = kernel_or_fallback(native.hardsigmoid, hardsigmoid.forward)
 hardsigmoid.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "hardsigmoid"))
+declare_derivatives(hardsigmoid, lambda f, x: f.where((x > -3) & (x < 3), 1 / 6, 0.0))
 
 
-@op(method=False, function=False, samples=[(reals((3, 4), -5.0, 5.0),)], layout="pointwise")
+@op(
+    native=native.activation("hardswish"),
+    method=False,
+    function=False,
+    samples=[(reals((3, 4), -5.0, 5.0),)],
+    layout="pointwise",
+)
 def hardswish(xp, x, /):
     """x * hardsigmoid(x)."""
     check_floating("hardswish", x)
     return x * xp.minimum(xp.maximum(x + 3, 0), 6) / 6
 
 
-hardswish.numpy = kernel_or_fallback(native.hardswish, hardswish.forward)
 hardswish.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "hardswish"))
+declare_derivatives(
+    hardswish,
+    lambda f, x: f.where(x <= -3, 0.0, f.where(x >= 3, 1.0, x / 3 + 0.5)),
+    lambda ops, x: ops._to_copy((x > -3) & (x < 3), x.dtype) / 3,
+    excludes=True,
+)
 
 
-@op(samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)], layout="pointwise")
+def shrink_derivative(f: Any, x: Any, lambd: float) -> Any:
+    """0 from -lambd to lambd, else 1."""
+    return f.where((x >= -lambd) & (x <= lambd), 0.0, 1.0)
+
+
+@op(
+    native=native.activation("hardshrink"),
+    samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)],
+    layout="pointwise",
+)
 def hardshrink(xp, x, /, lambd=0.5):
     """x outside [-lambd, lambd], 0 inside."""
     check_floating("hardshrink", x)
     return xp.where((x < -lambd) | (x > lambd) | (x != x), x, xp.zeros((), x.dtype))
 
 
-hardshrink.numpy = kernel_or_fallback(native.hardshrink, hardshrink.forward)
 hardshrink.pullback(x=lambda ops, g, x, lambd: ops._activation_backward(g, x, "hardshrink", lambd))
+declare_derivatives(hardshrink, shrink_derivative, sample=(0.5,))
 
 
 @op(
+    native=native.activation("softshrink"),
     **IN_NAMESPACE,
     samples=[(reals((3, 4), -3.0, 3.0),), ((3, 4), 0.3)],
     layout="pointwise",
@@ -348,31 +447,51 @@ def softshrink(xp, x, /, lambd=0.5):
     return xp.where(x > lambd, x - lambd, xp.where(x < -lambd, x + lambd, zeros))
 
 
-softshrink.numpy = kernel_or_fallback(native.softshrink, softshrink.forward)
 softshrink.pullback(x=lambda ops, g, x, lambd: ops._activation_backward(g, x, "softshrink", lambd))
+declare_derivatives(softshrink, shrink_derivative, sample=(0.5,))
 
 
-@op(inplace=True, method=False, samples=[((3, 4), 0.1, 20.0)], layout="pointwise")
+@op(
+    native=native.activation("threshold"),
+    inplace=True,
+    method=False,
+    samples=[((3, 4), 0.1, 20.0)],
+    layout="pointwise",
+)
 def threshold(xp, x, /, threshold, value):
     """x where it is above the threshold, else a fixed value."""
     return xp.where(x <= threshold, x.dtype.type(value), x)
 
 
-threshold.numpy = kernel_or_fallback(native.threshold, threshold.forward)
 threshold.pullback(
     x=lambda ops, g, x, threshold: ops._activation_backward(g, x, "threshold", threshold)
 )
+declare_derivatives(
+    threshold, lambda f, x, threshold: f.where(x <= threshold, 0.0, 1.0), sample=(0.5,)
+)
 
 
-@op(**IN_NAMESPACE, samples=BOTH_SIDES, layout="pointwise")
+def mish_derivative(f: Any, x: Any) -> Any:
+    """t + x s (1 - t t), where t is tanh(softplus(x))."""
+    t, s = f.tanh(f.softplus(x)), f.sigmoid(x)
+    return t + x * s * (1 - t * t)
+
+
+def mish_second_derivative(ops: Any, x: Any) -> Any:
+    """(1 - t t) s (2 + x (1 - s - 2 t s))."""
+    t, s = ops.tanh(ops.softplus(x)), ops.sigmoid(x)
+    return (1 - t * t) * s * (2 + x * (1 - s - 2 * t * s))
+
+
+@op(native=native.activation("mish"), **IN_NAMESPACE, samples=BOTH_SIDES, layout="pointwise")
 def mish(xp, x, /):
     """x * tanh(softplus(x)) (Misra 2019)."""
     check_floating("mish", x)
     return x * xp.tanh(xp.logaddexp(x, 0))
 
 
-mish.numpy = kernel_or_fallback(native.mish, mish.forward)
 mish.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "mish"))
+declare_derivatives(mish, mish_derivative, mish_second_derivative)
 
 
 native_prelu = native.elementwise("prelu")
@@ -382,14 +501,13 @@ def prelu_kernel(x: Any, weight: Any) -> Any:
     """The native kernel for float32 and float64."""
     if x.dtype == weight.dtype and x.dtype.char in "fd":
         if weight.size == 1 and weight.ndim <= x.ndim:
-            return native.leaky_relu(x, weight.item())
+            return native_leaky_relu(x, weight.item())
         return native_prelu(x, weight)
-    with np.errstate(all="ignore"):
-        return _prelu_kernel.forward(np, x, weight)
+    return None
 
 
 @op(
-    numpy=prelu_kernel,
+    native=prelu_kernel,
     broadcast=True,
     promote="common",
     inplace=False,
@@ -406,7 +524,7 @@ _prelu_kernel.pullback(
 )
 
 
-@composite(autocast="lower")
+@composite(autocast_cuda="lower", autocast="lower")
 def prelu(ops, input, weight):
     """x where it is positive, weight * x elsewhere; one weight, or one for each channel (dimension
     1).

@@ -1,4 +1,6 @@
-"""Derivatives of activations: one row for all, and its second derivatives; glu."""
+"""Derivatives of activations: one row for all, by the derivatives that activation.py declares;
+glu.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +10,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import native
-from ..table.native_or_numpy import kernel_or_fallback
-from ..table.op_definition import op
+from ..table.op_definition import Row, op, parameters_of
 from ..table.samples import reals
 
 Function = Callable[..., Any]
 
 
 class ActivationDerivatives(NamedTuple):
-    """The first derivative, (f, x, a, b, c), and the second, (ops, x, a, b, c), of an activation.
-
-    f has the functions `exp`, `tanh`, `softplus`, `sigmoid` and `where`. A second derivative of 0
-    almost everywhere is None.
-    """
+    """The derivatives of an activation, as `declare_derivatives` takes them."""
 
     first: Function
-    second: Function | None = None
+    second: Function | None
+    excludes: bool
 
 
 class NumPyFunctions:
@@ -41,122 +39,49 @@ class NumPyFunctions:
         return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
 
 
-def silu_derivative(f: Any, x: Any) -> Any:
-    """s (1 + x (1 - s))."""
-    s = f.sigmoid(x)
-    return s * (1 + x * (1 - s))
-
-
-def silu_second_derivative(ops: Any, x: Any) -> Any:
-    """s (1 - s) (2 + x (1 - 2 s))."""
-    s = ops.sigmoid(x)
-    return s * (1 - s) * (2 + x * (1 - 2 * s))
-
-
-def mish_derivative(f: Any, x: Any) -> Any:
-    """t + x s (1 - t t), where t is tanh(softplus(x))."""
-    t, s = f.tanh(f.softplus(x)), f.sigmoid(x)
-    return t + x * s * (1 - t * t)
-
-
-def mish_second_derivative(ops: Any, x: Any) -> Any:
-    """(1 - t t) s (2 + x (1 - s - 2 t s))."""
-    t, s = ops.tanh(ops.softplus(x)), ops.sigmoid(x)
-    return (1 - t * t) * s * (2 + x * (1 - s - 2 * t * s))
-
-
-def softplus_second_derivative(ops: Any, x: Any, beta: float, threshold: float) -> Any:
-    """beta s (1 - s), and 0 beyond the threshold."""
-    s = ops.sigmoid(x * beta)
-    return ops._where_other(x * beta > threshold, beta * s * (1 - s), 0.0)
-
-
-def logsigmoid_second_derivative(ops: Any, x: Any) -> Any:
-    """-s (1 - s)."""
-    s = ops.sigmoid(x)
-    return -s * (1 - s)
-
-
-def elu_second_derivative(ops: Any, x: Any, alpha: float, scale: float, input_scale: float) -> Any:
-    """scale alpha input_scale^2 exp(input_scale x) on the negative side."""
-    low = ops._where_other(x > 0, x, 0.0)
-    value = ops.exp(low * input_scale) * (alpha * scale * input_scale * input_scale)
-    return ops._where_other(x > 0, value, 0.0)
-
-
-def shrink_derivative(f: Any, x: Any, lambd: float) -> Any:
-    """0 from -lambd to lambd, else 1."""
-    return f.where((x >= -lambd) & (x <= lambd), 0.0, 1.0)
-
-
-DERIVATIVES = {
-    "silu": ActivationDerivatives(silu_derivative, silu_second_derivative),
-    "softplus": ActivationDerivatives(
-        lambda f, x, beta, threshold: f.where(x * beta > threshold, 1.0, f.sigmoid(x * beta)),
-        softplus_second_derivative,
-    ),
-    "logsigmoid": ActivationDerivatives(lambda f, x: f.sigmoid(-x), logsigmoid_second_derivative),
-    "mish": ActivationDerivatives(mish_derivative, mish_second_derivative),
-    "leaky_relu": ActivationDerivatives(
-        lambda f, x, negative_slope: f.where(x > 0, 1.0, negative_slope)
-    ),
-    "elu": ActivationDerivatives(
-        lambda f, x, alpha, scale, input_scale: f.where(
-            x > 0,
-            scale,
-            f.exp(f.where(x > 0, 0.0, x) * input_scale) * (alpha * scale * input_scale),
-        ),
-        elu_second_derivative,
-    ),
-    "hardtanh": ActivationDerivatives(
-        lambda f, x, min_val, max_val: f.where((x > min_val) & (x < max_val), 1.0, 0.0)
-    ),
-    "hardsigmoid": ActivationDerivatives(lambda f, x: f.where((x > -3) & (x < 3), 1 / 6, 0.0)),
-    "hardswish": ActivationDerivatives(
-        lambda f, x: f.where(x <= -3, 0.0, f.where(x >= 3, 1.0, x / 3 + 0.5)),
-        lambda ops, x: ops._to_copy((x > -3) & (x < 3), x.dtype) / 3,
-    ),
-    "hardshrink": ActivationDerivatives(shrink_derivative),
-    "softshrink": ActivationDerivatives(shrink_derivative),
-    "threshold": ActivationDerivatives(lambda f, x, threshold: f.where(x <= threshold, 0.0, 1.0)),
-}
-ARGUMENT_COUNTS = {
-    "softplus": 2, "leaky_relu": 1, "elu": 3, "hardtanh": 2, "hardshrink": 1, "softshrink": 1,
-    "threshold": 1,
-}  # fmt: skip
+DERIVATIVES: dict[str, ActivationDerivatives] = {}  # by the names of the activations
+ARGUMENT_COUNTS: dict[str, int] = {}  # how many numbers the derivatives take
+SAMPLES: list[tuple[Any, ...]] = []
 
 WIDE = reals((3, 4), -5.0, 5.0)
 
 
+def declare_derivatives(
+    row: Row,
+    first: Function,
+    second: Function | None = None,
+    sample: tuple[float, ...] = (),
+    excludes: bool = False,
+) -> None:
+    """Declares the derivatives of an activation, for its pullback by `_activation_backward`.
+
+    Args:
+        first: `first(f, x, numbers...)`; f has the functions `exp`, `tanh`, `softplus`, `sigmoid`
+            and `where`.
+        second: `second(ops, x, numbers...)`; None: it is 0 almost everywhere.
+        sample: numbers for the generated test; as many as the derivatives take.
+        excludes: the gradient is 0 where the derivative is, even for an infinite incoming
+            gradient. Without a second derivative it is so in any case.
+    """
+    DERIVATIVES[row.name] = ActivationDerivatives(first, second, excludes or second is None)
+    ARGUMENT_COUNTS[row.name] = len(parameters_of(first)) - 2
+    if len(sample) != ARGUMENT_COUNTS[row.name]:
+        raise TypeError(f"declare_derivatives: {row.name}: a sample has {len(sample)} numbers")
+    SAMPLES.append(((3, 4), WIDE, row.name, *sample))
+
+
 @op(
-    samples=[
-        ((3, 4), WIDE, "silu"),
-        ((3, 4), WIDE, "softplus", 2.0, 4.0),
-        ((3, 4), WIDE, "logsigmoid"),
-        ((3, 4), WIDE, "mish"),
-        ((3, 4), WIDE, "leaky_relu", 0.3),
-        ((3, 4), WIDE, "elu", 0.7, 1.5, 0.5),
-        ((3, 4), WIDE, "hardtanh", -1.0, 2.0),
-        ((3, 4), WIDE, "hardsigmoid"),
-        ((3, 4), WIDE, "hardswish"),
-        ((3, 4), WIDE, "hardshrink", 0.5),
-        ((3, 4), WIDE, "softshrink", 0.5),
-        ((3, 4), WIDE, "threshold", 0.5),
-    ],
+    native=native.activation_backward,
+    samples=SAMPLES,
     layout="pointwise",
 )
 def _activation_backward(xp, x, y, /, name, a=0.0, b=0.0, c=0.0):
     """x times the derivative of the named activation at y; 0 where the derivative is 0."""
     numbers = (a, b, c)[: ARGUMENT_COUNTS.get(name, 0)]
     derivative = DERIVATIVES[name].first(NumPyFunctions, y, *numbers)
-    has_zero_derivative = DERIVATIVES[name].second is None or name == "hardswish"
     out = x * derivative
-    return (xp.where(derivative == 0, 0.0, out) if has_zero_derivative else out).astype(x.dtype)
-
-
-_activation_backward.numpy = kernel_or_fallback(
-    native.activation_backward, _activation_backward.forward
-)
+    excludes = DERIVATIVES[name].excludes
+    return (xp.where(derivative == 0, 0.0, out) if excludes else out).astype(x.dtype)
 
 
 def activation_double_backward(
@@ -187,14 +112,18 @@ def split_halves(x: Any, dim: int) -> tuple[Any, Any]:
     return x[(*leading, slice(n))], x[(*leading, slice(n, None))]
 
 
-@op(samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)], vmap="along")
+@op(native=native.glu, samples=[((3, 4), 1), ((4, 3), 0), ((2, 6, 3), 1)], vmap="along")
 def _glu(xp, x, /, dim):
     """The first half along dim times sigmoid(the second)."""
     value, gate = split_halves(x, dim)
     return value * NumPyFunctions.sigmoid(gate)
 
 
-@op(samples=[((3, 2), (3, 4), 1), ((2, 3, 3), (2, 6, 3), 1)], vmap="along")
+@op(
+    native=native.glu_backward,
+    samples=[((3, 2), (3, 4), 1), ((2, 3, 3), (2, 6, 3), 1)],
+    vmap="along",
+)
 def _glu_backward(xp, x, y, /, dim):
     """The gradient of `_glu`'s input y, from the incoming gradient x."""
     value, gate = split_halves(y, dim)
@@ -218,7 +147,5 @@ def glu_double_backward(
     return g_x, ops.cat([b * x * derivative, g_gate], dim)
 
 
-_glu.numpy = kernel_or_fallback(native.glu, _glu.forward)
-_glu_backward.numpy = kernel_or_fallback(native.glu_backward, _glu_backward.forward)
 _glu.pullback(x=lambda ops, g, x, dim: ops._glu_backward(g, x, dim))
 _glu_backward.joint_pullback(glu_double_backward, x="y", y="x y")

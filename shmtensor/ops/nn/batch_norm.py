@@ -20,12 +20,9 @@ def non_channel_dims(ndim: int) -> tuple[int, ...]:
 
 
 def batch_norm_kernel(x: Any, weight: Any, bias: Any, eps: float, running: Any) -> Any:
-    """The native kernel, or else the forward."""
+    """The native kernel, without running statistics."""
     results = None if running is not None else native.batch_norm(x, weight, bias, eps)
-    if results is not None:
-        return (*results, None)
-    with np.errstate(all="ignore"):
-        return _native_batch_norm.forward(np, x, weight, bias, eps, running)
+    return results and (*results, None)
 
 
 def update_running(
@@ -38,7 +35,8 @@ def update_running(
 
 
 @op(
-    numpy=batch_norm_kernel,
+    statistics="mean var",
+    native=batch_norm_kernel,
     promote="float",
     inplace=False,
     outputs="out mean var",

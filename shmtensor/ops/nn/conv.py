@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 from ... import native
 from ..table.native_or_numpy import (
     is_host_array,
-    kernel_or_fallback,
     restore_half,
     upcast_half,
 )
@@ -72,7 +71,16 @@ CASES: list[tuple[Any, ...]] = [
 ]
 
 
-@op(promote="common", inplace=False, samples=CASES, layout="images x weight", vmap="images")
+@op(
+    complex_gradients=True,
+    cuda_halves=True,
+    native=native.convolution,
+    promote="common",
+    inplace=False,
+    samples=CASES,
+    layout="images x weight",
+    vmap="images",
+)
 def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilation=(1,), groups=1):
     """The convolution of images with filters, plus the bias."""
     kernel = weight.shape[2:]
@@ -84,6 +92,9 @@ def _convolution(xp, x, weight, bias=None, /, stride=(1,), padding=(0,), dilatio
 
 
 @op(
+    complex_gradients=True,
+    cuda_halves=True,
+    native=native.conv_transpose,
     promote="common",
     inplace=False,
     samples=[
@@ -106,6 +117,9 @@ def _conv_transpose(xp, x, weight, /, size, stride, padding, dilation, groups):
 
 
 @op(
+    complex_gradients=True,
+    cuda_halves=True,
+    native=native.convolution_backward_weight,
     promote="common",
     inplace=False,
     samples=[
@@ -122,12 +136,6 @@ def _convolution_backward_weight(xp, x, y, /, kernel, stride, padding, dilation,
     products = batched_matmul(xp, split_groups(y, groups), parts.swapaxes(2, 3))
     return products.sum(0, x.dtype).reshape(y.shape[1], x.shape[1] // groups, *kernel)
 
-
-_convolution.numpy = kernel_or_fallback(native.convolution, _convolution.forward)
-_conv_transpose.numpy = kernel_or_fallback(native.conv_transpose, _conv_transpose.forward)
-_convolution_backward_weight.numpy = kernel_or_fallback(
-    native.convolution_backward_weight, _convolution_backward_weight.forward
-)
 
 _convolution.pullback(
     bias=lambda ops, g: ops.sum(g, (0, *range(2, g.ndim))),
@@ -327,7 +335,7 @@ def resolve_padding(
     return x, tuple(t // 2 for t in total)
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv1d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution of (N, C, L) or (C, L) with filters (K, C / groups, k): (N, K, L').
 
@@ -341,13 +349,13 @@ def conv1d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, group
     return convolution(ops, 1, input, weight, bias, stride, padding, dilation, groups)
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv2d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution of (N, C, H, W) with filters (K, C / groups, kh, kw); see `conv1d`."""
     return convolution(ops, 2, input, weight, bias, stride, padding, dilation, groups)
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv3d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
     """Convolution of (N, C, D, H, W) or (C, D, H, W) with filters (K, C / groups, kd, kh, kw); see
     `conv1d`.
@@ -400,7 +408,7 @@ def conv_transpose(
     return ops.squeeze(out, 0) if is_unbatched else out
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv_transpose1d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -416,7 +424,7 @@ def conv_transpose1d(
     )
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv_transpose2d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -426,7 +434,7 @@ def conv_transpose2d(
     )
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv_transpose3d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
@@ -436,7 +444,7 @@ def conv_transpose3d(
     )
 
 
-@composite(method=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv_tbc(ops, input, weight, bias, pad=0):
     """`conv1d` of (L, N, C) with filters (k, C, K): (L', N, K)."""
     out = ops.conv1d(ops.permute(input, (1, 2, 0)), ops.permute(weight, (2, 1, 0)), bias, 1, pad)

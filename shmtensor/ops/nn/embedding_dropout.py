@@ -20,6 +20,7 @@ from ..table.sparse_gradient import sparse_embedding_backward
 
 
 @op(
+    complex_gradients=True,
     samples=[((5, 3), ints((2, 4), 5), -1), ((5, 3), ints((), 5), 2)],
     halves="copies",
     vmap="embedding",

@@ -183,7 +183,7 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
     )
 
 
-@composite(method=False, autocast="full")
+@composite(autocast_cuda="widest", method=False, autocast="full")
 def grid_sampler(ops, input, grid, interpolation_mode, padding_mode, align_corners):
     """`grid_sample` with the modes as numbers, in the order of its docstring."""
     return ops.grid_sample(

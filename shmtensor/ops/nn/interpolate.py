@@ -209,7 +209,7 @@ def cached_weights(taps: Callable[..., IndicesAndWeights], *arguments: Any) -> I
     return places, weights
 
 
-@composite(method=False, function=False)
+@composite(autocast_cuda="full", method=False, function=False)
 def interpolate(
     ops,
     input,

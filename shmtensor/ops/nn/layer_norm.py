@@ -32,19 +32,8 @@ def broadcast_weight(ops: Any, weight: Any, ndim: int, groups: int) -> Any:
     return ops.reshape(weight, (1, -1, *(1,) * (ndim - 2))) if groups else weight
 
 
-def layer_norm_kernel(
-    x: Any, weight: Any, bias: Any, n: int, groups: int, eps: float, centred: bool
-) -> Any:
-    """The native kernel, or else the forward."""
-    results = native.layer_norm(x, weight, bias, n, groups, eps, centred)
-    if results is not None:
-        return results
-    with np.errstate(all="ignore"):
-        return _native_layer_norm.forward(np, x, weight, bias, n, groups, eps, centred)
-
-
 @op(
-    numpy=layer_norm_kernel,
+    native=native.layer_norm,
     promote="float",
     inplace=False,
     saves="mean rstd",
@@ -84,16 +73,12 @@ def normalize_rows(ops: Any, x: Any, n: int, groups: int, eps: float, centred: b
 def layer_norm_backward_kernel(
     x: Any, y: Any, mean: Any, rstd: Any, weight: Any, n: int, groups: int, centred: bool
 ) -> Any:
-    """The native kernel, or else the forward."""
-    gradients = native.layer_norm_backward(x, y, weight, mean, rstd, n, groups, centred, True, True)
-    if gradients is not None:
-        return gradients
-    with np.errstate(all="ignore"):
-        return _native_layer_norm_backward.forward(np, x, y, mean, rstd, weight, n, groups, centred)
+    """The native kernel, whose arguments have another order."""
+    return native.layer_norm_backward(x, y, weight, mean, rstd, n, groups, centred, True, True)
 
 
 @op(
-    numpy=layer_norm_backward_kernel,
+    native=layer_norm_backward_kernel,
     outputs="x_gradient weight_gradient bias_gradient",
     samples=[
         ((3, 4), (3, 4), (3,), (3,), (4,), 1, 0, True),
@@ -176,7 +161,7 @@ def sum_to_weight(ops: Any, g: Any, shape: Shape, groups: int) -> Any:
 _native_layer_norm.joint_pullback(layer_norm_backward, x="x weight", weight="x", bias="")
 
 
-@composite(method=False)
+@composite(autocast_cuda="full", method=False)
 def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
     """Each sample normalized to mean 0 and variance 1 over the last dimensions, then scaled and
     shifted.
@@ -198,7 +183,7 @@ def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, c
     return ops._native_layer_norm(input, weight, bias, len(end), 0, eps, True)
 
 
-@composite(method=False)
+@composite(autocast_cuda="full", method=False)
 def group_norm(ops, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
     """Each group of channels of each sample normalized to mean 0 and variance 1: (N, C, ...).
 

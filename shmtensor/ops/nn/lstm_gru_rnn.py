@@ -29,7 +29,7 @@ declare_rnn("rnn_tanh", "tanh", "(output, h)")
 declare_rnn("rnn_relu", "relu", "(output, h)")
 
 
-@composite(method=False)
+@composite(autocast_cuda="lower", method=False)
 def lstm_cell(ops, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     """(h, c) after one step of a cell with input, forget, cell and output gates; hx is (h, c)."""
     return ops._rnn_cell("lstm", input, tuple(hx), (w_ih, w_hh, b_ih, b_hh))
@@ -42,7 +42,7 @@ def declare_cell(name: str, kind: str, doc: str) -> None:
         return ops._rnn_cell(kind, input, (hx,), (w_ih, w_hh, b_ih, b_hh))[0]
 
     compute.__doc__ = doc
-    composite(compute, name=name, method=False)
+    composite(name=name, method=False, autocast_cuda="lower")(compute)
 
 
 declare_cell("gru_cell", "gru", "The state after one step of a cell with reset and update gates.")

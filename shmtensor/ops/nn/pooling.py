@@ -15,7 +15,7 @@ import numpy as np
 from ... import native
 from ..table.constants import constant, data_of, on_device
 from ..table.memory_format import like_image, memory_of
-from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
+from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_definition import ROWS, op
 from ..table.samples import ints
 from ..table.sizes import SMALL, check_size
@@ -64,7 +64,14 @@ def update_maximum(xp: Any, best: Any, indices: Any, values: Any, index: Any) ->
     xp.copyto(indices, xp.broadcast_to(index, indices.shape), where=better)
 
 
+def max_pool_kernel(x: Any, kernel: Shape, *args: Any) -> Any:
+    """The native kernel; args are stride, padding, dilation, ceil."""
+    fit = output_sizes(x.shape[x.ndim - len(kernel) :], kernel, *args)
+    return native.max_pool(x, kernel, args[0], args[1], args[2], fit)
+
+
 @op(
+    native=max_pool_kernel,
     outputs="values indices",
     samples=[
         ((2, 3, 7), (2,), (2,), (0,), (1,), False),
@@ -94,15 +101,6 @@ def _max_pool(xp, x, /, kernel, stride, padding, dilation, ceil):
         firsts = [xp.where(a < 0, a + -(a // d) * d, a) for a, d in zip(starts, dilation)]
         indices = xp.where(indices < 0, flat_index(xp, size, firsts), indices)
     return best, indices
-
-
-def max_pool_kernel(x: Any, kernel: Shape, *args: Any) -> Any:
-    """The native kernel; args are stride, padding, dilation, ceil."""
-    fit = output_sizes(x.shape[x.ndim - len(kernel) :], kernel, *args)
-    return native.max_pool(x, kernel, args[0], args[1], args[2], fit)
-
-
-_max_pool.numpy = kernel_or_fallback(max_pool_kernel, _max_pool.forward)
 
 
 def max_pool_backward(ops: Any, g: Any, indices: Any, shape: Shape, n: int) -> Any:
@@ -166,7 +164,20 @@ _max_pool.pullback(
 )
 
 
+def sum_pool_kernel(x: Any, kernel: Shape, stride: Shape, padding: Shape, ceil: bool) -> Any:
+    """The native kernel; None for small windows in large images, where NumPy's passes (one for each
+    element of a window) are used.
+    """
+    window_size = math.prod(kernel)
+    if x.size > 4096 and (window_size <= 4 or (window_size <= 9 and max(stride) == 1)):
+        return None
+    ones = (1,) * len(kernel)
+    fit = output_sizes(x.shape[x.ndim - len(kernel) :], kernel, stride, padding, ones, ceil)
+    return native.sum_pool(x, kernel, stride, padding, fit)
+
+
 @op(
+    native=sum_pool_kernel,
     samples=[
         ((2, 3, 7), (2,), (2,), (0,), False),
         ((2, 6, 7), (3, 2), (2, 1), (1, 1), False),
@@ -188,6 +199,9 @@ def _sum_pool(xp, x, /, kernel, stride, padding, ceil):
 
 
 @op(
+    native=lambda x, size, kernel, stride, padding, ceil: native.sum_pool_backward(
+        x, size, kernel, stride, padding
+    ),
     samples=[
         ((2, 3, 3), (7,), (2,), (2,), (0,), False),
         ((1, 2, 3, 3), (5, 6), (2, 3), (2, 2), (1, 0), True),
@@ -204,25 +218,6 @@ def _sum_pool_backward(xp, x, /, size, kernel, stride, padding, ceil):
     return xp.ascontiguousarray(add_windows(xp, full, size, kernel, stride, padding, ones))
 
 
-def sum_pool_kernel(x: Any, kernel: Shape, stride: Shape, padding: Shape, ceil: bool) -> Any:
-    """The native kernel; None for small windows in large images, where NumPy's passes (one for each
-    element of a window) are used.
-    """
-    window_size = math.prod(kernel)
-    if x.size > 4096 and (window_size <= 4 or (window_size <= 9 and max(stride) == 1)):
-        return None
-    ones = (1,) * len(kernel)
-    fit = output_sizes(x.shape[x.ndim - len(kernel) :], kernel, stride, padding, ones, ceil)
-    return native.sum_pool(x, kernel, stride, padding, fit)
-
-
-_sum_pool.numpy = kernel_or_fallback(sum_pool_kernel, _sum_pool.forward)
-_sum_pool_backward.numpy = kernel_or_fallback(
-    lambda x, size, kernel, stride, padding, ceil: native.sum_pool_backward(
-        x, size, kernel, stride, padding
-    ),
-    _sum_pool_backward.forward,
-)
 _sum_pool.pullback(
     x=lambda ops, g, x_shape, kernel, stride, padding, ceil: ops._sum_pool_backward(
         g, tuple(x_shape[len(x_shape) - len(kernel) :]), kernel, stride, padding, ceil

@@ -69,7 +69,7 @@ def additive_mask(ops: Any, mask: Any, dtype: Any) -> tuple[Any, Any]:
     return ops._where_other(is_masked_out, mask, 0.0), is_masked_out
 
 
-@composite(method=False, function=False, autocast="lower")
+@composite(autocast_cuda="lower", method=False, function=False, autocast="lower")
 def scaled_dot_product_attention(
     ops,
     query,

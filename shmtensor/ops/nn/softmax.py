@@ -8,7 +8,6 @@ from typing import Any
 from ... import native
 from ..table.check_dtypes import check_floating
 from ..table.dims import check_ordered
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import bools
 
@@ -85,7 +84,7 @@ _log_softmax_backward_data.pullback(
 )
 
 
-@composite
+@composite(autocast_cuda="full")
 def softmax(ops, input, dim=None, dtype=None):
     """exp(x) over its sum along a dimension: positive numbers that add up to 1."""
     input = input if dtype is None else ops._to_copy(input, dtype)
@@ -93,7 +92,7 @@ def softmax(ops, input, dim=None, dtype=None):
     return ops._softmax(input, implicit_dim("softmax", input) if dim is None else dim)
 
 
-@composite
+@composite(autocast_cuda="full")
 def log_softmax(ops, input, dim=None, dtype=None):
     """The logarithm of `softmax`, without overflow."""
     input = input if dtype is None else ops._to_copy(input, dtype)
@@ -111,11 +110,10 @@ def implicit_dim(name: str, input: Any, stacklevel: int = 3) -> int:
     return 0 if input.ndim in (0, 1, 3) else 1
 
 
-@op(samples=[((3, 4), bools((3, 4)), 2.0)], layout="pointwise")
+@op(native=native.masked_scale, samples=[((3, 4), bools((3, 4)), 2.0)], layout="pointwise")
 def _masked_scale(xp, x, mask, /, scale):
     """scale * x where the mask is true, else 0: dropout with a given mask."""
     return xp.where(mask, x * x.dtype.type(scale), xp.zeros((), x.dtype))
 
 
-_masked_scale.numpy = kernel_or_fallback(native.masked_scale, _masked_scale.forward)
 _masked_scale.pullback(x=lambda ops, g, mask, scale: ops._masked_scale(g, mask, scale))

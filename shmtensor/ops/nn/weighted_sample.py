@@ -14,7 +14,6 @@ import numpy as np
 
 from ... import native
 from ..index.index_add import add_at_flat_indices
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import op
 from ..table.samples import ints, reals
 
@@ -33,17 +32,18 @@ def gather_elements(xp: Any, x: Any, places: Any) -> Any:
 
 
 @op(
+    native=native.weighted_gather,
     samples=[
         ((2, 3, 5), (2, 4, 6), ints((2, 4, 6), 7, -2)),
         ((1, 2, 3), (1, 1, 2), ints((1, 1, 2), 3)),
-    ]
+    ],
 )
 def _weighted_gather(xp, x, weights, places, /):
     """Each result is K elements, weighted: (N, C, M), (N, K, P) and places give (N, C, P)."""
     return (gather_elements(xp, x, places) * weights[:, None]).sum(2).astype(x.dtype)
 
 
-@op(samples=[((2, 3, 6), (2, 4, 6), ints((2, 4, 6), 7, -2), 5)])
+@op(native=native.weighted_scatter, samples=[((2, 3, 6), (2, 4, 6), ints((2, 4, 6), 7, -2), 5)])
 def _weighted_scatter(xp, x, weights, places, /, size):
     """The transpose of `_weighted_gather`: x (N, C, P) times weights, added at places of images
     (N, C, size).
@@ -57,7 +57,10 @@ def _weighted_scatter(xp, x, weights, places, /, size):
     return xp.ascontiguousarray(out[..., :size])
 
 
-@op(samples=[((2, 3, 6), (2, 3, 5), ints((2, 4, 6), 7, -2))])
+@op(
+    native=native.weighted_gather_backward_weights,
+    samples=[((2, 3, 6), (2, 3, 5), ints((2, 4, 6), 7, -2))],
+)
 def _weighted_gather_backward_weights(xp, x, y, places, /):
     """The gradient of `_weighted_gather(y, ., places)` by the weights, x being g: (N, K, P)."""
     return (gather_elements(xp, y, places) * x[:, :, None]).sum(1).astype(x.dtype)
@@ -91,7 +94,7 @@ def pad_index(xp: Any, index: Any, n: int, frame: int) -> Any:
     return xp.where(position // span % 2 == 0, position % span, n - 1 - position % span)
 
 
-@op(samples=[(reals((2, 2, 5), -2.0, 6.0), (4, 5), 2, 0)])
+@op(native=native.sample_indices, samples=[(reals((2, 2, 5), -2.0, 6.0), (4, 5), 2, 0)])
 def _sample_indices(xp, x, /, sizes, reach, frame):
     """The indices of the reach ** D elements around the points x (N, D, P) of images of D sizes:
     (N, reach ** D, P); -1 outside an image that is padded with zeros.
@@ -108,12 +111,3 @@ def _sample_indices(xp, x, /, sizes, reach, frame):
             at, inside = at * n + index, inside & (index >= 0) & (index < n)
         rows.append(xp.where(inside, at, -1))
     return xp.stack(rows, 1)
-
-
-for row in (
-    _weighted_gather,
-    _weighted_scatter,
-    _weighted_gather_backward_weights,
-    _sample_indices,
-):
-    row.numpy = kernel_or_fallback(getattr(native, row.label), row.forward)

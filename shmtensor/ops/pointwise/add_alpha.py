@@ -12,7 +12,14 @@ from ..table.op_definition import op
 from .arithmetic import add, parallel_add, parallel_multiply, sub
 
 
+def add_alpha_kernel(x: Any, y: Any, value: Any, out: Any = None) -> Any:
+    """One pass by the native kernel, else two."""
+    result = native.add_alpha(x, y, value, out)
+    return parallel_add(x, parallel_multiply(y, value), out) if result is None else result
+
+
 @op(
+    numpy=add_alpha_kernel,
     broadcast=True,
     promote="common x y",
     inplace=True,
@@ -25,15 +32,6 @@ def _add_alpha(xp, x, y, /, value):
 
 
 _add_alpha.pullback(x=lambda g: g, y=lambda g, value: g * value)
-
-
-def add_alpha_kernel(x: Any, y: Any, value: Any, out: Any = None) -> Any:
-    """One pass by the native kernel, else two."""
-    result = native.add_alpha(x, y, value, out)
-    return parallel_add(x, parallel_multiply(y, value), out) if result is None else result
-
-
-_add_alpha.numpy = add_alpha_kernel
 
 
 def all_same_float(x: Any, y: Any, alpha: Any) -> bool:
@@ -54,14 +52,12 @@ def scaled_add(ops, x, y, /, *, alpha):
     return ops.add(x, scaled_operand(ops, "add", x, y, alpha))
 
 
+@add.rare_inplace
 def scaled_add_in_place(ops: Any, x: Any, y: Any, /, *, alpha: Any) -> Any:
     """x += alpha * y."""
     if all_same_float(x, y, alpha):
         return ops._add_alpha_(x, y, alpha)
     return ops._overwrite_(x, scaled_add(ops, x, y, alpha=alpha))
-
-
-add.rare_form_inplace = scaled_add_in_place
 
 
 @sub.rare(alpha=1)
@@ -72,11 +68,9 @@ def scaled_sub(ops, x, y, /, *, alpha):
     return ops.sub(x, scaled_operand(ops, "sub", x, y, alpha))
 
 
+@sub.rare_inplace
 def scaled_sub_in_place(ops: Any, x: Any, y: Any, /, *, alpha: Any) -> Any:
     """x -= alpha * y."""
     if all_same_float(x, y, alpha):
         return ops._add_alpha_(x, y, -alpha)
     return ops._overwrite_(x, scaled_sub(ops, x, y, alpha=alpha))
-
-
-sub.rare_form_inplace = scaled_sub_in_place

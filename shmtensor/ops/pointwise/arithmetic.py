@@ -11,7 +11,7 @@ from ... import native
 from ...native import parallel
 from ..table.check_dtypes import check_floating, check_scale, same_dtype_check, scaled_operand
 from ..table.constants import zero_gradient
-from ..table.native_or_numpy import copy_to_out, floating_kernel, kernel_or_fallback
+from ..table.native_or_numpy import copy_to_out
 from ..table.op_definition import check_tensors, composite, op
 from ..table.samples import PAIR, TRIPLE, UNARY, reals, unary
 
@@ -40,23 +40,21 @@ def explain_bool(name: str, instead: str) -> Any:
 # ---- sum and product
 
 
-@op(numpy=parallel(np.add), broadcast=True, promote="common", samples=PAIR)
+@op(
+    complex_gradients=True,
+    operator="add",
+    numbers=True,
+    numpy=parallel(np.add),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+)
 def add(xp, x, y, /):
     """Sum of two tensors, with broadcasting."""
     return x + y
 
 
 add.pullback(x=lambda g: g, y=lambda g: g)
-
-
-@op(numpy=parallel(np.subtract), broadcast=True, promote="common", samples=PAIR)
-def sub(xp, x, y, /):
-    """Difference of two tensors, with broadcasting."""
-    return x - y
-
-
-sub.pullback(x=lambda g: g, y=lambda g: -g)
-sub.alias("subtract")
 
 
 def refuse_bool(*operands: Any) -> None:
@@ -71,8 +69,24 @@ def refuse_bool(*operands: Any) -> None:
         )
 
 
-sub.check_dtypes = refuse_bool
-sub.diagnose = explain_bool("sub", "logical_xor()")
+@op(
+    complex_gradients=True,
+    operator="sub",
+    numbers=True,
+    diagnose=explain_bool("sub", "logical_xor()"),
+    check_dtypes=refuse_bool,
+    numpy=parallel(np.subtract),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+)
+def sub(xp, x, y, /):
+    """Difference of two tensors, with broadcasting."""
+    return x - y
+
+
+sub.pullback(x=lambda g: g, y=lambda g: -g)
+sub.alias("subtract")
 
 
 @composite(inplace=True)
@@ -84,7 +98,15 @@ def rsub(ops, input, other, *, alpha=1):
     return ops.sub(other, scaled_operand(ops, "rsub", other, input, alpha))
 
 
-@op(numpy=parallel(np.multiply), broadcast=True, promote="common", samples=PAIR)
+@op(
+    complex_gradients=True,
+    operator="mul",
+    numbers=True,
+    numpy=parallel(np.multiply),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+)
 def mul(xp, x, y, /):
     """Product of two tensors, with broadcasting."""
     return x * y
@@ -94,7 +116,16 @@ mul.pullback(x=lambda g, y: g * y.conjugate(), y=lambda g, x: g * x.conjugate())
 mul.alias("multiply")
 
 
-@op(numpy=parallel(np.true_divide), broadcast=True, promote="float", samples=NONZERO_DIVISORS)
+@op(
+    complex_gradients=True,
+    operator="truediv",
+    numbers=True,
+    autocast_cuda="full reflected",
+    numpy=parallel(np.true_divide),
+    broadcast=True,
+    promote="float",
+    samples=NONZERO_DIVISORS,
+)
 def div(xp, x, y, /):
     """Quotient of two tensors, with broadcasting; integers divide to the default dtype."""
     return x / y
@@ -119,7 +150,15 @@ def div_with_rounding_mode(ops, x, y, /, *, rounding_mode):
     )
 
 
-@op(numpy=parallel(np.negative), inplace=True, samples=UNARY, exact_out=True)
+@op(
+    complex_gradients=True,
+    operator="neg",
+    diagnose=explain_bool("neg", "logical_not()"),
+    numpy=parallel(np.negative),
+    inplace=True,
+    samples=UNARY,
+    exact_out=True,
+)
 def neg(xp, x, /):
     """Each element with the opposite sign."""
     return -x
@@ -127,23 +166,14 @@ def neg(xp, x, /):
 
 neg.pullback(x=lambda g: -g)
 neg.alias("negative")
-neg.diagnose = explain_bool("neg", "logical_not()")
 
 
-@composite
+@composite(operator="pos")
 def positive(ops, input):
     """The tensor itself, as `+x`; refuses bool."""
     if input.dtype.kind == "b":
         raise RuntimeError(f"positive: not for bool: shape {tuple(input.shape)}, use int() first")
     return input
-
-
-@op(broadcast=True, promote="common", out=True, samples=TRIPLE, tensors="x tensor1 tensor2")
-def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
-    """x + value * tensor1 * tensor2; for integer tensors value is truncated to an integer."""
-    if value != 1:
-        value = check_factor("addcmul", value, x)
-    return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
 
 
 def addcmul_kernel(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None) -> Any:
@@ -157,6 +187,23 @@ def addcmul_kernel(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = No
     return copy_to_out(parallel_add(x, product), out)
 
 
+@op(
+    complex_gradients=True,
+    autocast_cuda="widest",
+    numpy=addcmul_kernel,
+    broadcast=True,
+    promote="common",
+    out=True,
+    samples=TRIPLE,
+    tensors="x tensor1 tensor2",
+)
+def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
+    """x + value * tensor1 * tensor2; for integer tensors value is truncated to an integer."""
+    if value != 1:
+        value = check_factor("addcmul", value, x)
+    return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
+
+
 def check_factor(name: str, value: Any, x: Any) -> Any:
     """A factor as a number of the tensor's category."""
     if x.dtype.kind in "iu" and value.__class__ is float:
@@ -167,31 +214,11 @@ def check_factor(name: str, value: Any, x: Any) -> Any:
     return value
 
 
-addcmul.numpy = addcmul_kernel
 addcmul.pullback(
     x=lambda g: g,
     tensor1=lambda g, tensor2, value: g * (tensor2 * value).conjugate(),
     tensor2=lambda g, tensor1, value: g * (tensor1 * value).conjugate(),
 )
-
-
-@op(
-    broadcast=True,
-    promote="float",
-    out=True,
-    samples=[((3, 4), (3, 4), reals((3, 4), 0.5, 2.0)), ((3, 1), (4,), reals((), 0.5, 2.0))],
-    tensors="x tensor1 tensor2",
-)
-def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
-    """x + value * tensor1 / tensor2."""
-    return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
-
-
-def addcdiv_forward(
-    xp: Any, x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None
-) -> Any:
-    """The forward, for `kernel_or_fallback`, which passes attributes by position."""
-    return copy_to_out(addcdiv.forward(xp, x, tensor1, tensor2, value=value), out)
 
 
 def refuse_integer_division(x: Any, tensor1: Any, tensor2: Any) -> None:
@@ -204,8 +231,22 @@ def refuse_integer_division(x: Any, tensor1: Any, tensor2: Any) -> None:
         )
 
 
-addcdiv.numpy = kernel_or_fallback(native.addcdiv, addcdiv_forward)
-addcdiv.check_dtypes = refuse_integer_division
+@op(
+    complex_gradients=True,
+    autocast_cuda="widest",
+    check_dtypes=refuse_integer_division,
+    native=native.addcdiv,
+    broadcast=True,
+    promote="float",
+    out=True,
+    samples=[((3, 4), (3, 4), reals((3, 4), 0.5, 2.0)), ((3, 1), (4,), reals((), 0.5, 2.0))],
+    tensors="x tensor1 tensor2",
+)
+def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
+    """x + value * tensor1 / tensor2."""
+    return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
+
+
 addcdiv.pullback(
     x=lambda g: g,
     tensor1=lambda g, tensor2, value: g * (value / tensor2).conjugate(),
@@ -213,19 +254,6 @@ addcdiv.pullback(
         -g * (value * tensor1 / (tensor2 * tensor2)).conjugate()
     ),
 )
-
-
-@op(
-    broadcast=True,
-    promote="common",
-    out=True,
-    samples=[*TRIPLE, ((3, 4), (3, 4), reals((3, 4), 0.6, 2.0))],
-    tensors="x end",
-)
-def lerp(xp, x, end, weight, /):
-    """The point at `weight` of the way from one tensor to the other: x + weight * (end - x)."""
-    difference = end - x
-    return xp.where(xp.abs(weight) < 0.5, x + weight * difference, end - difference * (1 - weight))
 
 
 def lerp_kernel(x: Any, end: Any, weight: Any, out: Any = None) -> Any:
@@ -248,9 +276,6 @@ def lerp_kernel(x: Any, end: Any, weight: Any, out: Any = None) -> Any:
     return copy_to_out(value, out)
 
 
-lerp.numpy = lerp_kernel
-
-
 def check_same_floating(x: Any, end: Any, weight: Any) -> None:
     """Checks that all have the same floating-point dtype."""
     for number in (x, end, weight):
@@ -259,7 +284,22 @@ def check_same_floating(x: Any, end: Any, weight: Any) -> None:
     same_dtype_check("lerp")(x, end, weight)
 
 
-lerp.check_dtypes = check_same_floating
+@op(
+    complex_gradients=True,
+    check_dtypes=check_same_floating,
+    numpy=lerp_kernel,
+    broadcast=True,
+    promote="common",
+    out=True,
+    samples=[*TRIPLE, ((3, 4), (3, 4), reals((3, 4), 0.6, 2.0))],
+    tensors="x end",
+)
+def lerp(xp, x, end, weight, /):
+    """The point at `weight` of the way from one tensor to the other: x + weight * (end - x)."""
+    difference = end - x
+    return xp.where(xp.abs(weight) < 0.5, x + weight * difference, end - difference * (1 - weight))
+
+
 lerp.pullback(
     x=lambda g, weight: g * (1 - weight).conjugate(),
     end=lambda g, weight: g * weight.conjugate(),
@@ -277,10 +317,15 @@ def square_kernel(x: Any, out: Any = None) -> Any:
     return parallel_square(x, out) if out is not None else parallel_square(x)
 
 
-square_kernel.half = parallel_square  # type: ignore[attr-defined]  # tried first with 16-bit floats
-
-
-@op(numpy=square_kernel, out=True, inplace=True, samples=UNARY, layout="pointwise")
+@op(
+    complex_gradients=True,
+    numpy=square_kernel,
+    half=parallel_square,
+    out=True,
+    inplace=True,
+    samples=UNARY,
+    layout="pointwise",
+)
 def square(xp, x, /):
     """Each element times itself; of bool an int64."""
     return x.astype(xp.int64) if x.dtype == bool else x * x
@@ -292,7 +337,7 @@ square.pullback(x=lambda g, x: g * (2 * x).conjugate())
 parallel_sqrt = parallel(np.sqrt)
 
 
-@op(numpy=parallel_sqrt, promote="float", samples=unary(0.2, 3.0))
+@op(complex_gradients=True, numpy=parallel_sqrt, promote="float", samples=unary(0.2, 3.0))
 def sqrt(xp, x, /):
     """Square root."""
     return xp.sqrt(x)
@@ -301,30 +346,49 @@ def sqrt(xp, x, /):
 sqrt.pullback(x=lambda g, out: g / (2 * out).conjugate())
 
 
-@op(promote="float", samples=unary(0.2, 3.0), layout="pointwise")
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    native=native.rsqrt,
+    promote="float",
+    samples=unary(0.2, 3.0),
+    layout="pointwise",
+)
 def rsqrt(xp, x, /):
     """One over the square root."""
     return 1 / xp.sqrt(x)
 
 
-rsqrt.numpy = kernel_or_fallback(native.rsqrt, rsqrt.forward)
 rsqrt.pullback(x=lambda g, out: g * (-0.5 * out * out * out).conjugate())
 
 
-@op(promote="float", samples=unary(0.3, 2.0), layout="pointwise")
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.reciprocal),
+    promote="float",
+    samples=unary(0.3, 2.0),
+    layout="pointwise",
+)
 def reciprocal(xp, x, /):
     """One over each element."""
     return 1 / x
 
 
-reciprocal.numpy = parallel(np.reciprocal)
 reciprocal.pullback(x=lambda g, out: -g * (out * out).conjugate())
 
 
 # ---- size and sign
 
 
-@op(numpy=parallel(np.absolute), inplace=True, samples=unary(0.2, 2.0), exact_out=True)
+@op(
+    complex_gradients=True,
+    operator="abs",
+    numpy=parallel(np.absolute),
+    inplace=True,
+    samples=unary(0.2, 2.0),
+    exact_out=True,
+)
 def abs(xp, x, /):
     """Absolute value; of complex numbers the modulus, a real tensor."""
     return xp.abs(x)
@@ -334,7 +398,13 @@ abs.pullback(x=lambda ops, g, x: g * ops.sgn(x))
 abs.alias("absolute")
 
 
-@op(inplace=True, samples=unary(0.2, 2.0), layout="pointwise", exact_out=True)
+@op(
+    real=native.elementwise("signs"),
+    inplace=True,
+    samples=unary(0.2, 2.0),
+    layout="pointwise",
+    exact_out=True,
+)
 def sign(xp, x, /):
     """-1, 0 or 1 by the sign of each element; 0 of NaN, as in PyTorch."""
     if x.dtype.kind == "c":
@@ -349,20 +419,23 @@ def signs(xp: Any, x: Any) -> Any:
     return (x > 0).astype(x.dtype) - (x < 0) if x.dtype.kind == "f" else xp.sign(x)
 
 
-sign.numpy = floating_kernel(native.elementwise("signs"), sign.forward)
 sign.pullback(x=zero_gradient)
 
 
-@op(inplace=True, samples=unary(0.2, 2.0), layout="pointwise", exact_out=True)
+@op(
+    complex_gradients=True,
+    real=native.elementwise("signs"),
+    inplace=True,
+    samples=unary(0.2, 2.0),
+    layout="pointwise",
+    exact_out=True,
+)
 def sgn(xp, x, /):
     """x / abs(x), and 0 at 0: the sign of real and complex numbers."""
     if x.dtype.kind != "c":
         return signs(xp, x)
     size = xp.abs(x)
     return xp.where(size == 0, 0, x / xp.where(size == 0, 1, size)).astype(x.dtype)
-
-
-sgn.numpy = floating_kernel(native.elementwise("signs"), sgn.forward)
 
 
 def sgn_backward(ops: Any, g: Any, x: Any, out: Any) -> Any:

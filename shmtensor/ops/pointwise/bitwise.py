@@ -13,25 +13,39 @@ INTEGERS = [(ints((3, 4), 100), ints((3, 4), 100)), (ints((2, 1), 100), ints((3,
 SHIFT = [(ints((3, 4), 100), ints((3, 4), 7)), (ints((2, 1), 100), ints((3,), 7))]
 
 
-@op(numpy=parallel(np.bitwise_and), broadcast=True, promote="common", samples=INTEGERS)
+@op(
+    operator="and",
+    numpy=parallel(np.bitwise_and),
+    broadcast=True,
+    promote="common",
+    samples=INTEGERS,
+)
 def bitwise_and(xp, x, y, /):
     """Bits that are set in both; of bools `and`."""
     return x & y
 
 
-@op(numpy=parallel(np.bitwise_or), broadcast=True, promote="common", samples=INTEGERS)
+@op(
+    operator="or", numpy=parallel(np.bitwise_or), broadcast=True, promote="common", samples=INTEGERS
+)
 def bitwise_or(xp, x, y, /):
     """Bits that are set in one of the two; of bools `or`."""
     return x | y
 
 
-@op(numpy=parallel(np.bitwise_xor), broadcast=True, promote="common", samples=INTEGERS)
+@op(
+    operator="xor",
+    numpy=parallel(np.bitwise_xor),
+    broadcast=True,
+    promote="common",
+    samples=INTEGERS,
+)
 def bitwise_xor(xp, x, y, /):
     """Bits that are set in exactly one of the two."""
     return x ^ y
 
 
-@op(numpy=parallel(np.invert), inplace=True, samples=[(ints((3, 4), 100),)])
+@op(operator="invert", numpy=parallel(np.invert), inplace=True, samples=[(ints((3, 4), 100),)])
 def bitwise_not(xp, x, /):
     """All bits inverted; of bools `not`."""
     if x.dtype.kind == "f":
@@ -41,13 +55,25 @@ def bitwise_not(xp, x, /):
     return ~x
 
 
-@op(numpy=parallel(np.left_shift, "b"), broadcast=True, promote="common", samples=SHIFT)
+@op(
+    operator="lshift",
+    numpy=parallel(np.left_shift, "b"),
+    broadcast=True,
+    promote="common",
+    samples=SHIFT,
+)
 def bitwise_left_shift(xp, x, y, /):
     """Bits moved up by y places: x * 2 ** y."""
     return x << y
 
 
-@op(numpy=parallel(np.right_shift, "b"), broadcast=True, promote="common", samples=SHIFT)
+@op(
+    operator="rshift",
+    numpy=parallel(np.right_shift, "b"),
+    broadcast=True,
+    promote="common",
+    samples=SHIFT,
+)
 def bitwise_right_shift(xp, x, y, /):
     """Bits moved down by y places, with the sign: x // 2 ** y."""
     return x >> y

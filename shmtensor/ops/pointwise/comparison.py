@@ -11,6 +11,8 @@ from ..table.samples import PAIR, UNARY
 
 
 @op(
+    operator="eq",
+    comparison=True,
     numpy=parallel(np.equal),
     broadcast=True,
     promote="common",
@@ -24,6 +26,8 @@ def eq(xp, x, y, /):
 
 
 @op(
+    operator="ne",
+    comparison=True,
     numpy=parallel(np.not_equal),
     broadcast=True,
     promote="common",
@@ -40,6 +44,8 @@ ne.alias("not_equal")
 
 
 @op(
+    operator="lt",
+    comparison=True,
     numpy=parallel(np.less, "c"),
     broadcast=True,
     promote="common",
@@ -56,6 +62,8 @@ lt.alias("less")
 
 
 @op(
+    operator="le",
+    comparison=True,
     numpy=parallel(np.less_equal, "c"),
     broadcast=True,
     promote="common",
@@ -72,6 +80,8 @@ le.alias("less_equal")
 
 
 @op(
+    operator="gt",
+    comparison=True,
     numpy=parallel(np.greater, "c"),
     broadcast=True,
     promote="common",
@@ -88,6 +98,8 @@ gt.alias("greater")
 
 
 @op(
+    operator="ge",
+    comparison=True,
     numpy=parallel(np.greater_equal, "c"),
     broadcast=True,
     promote="common",
@@ -145,7 +157,13 @@ def signbit(xp, x, /):
     return xp.signbit(x) if x.dtype.kind == "f" else x < 0
 
 
-@op(broadcast=True, promote="common", samples=PAIR, tensors="x y")
+@op(
+    check_dtypes=same_dtype_check("isclose"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x y",
+)
 def isclose(xp, x, y, /, rtol=1e-05, atol=1e-08, equal_nan=False):
     """Is |x - y| <= atol + rtol * |y|?"""
     if rtol < 0 or atol < 0:
@@ -155,9 +173,6 @@ def isclose(xp, x, y, /, rtol=1e-05, atol=1e-08, equal_nan=False):
     near = xp.abs(x - y) <= atol + rtol * xp.abs(y)
     near = (near & xp.isfinite(y)) | (x == y)
     return near | ((x != x) & (y != y)) if equal_nan else near
-
-
-isclose.check_dtypes = same_dtype_check("isclose")
 
 
 @op(numpy=parallel(np.logical_and), broadcast=True, inplace=True, samples=PAIR, tensors="x y")
@@ -184,15 +199,18 @@ def logical_not(xp, x, /):
     return xp.logical_not(x)
 
 
-@op(broadcast=True, promote="common", samples=PAIR, tensors="x values")
+@op(
+    check_dtypes=same_dtype_check("heaviside"),
+    broadcast=True,
+    promote="common",
+    samples=PAIR,
+    tensors="x values",
+)
 def heaviside(xp, x, values, /):
     """0 where x is negative, 1 where it is positive, `values` where it is 0."""
     if x.dtype.kind == "c":
         raise unsupported_dtype("heaviside", x)
     return xp.where(x == 0, values, (x > 0).astype(x.dtype))
-
-
-heaviside.check_dtypes = same_dtype_check("heaviside")
 
 
 @composite

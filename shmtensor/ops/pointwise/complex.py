@@ -12,7 +12,7 @@ from ..table.op_definition import composite, op
 from ..table.samples import UNARY, reals
 
 
-@op(samples=UNARY, layout="pointwise")
+@op(complex_gradients=True, samples=UNARY, layout="pointwise")
 def _conj_physical(xp, x, /):
     """The complex conjugate of complex numbers, a copy."""
     return xp.conjugate(x)
@@ -56,7 +56,12 @@ def imag(xp, x, /):
 imag.pullback(x=lambda g: g * 1j)
 
 
-@op(promote="float", samples=[(reals((3, 4), 0.3, 2.0),)], layout="pointwise")
+@op(
+    complex_gradients=True,
+    promote="float",
+    samples=[(reals((3, 4), 0.3, 2.0),)],
+    layout="pointwise",
+)
 def angle(xp, x, /):
     """Angle of complex numbers in the plane; of real ones 0, or pi for negative ones."""
     if x.dtype.kind == "c":
@@ -78,6 +83,7 @@ angle.pullback(x=angle_backward)
 
 
 @op(
+    check_dtypes=same_dtype_check("complex"),
     broadcast=True,
     promote="common",
     inplace=False,
@@ -93,11 +99,11 @@ def complex(xp, real, imag, /):
     return out
 
 
-complex.check_dtypes = same_dtype_check("complex")
 complex.pullback(real=lambda ops, g: ops.real(g), imag=lambda ops, g: ops.real(g * -1j))
 
 
 @op(
+    check_dtypes=same_dtype_check("polar"),
     broadcast=True,
     promote="common",
     inplace=False,
@@ -114,7 +120,6 @@ def polar(xp, abs, angle, /):
     return out
 
 
-polar.check_dtypes = same_dtype_check("polar")
 polar.pullback(
     abs=lambda ops, g, out: ops.real(g * ops.sgn(out).conjugate()),
     angle=lambda ops, g, out: ops.real(g * (out * 1j).conjugate()),

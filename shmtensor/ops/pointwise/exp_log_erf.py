@@ -15,7 +15,13 @@ from ..table.samples import PAIR, UNARY, reals, unary
 LN2, LN10 = math.log(2), math.log(10)
 
 
-@op(numpy=parallel(np.exp), promote="float", samples=UNARY)
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.exp),
+    promote="float",
+    samples=UNARY,
+)
 def exp(xp, x, /):
     """e to the power of each element."""
     return xp.exp(x)
@@ -24,7 +30,7 @@ def exp(xp, x, /):
 exp.pullback(x=lambda g, out: g * out.conjugate())
 
 
-@op(numpy=parallel(np.exp2), promote="float", samples=UNARY)
+@op(complex_gradients=True, numpy=parallel(np.exp2), promote="float", samples=UNARY)
 def exp2(xp, x, /):
     """2 to the power of each element."""
     return xp.exp2(x)
@@ -33,7 +39,13 @@ def exp2(xp, x, /):
 exp2.pullback(x=lambda g, out: g * (LN2 * out).conjugate())
 
 
-@op(numpy=parallel(np.expm1), promote="float", samples=UNARY)
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.expm1),
+    promote="float",
+    samples=UNARY,
+)
 def expm1(xp, x, /):
     """e to the power of each element, less 1; exact near 0."""
     return xp.expm1(x)
@@ -42,7 +54,13 @@ def expm1(xp, x, /):
 expm1.pullback(x=lambda g, out: g * (out + 1).conjugate())
 
 
-@op(numpy=parallel(np.log), promote="float", samples=unary(0.2, 3.0))
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.log),
+    promote="float",
+    samples=unary(0.2, 3.0),
+)
 def log(xp, x, /):
     """Natural logarithm."""
     return xp.log(x)
@@ -51,7 +69,13 @@ def log(xp, x, /):
 log.pullback(x=lambda g, x: g / x.conjugate())
 
 
-@op(numpy=parallel(np.log2), promote="float", samples=unary(0.2, 3.0))
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.log2),
+    promote="float",
+    samples=unary(0.2, 3.0),
+)
 def log2(xp, x, /):
     """Logarithm to the base 2."""
     return xp.log2(x)
@@ -60,7 +84,13 @@ def log2(xp, x, /):
 log2.pullback(x=lambda g, x: g / (x * LN2).conjugate())
 
 
-@op(numpy=parallel(np.log10), promote="float", samples=unary(0.2, 3.0))
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.log10),
+    promote="float",
+    samples=unary(0.2, 3.0),
+)
 def log10(xp, x, /):
     """Logarithm to the base 10."""
     return xp.log10(x)
@@ -69,7 +99,13 @@ def log10(xp, x, /):
 log10.pullback(x=lambda g, x: g / (x * LN10).conjugate())
 
 
-@op(numpy=parallel(np.log1p), promote="float", samples=unary(-0.7, 2.0))
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.log1p),
+    promote="float",
+    samples=unary(-0.7, 2.0),
+)
 def log1p(xp, x, /):
     """Logarithm of 1 + x; exact near 0."""
     return xp.log1p(x)
@@ -102,6 +138,8 @@ parallel_logaddexp = parallel(np.logaddexp)
 
 
 @op(
+    complex_gradients=True,
+    check_dtypes=any_floating_check("logaddexp"),
     numpy=logaddexp_kernel,
     broadcast=True,
     promote="float",
@@ -114,27 +152,45 @@ def logaddexp(xp, x, y, /):
     return complex_logaddexp(xp, x, y) if x.dtype.kind == "c" else xp.logaddexp(x, y)
 
 
-logaddexp.check_dtypes = any_floating_check("logaddexp")
 logaddexp.pullback(
     x=lambda ops, g, x, y: g * ops.sigmoid(x - y).conjugate(),
     y=lambda ops, g, x, y: g * ops.sigmoid(y - x).conjugate(),
 )
 
 
-@op(numpy=parallel(np.logaddexp2), broadcast=True, promote="float", samples=PAIR, tensors="x y")
+@op(
+    check_dtypes=any_floating_check("logaddexp2"),
+    numpy=parallel(np.logaddexp2),
+    broadcast=True,
+    promote="float",
+    samples=PAIR,
+    tensors="x y",
+)
 def logaddexp2(xp, x, y, /):
     """log2(2 ** x + 2 ** y), without overflow."""
     return xp.logaddexp2(x, y)
 
 
-logaddexp2.check_dtypes = any_floating_check("logaddexp2")
 logaddexp2.pullback(
     x=lambda ops, g, x, y: g * ops.sigmoid((x - y) * LN2),
     y=lambda ops, g, x, y: g * ops.sigmoid((y - x) * LN2),
 )
 
 
-@op(broadcast=True, promote="float", samples=[((3, 4), reals((3, 4), 0.2, 3.0))])
+def xlogy_kernel(x: Any, y: Any) -> Any:
+    """x * log(y) in parallel if x has no 0."""
+    arrays = all(isinstance(v, np.ndarray) and v.dtype.kind == "f" for v in (x, y))
+    if arrays and not parallel_equal(x, 0).any():
+        return parallel_multiply(x, parallel_log(y))
+    return None
+
+
+@op(
+    native=xlogy_kernel,
+    broadcast=True,
+    promote="float",
+    samples=[((3, 4), reals((3, 4), 0.2, 3.0))],
+)
 def xlogy(xp, x, y, /):
     """x log(y), and 0 where x is 0 (NaN where y is NaN)."""
     if y.__class__ in (int, float):
@@ -144,21 +200,11 @@ def xlogy(xp, x, y, /):
     return xp.where((x == 0) & ~xp.isnan(y), xp.zeros((), x.dtype), x * xp.log(y))
 
 
-def xlogy_kernel(x: Any, y: Any) -> Any:
-    """x * log(y) in parallel if x has no 0; else the forward."""
-    arrays = all(isinstance(v, np.ndarray) and v.dtype.kind == "f" for v in (x, y))
-    if arrays and not parallel_equal(x, 0).any():
-        return parallel_multiply(x, parallel_log(y))
-    with np.errstate(all="ignore"):
-        return xlogy.forward(np, x, y)
-
-
 parallel_equal, parallel_multiply, parallel_log = (
     parallel(np.equal),
     parallel(np.multiply),
     parallel(np.log),
 )
-xlogy.numpy = xlogy_kernel
 xlogy.pullback(
     x=lambda ops, g, x, y: ops._where_other((x == 0) & (y <= 0), g * ops.log(y), 0.0),
     y=lambda g, x, y: g * x / y,
@@ -265,7 +311,7 @@ def erfc(xp, x, /):
 erfc.pullback(x=lambda ops, g, x: g * (-2 / ROOT_PI) * ops.exp(-x * x))
 
 
-@op(numpy=elementwise("erfinv"), promote="float", samples=unary(-0.95, 0.95))
+@op(autocast_cuda="full", numpy=elementwise("erfinv"), promote="float", samples=unary(-0.95, 0.95))
 def erfinv(xp, x, /):
     """The inverse of erf on (-1, 1): Giles' polynomials in log(1 - x * x), then Halley steps."""
     wide = x.astype(xp.float64)

@@ -107,11 +107,9 @@ def clamp_kernel(x: Any, min: Any, max: Any, out: Any = None) -> Any:
     return parallel_minimum(out, max, out) if out.ndim else parallel_minimum(out, max)
 
 
-clamp_kernel.half = native.clamp  # type: ignore[attr-defined]
-
-
 @op(
     numpy=clamp_kernel,
+    half=native.clamp,
     inplace=True,
     out=True,
     samples=[((3, 4), -0.5, 0.5), ((3, 4), None, 0.2), ((0,), 0.1, None)],

@@ -44,14 +44,6 @@ def is_nonnegative(y: Any) -> Any:
     return (y.imag == 0) & (y.real >= 0) if y.dtype.kind == "c" else y >= 0
 
 
-@op(broadcast=True, promote="common", samples=POSITIVE, wraps=False)
-def pow(xp, x, exponent, /):
-    """x to the power of `exponent`, with broadcasting; integers stay integers."""
-    if hasattr(exponent, "dtype") and exponent.dtype.kind == "i":
-        return integer_pow(xp, xp.asarray(x, exponent.dtype), exponent)
-    return x**exponent
-
-
 def integer_pow(xp: Any, x: Any, y: Any) -> Any:
     """Powers of integers; for a negative exponent y the quotient 1 / x ** -y, truncated."""
     if xp is np and (not y.size or y.min() >= 0):  # a device would have to be waited for
@@ -61,7 +53,6 @@ def integer_pow(xp: Any, x: Any, y: Any) -> Any:
     return xp.where(y < 0, of_unit, x ** xp.maximum(y, 0))
 
 
-@pow.on("cuda")
 def pow_on_cuda(xp: Any, x: Any, exponent: Any) -> Any:
     """The forward, and the checks of `pow_kernel`."""
     exponent = check_integer_exponent(x, exponent)
@@ -151,8 +142,27 @@ HALF_KERNELS = {
         (-1, parallel_reciprocal),
     )
 }
-pow_kernel.half = half_pow_kernel  # type: ignore[attr-defined]
-pow.numpy = pow_kernel
+
+
+@op(
+    complex_gradients=True,
+    operator="pow",
+    autocast_cuda="full",
+    numpy=pow_kernel,
+    half=half_pow_kernel,
+    cuda=pow_on_cuda,
+    broadcast=True,
+    promote="common",
+    samples=POSITIVE,
+    wraps=False,
+)
+def pow(xp, x, exponent, /):
+    """x to the power of `exponent`, with broadcasting; integers stay integers."""
+    if hasattr(exponent, "dtype") and exponent.dtype.kind == "i":
+        return integer_pow(xp, xp.asarray(x, exponent.dtype), exponent)
+    return x**exponent
+
+
 pow.pullback(
     x=lambda ops, g, x, exponent: pow_backward_base(ops, g, x, exponent),
     exponent=lambda ops, g, x, exponent, out: pow_backward_exponent(ops, g, x, exponent, out),

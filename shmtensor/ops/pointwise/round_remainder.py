@@ -9,7 +9,7 @@ import numpy as np
 from ... import native
 from ...native import elementwise, parallel
 from ..table.constants import zero_gradient
-from ..table.native_or_numpy import copy_to_out, floating_kernel
+from ..table.native_or_numpy import copy_to_out
 from ..table.op_definition import op
 from ..table.samples import UNARY, reals
 
@@ -19,19 +19,22 @@ DIVISION = [
 ]
 
 
-def rounding_kernel(ufunc: Any) -> Any:
-    """The ufunc in parallel; integers are copied."""
-    kernel = parallel(ufunc)
+def rounding_kernel(kernel: Any) -> Any:
+    """The parallel ufunc; integers are copied."""
 
     def rounded(x: Any, out: Any = None) -> Any:
         return copy_to_out(x.copy(), out) if x.dtype.kind in "iub" else kernel(x, out)
 
-    rounded.half = kernel  # type: ignore[attr-defined]  # tried first with 16-bit floats
     return rounded
 
 
+parallel_floor, parallel_ceil = parallel(np.floor), parallel(np.ceil)
+parallel_trunc = parallel(np.trunc)
+
+
 @op(
-    numpy=rounding_kernel(np.floor),
+    numpy=rounding_kernel(parallel_floor),
+    half=parallel_floor,
     out=True,
     inplace=True,
     samples=UNARY,
@@ -44,7 +47,8 @@ def floor(xp, x, /):
 
 
 @op(
-    numpy=rounding_kernel(np.ceil),
+    numpy=rounding_kernel(parallel_ceil),
+    half=parallel_ceil,
     out=True,
     inplace=True,
     samples=UNARY,
@@ -57,7 +61,8 @@ def ceil(xp, x, /):
 
 
 @op(
-    numpy=rounding_kernel(np.trunc),
+    numpy=rounding_kernel(parallel_trunc),
+    half=parallel_trunc,
     out=True,
     inplace=True,
     samples=UNARY,
@@ -67,26 +72,6 @@ def ceil(xp, x, /):
 def trunc(xp, x, /):
     """Each element without its fraction: rounded towards 0."""
     return x.copy() if x.dtype.kind in "iub" else xp.trunc(x)
-
-
-@op(
-    inplace=True,
-    samples=[*UNARY, ((3, 4), {"decimals": 2}), (reals((3,), -900.0, 900.0), {"decimals": -2})],
-    layout="pointwise",
-    exact_out=True,
-)
-def round(xp, x, /, *, decimals=0):
-    """The nearest number with `decimals` decimals; halves are rounded to even."""
-    if x.dtype.kind in "iub":
-        if decimals:
-            raise NotImplementedError(
-                f"round: decimals not implemented for {x.dtype.name}: {decimals}"
-            )
-        return x.copy()
-    if decimals == 0:
-        return xp.rint(x)
-    scale = 10.0 ** (decimals if decimals > 0 else -decimals)
-    return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
 
 
 parallel_rint, parallel_multiply, parallel_divide = (
@@ -115,8 +100,29 @@ def half_round_kernel(x: Any, decimals: int) -> Any:
 
 
 rint_in_float32 = native.InFloat32(parallel_rint)
-round_kernel.half = half_round_kernel  # type: ignore[attr-defined]
-round.numpy = round_kernel
+
+
+@op(
+    numpy=round_kernel,
+    half=half_round_kernel,
+    inplace=True,
+    samples=[*UNARY, ((3, 4), {"decimals": 2}), (reals((3,), -900.0, 900.0), {"decimals": -2})],
+    layout="pointwise",
+    exact_out=True,
+)
+def round(xp, x, /, *, decimals=0):
+    """The nearest number with `decimals` decimals; halves are rounded to even."""
+    if x.dtype.kind in "iub":
+        if decimals:
+            raise NotImplementedError(
+                f"round: decimals not implemented for {x.dtype.name}: {decimals}"
+            )
+        return x.copy()
+    if decimals == 0:
+        return xp.rint(x)
+    scale = 10.0 ** (decimals if decimals > 0 else -decimals)
+    return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
+
 
 trunc.alias("fix")
 
@@ -124,23 +130,35 @@ for row in (floor, ceil, trunc, round):
     row.pullback(x=zero_gradient)
 
 
-@op(inplace=True, samples=UNARY, layout="pointwise", exact_out=True)
+@op(real=elementwise("frac"), inplace=True, samples=UNARY, layout="pointwise", exact_out=True)
 def frac(xp, x, /):
     """The fraction of each element: x - trunc(x)."""
     return x - xp.trunc(x)
 
 
-frac.numpy = floating_kernel(elementwise("frac"), frac.forward)
 frac.pullback(x=lambda g: g)
 
 
-@op(numpy=parallel(np.floor_divide, "b"), broadcast=True, promote="common", samples=DIVISION)
+@op(
+    operator="floordiv",
+    numbers=True,
+    numpy=parallel(np.floor_divide, "b"),
+    broadcast=True,
+    promote="common",
+    samples=DIVISION,
+)
 def floor_divide(xp, x, y, /):
     """Quotient rounded down."""
     return x // y
 
 
-@op(numpy=parallel(np.remainder, "b"), broadcast=True, promote="common", samples=DIVISION)
+@op(
+    operator="mod",
+    numpy=parallel(np.remainder, "b"),
+    broadcast=True,
+    promote="common",
+    samples=DIVISION,
+)
 def remainder(xp, x, y, /):
     """The remainder of x / y with the sign of y (Python's %)."""
     return x % y

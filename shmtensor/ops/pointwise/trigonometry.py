@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 
 from ...native import elementwise, parallel
-from ..table.native_or_numpy import floating_kernel
 from ..table.op_definition import op
 from ..table.samples import UNARY, reals, unary
 
 
-@op(numpy=parallel(np.sin), promote="float", samples=UNARY)
+@op(complex_gradients=True, numpy=parallel(np.sin), promote="float", samples=UNARY)
 def sin(xp, x, /):
     """Sine of angles in radians."""
     return xp.sin(x)
@@ -22,7 +21,7 @@ def sin(xp, x, /):
 sin.pullback(x=lambda ops, g, x: g * ops.cos(x).conjugate())
 
 
-@op(numpy=parallel(np.cos), promote="float", samples=UNARY)
+@op(complex_gradients=True, numpy=parallel(np.cos), promote="float", samples=UNARY)
 def cos(xp, x, /):
     """Cosine of angles in radians."""
     return xp.cos(x)
@@ -31,7 +30,13 @@ def cos(xp, x, /):
 cos.pullback(x=lambda ops, g, x: -g * ops.sin(x).conjugate())
 
 
-@op(numpy=parallel(np.tan), promote="float", samples=UNARY)
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.tan),
+    promote="float",
+    samples=UNARY,
+)
 def tan(xp, x, /):
     """Tangent of angles in radians."""
     return xp.tan(x)
@@ -40,7 +45,13 @@ def tan(xp, x, /):
 tan.pullback(x=lambda g, out: g * (1 + out * out).conjugate())
 
 
-@op(numpy=parallel(np.arcsin), promote="float", samples=unary(-0.9, 0.9))
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.arcsin),
+    promote="float",
+    samples=unary(-0.9, 0.9),
+)
 def asin(xp, x, /):
     """Angle whose sine is x, in [-pi / 2, pi / 2]."""
     return xp.arcsin(x)
@@ -50,7 +61,13 @@ asin.pullback(x=lambda ops, g, x: g / ops.sqrt(1 - x * x).conjugate())
 asin.alias("arcsin")
 
 
-@op(numpy=parallel(np.arccos), promote="float", samples=unary(-0.9, 0.9))
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.arccos),
+    promote="float",
+    samples=unary(-0.9, 0.9),
+)
 def acos(xp, x, /):
     """Angle whose cosine is x, in [0, pi]."""
     return xp.arccos(x)
@@ -60,7 +77,7 @@ acos.pullback(x=lambda ops, g, x: -g / ops.sqrt(1 - x * x).conjugate())
 acos.alias("arccos")
 
 
-@op(numpy=parallel(np.arctan), promote="float", samples=UNARY)
+@op(complex_gradients=True, numpy=parallel(np.arctan), promote="float", samples=UNARY)
 def atan(xp, x, /):
     """Angle whose tangent is x, in [-pi / 2, pi / 2]."""
     return xp.arctan(x)
@@ -71,6 +88,7 @@ atan.alias("arctan")
 
 
 @op(
+    autocast_cuda="widest",
     numpy=parallel(np.arctan2),
     broadcast=True,
     promote="float",
@@ -94,7 +112,13 @@ def replace_zero(ops: Any, x: Any) -> Any:
     return ops._where_other(x == 0, x, 1.0)
 
 
-@op(numpy=parallel(np.sinh), promote="float", samples=UNARY)
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.sinh),
+    promote="float",
+    samples=UNARY,
+)
 def sinh(xp, x, /):
     """Hyperbolic sine."""
     return xp.sinh(x)
@@ -103,7 +127,13 @@ def sinh(xp, x, /):
 sinh.pullback(x=lambda ops, g, x: g * ops.cosh(x).conjugate())
 
 
-@op(numpy=parallel(np.cosh), promote="float", samples=UNARY)
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=parallel(np.cosh),
+    promote="float",
+    samples=UNARY,
+)
 def cosh(xp, x, /):
     """Hyperbolic cosine."""
     return xp.cosh(x)
@@ -112,7 +142,7 @@ def cosh(xp, x, /):
 cosh.pullback(x=lambda ops, g, x: g * ops.sinh(x).conjugate())
 
 
-@op(numpy=parallel(np.tanh), promote="float", samples=UNARY)
+@op(complex_gradients=True, numpy=parallel(np.tanh), promote="float", samples=UNARY)
 def tanh(xp, x, /):
     """Hyperbolic tangent."""
     return xp.tanh(x)
@@ -125,7 +155,7 @@ tanh.pullback(
 )
 
 
-@op(numpy=parallel(np.arcsinh), promote="float", samples=UNARY)
+@op(complex_gradients=True, numpy=parallel(np.arcsinh), promote="float", samples=UNARY)
 def asinh(xp, x, /):
     """The number whose hyperbolic sine is x."""
     return xp.arcsinh(x)
@@ -135,7 +165,7 @@ asinh.pullback(x=lambda ops, g, x: g / ops.sqrt(1 + x * x).conjugate())
 asinh.alias("arcsinh")
 
 
-@op(numpy=parallel(np.arccosh), promote="float", samples=unary(1.2, 3.0))
+@op(complex_gradients=True, numpy=parallel(np.arccosh), promote="float", samples=unary(1.2, 3.0))
 def acosh(xp, x, /):
     """The number >= 0 whose hyperbolic cosine is x."""
     return xp.arccosh(x)
@@ -145,7 +175,7 @@ acosh.pullback(x=lambda ops, g, x: g / (ops.sqrt(x - 1) * ops.sqrt(x + 1)).conju
 acosh.alias("arccosh")
 
 
-@op(numpy=parallel(np.arctanh), promote="float", samples=unary(-0.9, 0.9))
+@op(complex_gradients=True, numpy=parallel(np.arctanh), promote="float", samples=unary(-0.9, 0.9))
 def atanh(xp, x, /):
     """The number whose hyperbolic tangent is x."""
     return xp.arctanh(x)
@@ -155,13 +185,16 @@ atanh.pullback(x=lambda g, x: g / (1 - x * x).conjugate())
 atanh.alias("arctanh")
 
 
-@op(promote="float", samples=unary(0.1, 2.0), layout="pointwise")
+@op(
+    complex_gradients=True,
+    real=elementwise("sinc"),
+    promote="float",
+    samples=unary(0.1, 2.0),
+    layout="pointwise",
+)
 def sinc(xp, x, /):
     """sin(pi x) / (pi x), and 1 at 0."""
     return xp.where(x == x, xp.sinc(x), x).astype(x.dtype)  # CuPy's sinc of NaN is 1
-
-
-sinc.numpy = floating_kernel(elementwise("sinc"), sinc.forward)
 
 
 def sinc_backward(ops: Any, g: Any, x: Any) -> Any:
@@ -180,21 +213,19 @@ def scale_kernel(factor: float) -> Any:
     return lambda x: times(x, factor)
 
 
-@op(promote="float", samples=UNARY, layout="pointwise")
+@op(numpy=scale_kernel(math.pi / 180), promote="float", samples=UNARY, layout="pointwise")
 def deg2rad(xp, x, /):
     """Degrees in radians."""
     return x * (math.pi / 180)
 
 
-deg2rad.numpy = scale_kernel(math.pi / 180)
 deg2rad.pullback(x=lambda g: g * (math.pi / 180))
 
 
-@op(promote="float", samples=UNARY, layout="pointwise")
+@op(numpy=scale_kernel(180 / math.pi), promote="float", samples=UNARY, layout="pointwise")
 def rad2deg(xp, x, /):
     """Radians in degrees."""
     return x * (180 / math.pi)
 
 
-rad2deg.numpy = scale_kernel(180 / math.pi)
 rad2deg.pullback(x=lambda g: g * (180 / math.pi))

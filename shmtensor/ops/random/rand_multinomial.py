@@ -57,7 +57,7 @@ def claim_on_cuda(cupy: Any, generator: Any, n: int, wide: bool = False) -> tupl
 
 def run_row_on_cuda(cupy: Any, name: str, *arguments: Any) -> Any:
     """The array of a row's forward for CUDA."""
-    return ROWS[name].device_forwards["cuda"](cupy, *arguments)
+    return ROWS[name].forward_on("cuda")(cupy, *arguments)
 
 
 def numel(x: Any) -> int:
@@ -386,7 +386,15 @@ def random_permutation_on_cuda(cupy: Any, n: int, dtype: Any, generator: Any) ->
 # ---- by probabilities
 
 
-@op(samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="contiguous")
+def bernoulli_kernel(x: Any, seed: int, offset: int) -> Any:
+    """The forward with native uniform numbers; None for wrong probabilities."""
+    if x.size and not (x.min() >= 0 and x.max() <= 1):
+        return None
+    u = native.uniform_(np.empty(x.shape), seed, offset, 0.0, 1.0)
+    return parallel_less(u, x).astype(x.dtype)
+
+
+@op(native=bernoulli_kernel, samples=[(reals((3, 4), 0.0, 1.0), 3, 0)], layout="contiguous")
 def _bernoulli(xp, x, /, seed, offset):
     """1 with probability x, else 0."""
     if x.size and not (x.min() >= 0 and x.max() <= 1):
@@ -398,15 +406,6 @@ def _bernoulli(xp, x, /, seed, offset):
 parallel_less = native.parallel(np.less)
 
 
-def bernoulli_kernel(x: Any, seed: int, offset: int) -> Any:
-    """The forward with native uniform numbers."""
-    if x.size and not (x.min() >= 0 and x.max() <= 1):
-        return _bernoulli.forward(np, x, seed, offset)
-    u = native.uniform_(np.empty(x.shape), seed, offset, 0.0, 1.0)
-    return parallel_less(u, x).astype(x.dtype)
-
-
-_bernoulli.numpy = bernoulli_kernel
 _bernoulli.pullback(x=zero_gradient)
 
 
@@ -458,12 +457,26 @@ def normal(
     return copy_into_out(out, ops.add(ops.mul(z, std), mean))
 
 
+def multinomial_kernel(x: Any, num_samples: int, replacement: bool, seed: int, offset: int) -> Any:
+    """The native kernels; None for wrong weights."""
+    rows = x.reshape(-1, x.shape[-1])
+    shape = (len(rows), num_samples if replacement else rows.shape[1])
+    u = native.uniform_(np.empty(shape), seed, offset, 0.0, 1.0)
+    indices = None
+    if replacement:
+        indices = native.multinomial(rows, u)
+    elif native.multinomial_without_replacement(rows, u, num_samples):
+        _, indices = native.topk(u, num_samples, 1, False) or (None, None)
+    return None if indices is None else indices.reshape(*x.shape[:-1], num_samples)
+
+
 @op(
+    native=multinomial_kernel,
     samples=[
         (reals((3, 5), 0.1, 1.0), 2, False, 3, 0),
         (reals((3, 5), 0.1, 1.0), 7, True, 3, 0),
         (reals((5,), 0.1, 1.0), 7, True, 3, 0),
-    ]
+    ],
 )
 def _multinomial(xp, x, /, num_samples, replacement, seed, offset):
     """Indices sampled with the weights of each row: the position of a uniform number among the
@@ -485,24 +498,6 @@ def _multinomial(xp, x, /, num_samples, replacement, seed, offset):
             times = xp.where(rows > 0, -xp.log(1 - u) / rows, math.inf)
         out = xp.argsort(times, 1, kind="stable")[:, :num_samples]
     return out.reshape(*x.shape[:-1], num_samples).astype(xp.int64)
-
-
-def multinomial_kernel(x: Any, num_samples: int, replacement: bool, seed: int, offset: int) -> Any:
-    """The native kernels; the forward refuses wrong weights."""
-    rows = x.reshape(-1, x.shape[-1])
-    shape = (len(rows), num_samples if replacement else rows.shape[1])
-    u = native.uniform_(np.empty(shape), seed, offset, 0.0, 1.0)
-    indices = None
-    if replacement:
-        indices = native.multinomial(rows, u)
-    elif native.multinomial_without_replacement(rows, u, num_samples):
-        _, indices = native.topk(u, num_samples, 1, False) or (None, None)
-    if indices is None:
-        return _multinomial.forward(np, x, num_samples, replacement, seed, offset)
-    return indices.reshape(*x.shape[:-1], num_samples)
-
-
-_multinomial.numpy = multinomial_kernel
 
 
 @composite(exact_out=True)

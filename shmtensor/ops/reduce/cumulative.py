@@ -12,7 +12,6 @@ from ..pointwise.exp_log_erf import complex_logaddexp
 from ..table.check_dtypes import check_floating
 from ..table.constants import computed, eye
 from ..table.dims import axis, check_ordered
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, dtype, op
 from .sum_mean_var import accumulator
 
@@ -26,24 +25,27 @@ def cumulative(x: Any, dim: int, dtype: Any, accumulate: Any) -> Any:
     return accumulate(x, dim, out_dtype) if x.ndim else x.astype(out_dtype)
 
 
-@op(inplace=True, samples=ALONG, vmap="along")
-def cumsum(xp, x, /, dim, *, dtype: dtype = None):
-    """Cumulative sum along a dimension."""
-    return cumulative(x, dim, dtype, xp.add.accumulate)
-
-
-def cumulative_kernel(row: Any, product: bool) -> Any:
-    """The native kernel, if the result has the default dtype."""
+def cumulative_kernel(product: bool) -> Any:
+    """The native kernel, if the result has the default dtype; else None."""
 
     def kernel(x: Any, dim: int, dtype: Any) -> Any:
         is_default = dtype is None or dtype == accumulator(x.dtype, None)
-        out = native.cumsum_cumprod(x, dim, product) if is_default else None
-        return row.forward(np, x, dim, dtype=dtype) if out is None else out
+        return native.cumsum_cumprod(x, dim, product) if is_default else None
 
     return kernel
 
 
-cumsum.numpy = cumulative_kernel(cumsum, False)
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    native=cumulative_kernel(False),
+    inplace=True,
+    samples=ALONG,
+    vmap="along",
+)
+def cumsum(xp, x, /, dim, *, dtype: dtype = None):
+    """Cumulative sum along a dimension."""
+    return cumulative(x, dim, dtype, xp.add.accumulate)
 
 
 def reversed_cumsum(ops: Any, g: Any, dim: int) -> Any:
@@ -54,13 +56,17 @@ def reversed_cumsum(ops: Any, g: Any, dim: int) -> Any:
 cumsum.pullback(x=reversed_cumsum)
 
 
-@op(inplace=True, samples=ALONG, vmap="along")
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    native=cumulative_kernel(True),
+    inplace=True,
+    samples=ALONG,
+    vmap="along",
+)
 def cumprod(xp, x, /, dim, *, dtype: dtype = None):
     """Cumulative product along a dimension."""
     return cumulative(x, dim, dtype, xp.multiply.accumulate)
-
-
-cumprod.numpy = cumulative_kernel(cumprod, True)
 
 
 def cumprod_backward(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:
@@ -100,22 +106,26 @@ def cumulative_extreme(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any
     return xp.moveaxis(values, 0, dim), xp.moveaxis(indices, 0, dim)
 
 
-@op(outputs="values indices", samples=ALONG, vmap="along")
+@op(
+    native=lambda x, dim: native.cummax_cummin(x, dim, True),
+    outputs="values indices",
+    samples=ALONG,
+    vmap="along",
+)
 def cummax(xp, x, /, dim):
     """Largest element so far along a dimension, and its index."""
     return cumulative_extreme(xp, check_ordered("cummax", x), dim, xp.greater_equal)
 
 
-@op(outputs="values indices", samples=ALONG, vmap="along")
+@op(
+    native=lambda x, dim: native.cummax_cummin(x, dim, False),
+    outputs="values indices",
+    samples=ALONG,
+    vmap="along",
+)
 def cummin(xp, x, /, dim):
     """Smallest element so far along a dimension, and its index."""
     return cumulative_extreme(xp, check_ordered("cummin", x), dim, xp.less_equal)
-
-
-cummax.numpy = kernel_or_fallback(lambda x, dim: native.cummax_cummin(x, dim, True), cummax.forward)
-cummin.numpy = kernel_or_fallback(
-    lambda x, dim: native.cummax_cummin(x, dim, False), cummin.forward
-)
 
 
 for row in (cummax, cummin):
@@ -126,7 +136,7 @@ for row in (cummax, cummin):
     )
 
 
-@op(samples=ALONG, vmap="along")
+@op(complex_gradients=True, native=native.logcumsumexp, samples=ALONG, vmap="along")
 def logcumsumexp(xp, x, /, dim):
     """Logarithm of the cumulative sum of exponentials along a dimension, without overflow."""
     dim = axis(x, dim)
@@ -141,9 +151,6 @@ def logcumsumexp(xp, x, /, dim):
             results[i] = complex_logaddexp(xp, results[i - 1], rows[i])
         return out
     return xp.logaddexp.accumulate(x, dim)
-
-
-logcumsumexp.numpy = kernel_or_fallback(native.logcumsumexp, logcumsumexp.forward)
 
 
 def logcumsumexp_backward(ops: Any, g: Any, x: Any, out: Any, dim: int) -> Any:

@@ -11,13 +11,16 @@ from ... import native
 from ...dtypes import promote_types
 from ..table.constants import zero_gradient
 from ..table.dims import axes, expand_reduced, keepdim_shape, reduced_dims
-from ..table.native_or_numpy import kernel_or_fallback, restore_half, upcast_half
+from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_definition import check_tensors, composite, op
 
 INFINITE = (math.inf, -math.inf)
 
 
 @op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    native=native.logsumexp,
     promote="float",
     inplace=False,
     samples=[((3, 4), 1), ((3, 4), (0, 1), True), ((), 0), ((3, 4), 0)],
@@ -35,7 +38,6 @@ def logsumexp(xp, x, /, dim, keepdim=False):
     return out if keepdim else out.squeeze(reduced_dims(dim, x.shape) if x.ndim else ())
 
 
-logsumexp.numpy = kernel_or_fallback(native.logsumexp, logsumexp.forward)
 logsumexp.pullback(
     x=lambda ops, g, x, out, dim, keepdim: logsumexp_backward(ops, g, x, out, dim, keepdim)
 )
@@ -49,7 +51,26 @@ def logsumexp_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bo
     return expand_reduced(ops, g, shape, dim, keepdim) * weights.conjugate()
 
 
+def norm_kernel(x: Any, ord: float, dim: Any, keepdim: bool) -> Any:
+    """The norms that need no power of each element; None for others."""
+    if ord == 2 or ord == 1:
+        return native.norm(x, dim, keepdim, int(ord))
+    if x.dtype.kind != "f":
+        return None
+    if ord == 0:
+        n = native.count(x, dim, keepdim)
+        return None if n is None else n.astype(x.dtype)
+    if ord == math.inf:
+        low, high = (native.minmax(x, dim, keepdim, largest) for largest in (False, True))
+        if low is None or high is None:
+            return None
+        return np.maximum(np.abs(low), np.abs(high))
+    return None
+
+
 @op(
+    complex_gradients=True,
+    native=norm_kernel,
     samples=[
         ((3, 4), 2, None, False),
         ((3, 4), 2, 1, True),
@@ -77,26 +98,6 @@ def _vector_norm(xp, x, /, ord, dim, keepdim):
     if ord == 2:
         return xp.sqrt((size * size).sum(axis, keepdims=keepdim))
     return (size**ord).sum(axis, keepdims=keepdim) ** (1 / ord)
-
-
-def norm_kernel(x: Any, ord: float, dim: Any, keepdim: bool) -> Any:
-    """The norms that need no power of each element; None for others."""
-    if ord == 2 or ord == 1:
-        return native.norm(x, dim, keepdim, int(ord))
-    if x.dtype.kind != "f":
-        return None
-    if ord == 0:
-        n = native.count(x, dim, keepdim)
-        return None if n is None else n.astype(x.dtype)
-    if ord == math.inf:
-        low, high = (native.minmax(x, dim, keepdim, largest) for largest in (False, True))
-        if low is None or high is None:
-            return None
-        return np.maximum(np.abs(low), np.abs(high))
-    return None
-
-
-_vector_norm.numpy = kernel_or_fallback(norm_kernel, _vector_norm.forward)
 
 
 def check_norm(name: str, shape: tuple[int, ...], ord: float, dim: Any) -> None:
@@ -151,7 +152,7 @@ def nuclear(ops: Any, x: Any, dim: Any, keepdim: bool) -> Any:
     return out
 
 
-@composite
+@composite(autocast_cuda="full")
 def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
     """The p-norm of the elements, of all or along dimensions; "fro" is the 2-norm, "nuc" the sum of
     singular values.
@@ -174,7 +175,7 @@ def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
     )
 
 
-@composite
+@composite(autocast_cuda="full")
 def dist(ops, input, other, p=2):
     """The p-norm of the difference."""
     check_tensors("dist", input, other)
@@ -182,7 +183,7 @@ def dist(ops, input, other, p=2):
     return restore_half(ops, ops.norm(difference, p), promote_types(input.dtype, other.dtype))
 
 
-@composite(inplace=True)
+@composite(autocast_cuda="full", inplace=True)
 def renorm(ops, input, p, dim, maxnorm):
     """Slices along dim, scaled down to at most maxnorm in the p-norm."""
     if input.ndim < 2:

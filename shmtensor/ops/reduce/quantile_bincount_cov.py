@@ -14,12 +14,15 @@ from ...dtypes import get_default_dtype
 from ..table.check_dtypes import check_floating, check_same_dtype
 from ..table.constants import array_module, at_operands, constant, data_of, host_array, on_device
 from ..table.dims import axis, broadcast_shape, check_ordered
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints
 
 
-@op(samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)])
+@op(
+    sized_by_values="bincount",
+    native=native.bincount,
+    samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)],
+)
 def _bincount(xp, x, weights=None, /, minlength=0):
     """The number of occurrences of each integer, or the sum of its weights."""
     x = native.private_index(x)
@@ -31,9 +34,6 @@ def _bincount(xp, x, weights=None, /, minlength=0):
         return xp.bincount(x, minlength=minlength).astype(np.int64)
     dtype = weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64)
     return xp.bincount(x, weights.astype(np.float64, copy=False), minlength).astype(dtype)
-
-
-_bincount.numpy = kernel_or_fallback(native.bincount, _bincount.forward)
 
 
 @composite
@@ -57,24 +57,21 @@ def histc_range(x: Any, n: int, low: float, high: float) -> tuple[float, float]:
     return low, high
 
 
-@op(samples=[((20,), 5, -0.5, 0.5), ((20,), 4, 0, 0)])
-def _histc(xp, x, /, n, low, high):
-    """The number of elements in each of n equal parts of [low, high]; others do not count."""
-    return xp.histogram(x, n, histc_range(x, n, low, high))[0].astype(x.dtype)
-
-
 def histc_kernel(x: Any, n: int, low: float, high: float) -> Any:
-    """The native kernel for a finite range; the forward for others, or it raises the error."""
+    """The native kernel for a finite range."""
     counts = None
     if n > 0 and x.dtype.char in "fd" and x.size:
         a, b = (float(x.min()), float(x.max())) if low == high else (low, high)
         if a < b and math.isfinite(b - a):
             edges = np.histogram_bin_edges(np.empty(0, x.dtype), n, (a, b))
             counts = native.histogram(x.reshape(-1) if not x.ndim else x, edges.astype(x.dtype))
-    return _histc.forward(np, x, n, low, high) if counts is None else counts.astype(x.dtype)
+    return None if counts is None else counts.astype(x.dtype)
 
 
-_histc.numpy = histc_kernel
+@op(native=histc_kernel, samples=[((20,), 5, -0.5, 0.5), ((20,), 4, 0, 0)])
+def _histc(xp, x, /, n, low, high):
+    """The number of elements in each of n equal parts of [low, high]; others do not count."""
+    return xp.histogram(x, n, histc_range(x, n, low, high))[0].astype(x.dtype)
 
 
 @composite
@@ -330,6 +327,7 @@ def corrcoef(ops, input):
 
 
 @op(
+    native=native.cross,
     promote="common",
     inplace=False,
     samples=[((4, 3), (4, 3), 1), ((3, 2, 2), (3, 2, 2), 0)],
@@ -341,14 +339,13 @@ def _cross(xp, x, y, /, dim):
     return first - xp.roll(x, -2, dim) * xp.roll(y, -1, dim)
 
 
-_cross.numpy = kernel_or_fallback(native.cross, _cross.forward)
 _cross.pullback(
     x=lambda ops, g, y, dim: ops._cross(ops.conj(y), g, dim),
     y=lambda ops, g, x, dim: ops._cross(g, ops.conj(x), dim),
 )
 
 
-@composite
+@composite(autocast_cuda="widest")
 def cross(ops, input, other, dim=None):
     """Vector product along a dimension of size 3 (the first such one, if none is given)."""
     check_same_dtype("cross", input, other)

@@ -19,7 +19,6 @@ from ..table.dims import (
     reduced_dims,
 )
 from ..table.named_results import named_result
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, dtype, op
 from ..table.samples import bools
 
@@ -40,7 +39,14 @@ def accumulator(dtype: Any, out_dtype: Any) -> Any:
 # ---- sums
 
 
-@op(numpy=native.sum, samples=DIMS, layout="contiguous", vmap="along")
+@op(
+    complex_gradients=True,
+    autocast_cuda="full",
+    numpy=native.sum,
+    samples=DIMS,
+    layout="contiguous",
+    vmap="along",
+)
 def sum(xp, x, /, dim=None, keepdim=False):
     """Sum of all elements, or along dimensions; integers and bool are summed as int64."""
     return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
@@ -58,12 +64,7 @@ def sum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
     return ops._to_copy(ops.sum(ops._to_copy(x, dtype), dim, keepdim), dtype)
 
 
-@op(samples=DIMS, layout="contiguous", vmap="along")
-def nansum(xp, x, /, dim=None, keepdim=False):
-    """Sum in which NaN counts as 0."""
-    if x.dtype.kind == "f":
-        x = xp.where(xp.isnan(x), xp.zeros((), x.dtype), x)
-    return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
+numbers = native.activation("numbers")  # NaN replaced by 0
 
 
 def nansum_kernel(x: Any, dim: Any, keepdim: bool) -> Any:
@@ -72,11 +73,18 @@ def nansum_kernel(x: Any, dim: Any, keepdim: bool) -> Any:
         total = native.sum(x, dim, keepdim)
         if total.dtype.itemsize > 2 and not np.isnan(total).any():
             return total
-        without_nan = native.numbers(x)
+        without_nan = numbers(x)
         if without_nan is not None:
             return native.sum(without_nan, dim, keepdim)
-    with np.errstate(all="ignore"):
-        return nansum.forward(np, x, dim, keepdim)
+    return None
+
+
+@op(complex_gradients=True, native=nansum_kernel, samples=DIMS, layout="contiguous", vmap="along")
+def nansum(xp, x, /, dim=None, keepdim=False):
+    """Sum in which NaN counts as 0."""
+    if x.dtype.kind == "f":
+        x = xp.where(xp.isnan(x), xp.zeros((), x.dtype), x)
+    return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
 
 
 @nansum.rare(dtype=None)
@@ -85,7 +93,6 @@ def nansum_as(ops, x, /, dim=None, keepdim=False, *, dtype):
     return ops._to_copy(ops.nansum(ops._to_copy(x, dtype), dim, keepdim), dtype)
 
 
-nansum.numpy = nansum_kernel
 nansum.pullback(
     x=lambda ops, g, x, x_shape, dim, keepdim: ops._where_other(
         x != x, expand_reduced(ops, g, x_shape, dim, keepdim), 0.0
@@ -120,7 +127,7 @@ def mean_kernel(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     return total
 
 
-@op(numpy=mean_kernel, samples=DIMS, layout="contiguous", vmap="along")
+@op(complex_gradients=True, numpy=mean_kernel, samples=DIMS, layout="contiguous", vmap="along")
 def mean(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
     """Average of all elements, or along dimensions; NaN if there are none."""
     if dtype is not None or x.dtype.kind in "iub":
@@ -138,7 +145,12 @@ mean.pullback(
 
 
 @op(
-    name="_prod", samples=[((3, 4), 1, False), ((3, 4), 0, True)], layout="contiguous", vmap="along"
+    complex_gradients=True,
+    native=native.prod,
+    name="_prod",
+    samples=[((3, 4), 1, False), ((3, 4), 0, True)],
+    layout="contiguous",
+    vmap="along",
 )
 def _prod(xp, x, /, dim, keepdim):
     """Product along one dimension, or of all elements (None)."""
@@ -163,11 +175,10 @@ def prod_backward(ops: Any, g: Any, x: Any, out: Any, dim: Any, keepdim: bool) -
     return g * ops.movedim(ops._prod(factors, -1, False), -1, dim).conjugate()
 
 
-_prod.numpy = kernel_or_fallback(native.prod, _prod.forward)
 _prod.pullback(x=prod_backward)
 
 
-@composite(autocast="full")
+@composite(autocast_cuda="full", autocast="full")
 def prod(ops, input, dim=None, keepdim=False, *, dtype=None):
     """Product of all elements, or along one dimension; int64 for integers and bool."""
     result = ops._prod(input if dtype is None else ops._to_copy(input, dtype), dim, keepdim)
@@ -190,24 +201,29 @@ def nonempty_axes(name: str, x: Any, dim: Any) -> Any:
     return axes(check_ordered(name, x), dim)
 
 
-@op(samples=FULL, layout="contiguous", vmap="along", exact_out=True)
+@op(
+    native=lambda x, dim, keep: native.minmax(x, dim, keep, True),
+    samples=FULL,
+    layout="contiguous",
+    vmap="along",
+    exact_out=True,
+)
 def amax(xp, x, /, dim=(), keepdim=False):
     """The largest element, of all or along dimensions; equal ones share the gradient."""
     return x.max(nonempty_axes("amax", x, dim), keepdims=keepdim)
 
 
-@op(samples=FULL, layout="contiguous", vmap="along", exact_out=True)
+@op(
+    native=lambda x, dim, keep: native.minmax(x, dim, keep, False),
+    samples=FULL,
+    layout="contiguous",
+    vmap="along",
+    exact_out=True,
+)
 def amin(xp, x, /, dim=(), keepdim=False):
     """The smallest element, of all or along dimensions; equal ones share the gradient."""
     return x.min(nonempty_axes("amin", x, dim), keepdims=keepdim)
 
-
-amax.numpy = kernel_or_fallback(
-    lambda x, dim, keep: native.minmax(x, dim, keep, True), amax.forward
-)
-amin.numpy = kernel_or_fallback(
-    lambda x, dim, keep: native.minmax(x, dim, keep, False), amin.forward
-)
 
 for row in (amax, amin):
     row.pullback(
@@ -227,9 +243,10 @@ def aminmax(ops, input, *, dim=None, keepdim=False):
 
 
 @op(
+    native=lambda x, dim, keep: native.argminmax(x, dim, keep, True),
     samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)],
     layout="contiguous",
-    vmap="along",
+    vmap="along_or_flat",
     exact_out=True,
 )
 def argmax(xp, x, /, dim=None, keepdim=False):
@@ -238,22 +255,15 @@ def argmax(xp, x, /, dim=None, keepdim=False):
 
 
 @op(
+    native=lambda x, dim, keep: native.argminmax(x, dim, keep, False),
     samples=[((3, 4),), ((3, 4), 1), ((3, 4), 0, True), ((),), ((), 0)],
     layout="contiguous",
-    vmap="along",
+    vmap="along_or_flat",
     exact_out=True,
 )
 def argmin(xp, x, /, dim=None, keepdim=False):
     """The index of the smallest element along dim, or in the flattened tensor."""
     return argminmax(xp, "argmin", x, dim, keepdim)
-
-
-argmax.numpy = kernel_or_fallback(
-    lambda x, dim, keep: native.argminmax(x, dim, keep, True), argmax.forward
-)
-argmin.numpy = kernel_or_fallback(
-    lambda x, dim, keep: native.argminmax(x, dim, keep, False), argmin.forward
-)
 
 
 def argminmax(xp: Any, name: str, x: Any, dim: int | None, keepdim: bool) -> Any:
@@ -273,20 +283,6 @@ BOOLS = [*((bools((3, 4)), *dim) for dim in ((), (1,), ((),))),
          (bools((2, 3, 4)), (0, 2), True), (bools(()),)]  # fmt: skip
 
 
-@op(samples=BOOLS, layout="contiguous", vmap="along")
-def all(xp, x, /, dim=None, keepdim=False):
-    """Are all elements true? A bool, or uint8 for uint8; dim=(): for each element alone."""
-    out = xp.logical_and.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
-    return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
-
-
-@op(samples=BOOLS, layout="contiguous", vmap="along")
-def any(xp, x, /, dim=None, keepdim=False):
-    """Is any element true? A bool, or uint8 for uint8; dim=(): for each element alone."""
-    out = xp.logical_or.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
-    return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
-
-
 def all_any_kernel(is_all: bool) -> Any:
     """The native min or max for bools; None (NumPy) for numbers, or if no dimension is reduced."""
 
@@ -298,25 +294,37 @@ def all_any_kernel(is_all: bool) -> Any:
     return kernel
 
 
-all.numpy = kernel_or_fallback(all_any_kernel(True), all.forward)
-any.numpy = kernel_or_fallback(all_any_kernel(False), any.forward)
+@op(native=all_any_kernel(True), samples=BOOLS, layout="contiguous", vmap="along")
+def all(xp, x, /, dim=None, keepdim=False):
+    """Are all elements true? A bool, or uint8 for uint8; dim=(): for each element alone."""
+    out = xp.logical_and.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
+    return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
-@op(samples=COUNTS, layout="contiguous", vmap="along")
+@op(native=all_any_kernel(False), samples=BOOLS, layout="contiguous", vmap="along")
+def any(xp, x, /, dim=None, keepdim=False):
+    """Is any element true? A bool, or uint8 for uint8; dim=(): for each element alone."""
+    out = xp.logical_or.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
+    return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
+
+
+@op(
+    native=lambda x, dim: native.count(x, dim, False),
+    samples=COUNTS,
+    layout="contiguous",
+    vmap="along",
+)
 def count_nonzero(xp, x, /, dim=None):
     """The number of elements that are not 0."""
     return (x != 0).sum(axes(x, dim), np.dtype(np.int64))
-
-
-count_nonzero.numpy = kernel_or_fallback(
-    lambda x, dim: native.count(x, dim, False), count_nonzero.forward
-)
 
 
 # ---- variance
 
 
 @op(
+    complex_gradients=True,
+    native=lambda x, dim, correction, keep: native.var(x, dim, correction, keep, False),
     samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True), ((2, 3, 4), (0, 2), 1, False)],
     layout="contiguous",
     vmap="along",
@@ -329,12 +337,6 @@ def _var(xp, x, /, dim, correction, keepdim):
     n = builtins.max(reduced_size(x.shape, dim) - correction, 0)
     total = (difference * difference).sum(axes(x, dim), keepdims=keepdim)
     return xp.true_divide(total, total.dtype.type(n))
-
-
-_var.numpy = kernel_or_fallback(
-    lambda x, dim, correction, keep: native.var(x, dim, correction, keep, False),
-    _var.forward,
-)
 
 
 def var_backward(ops: Any, g: Any, x: Any, dim: Any, correction: float, keepdim: bool) -> Any:
@@ -351,16 +353,16 @@ def var_backward(ops: Any, g: Any, x: Any, dim: Any, correction: float, keepdim:
 _var.pullback(x=var_backward)
 
 
-@op(samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)], layout="contiguous", vmap="along")
+@op(
+    complex_gradients=True,
+    native=lambda x, dim, correction, keep: native.var(x, dim, correction, keep, True),
+    samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)],
+    layout="contiguous",
+    vmap="along",
+)
 def _std(xp, x, /, dim, correction, keepdim):
     """The square root of the variance."""
     return xp.sqrt(_var.forward(xp, x, dim, correction, keepdim))
-
-
-_std.numpy = kernel_or_fallback(
-    lambda x, dim, correction, keep: native.var(x, dim, correction, keep, True),
-    _std.forward,
-)
 
 
 def std_backward(

@@ -116,7 +116,12 @@ def common_memory(*layouts: Any) -> tuple[int, list[Any]]:
     return high - low + 1, [at - low for at in offsets]
 
 
-@op(view=True, samples=[((3, 4), (2, 2), (4, 1), 1, (4, 1)), ((6,), (4, 3), (1, 1), 0, (1,))])
+@op(
+    complex_gradients=True,
+    of_memory=True,
+    view=True,
+    samples=[((3, 4), (2, 2), (4, 1), 1, (4, 1)), ((6,), (4, 3), (1, 1), 0, (1,))],
+)
 def _as_strided(xp, x, /, size, stride, offset, x_stride):
     """Another shape and strides (in elements) over the tensor's memory, from `offset` elements
     after its first one. Copies: none; one if x does not have the strides x_stride.
@@ -134,7 +139,7 @@ def _as_strided(xp, x, /, size, stride, offset, x_stride):
     return strided_view(memory_vector(x), size, stride, offset_of(x) + offset)
 
 
-@op(samples=[((2, 2), (3, 4), (4, 1), (4, 1), 1)])
+@op(complex_gradients=True, samples=[((2, 2), (3, 4), (4, 1), (4, 1), 1)])
 def _as_strided_backward(xp, x, /, shape, x_stride, stride, offset):
     """Zeros of a shape, with x added at strides over it: the gradient of `as_strided`. Elements
     that share memory share the sum.

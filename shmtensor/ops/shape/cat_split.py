@@ -11,7 +11,6 @@ from ... import native
 from ...device import META
 from ..table.constants import constant, data_of, on_device
 from ..table.dims import axis
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints
 from ..table.sizes import SMALL, check_size
@@ -25,6 +24,9 @@ def without_empty(xs: list[Any]) -> list[Any]:
 
 
 @op(
+    complex_gradients=True,
+    empty_error=ValueError,
+    autocast_cuda="widest",
     numpy=native.cat,
     promote="common",
     inplace=False,
@@ -84,6 +86,8 @@ def stack_kernel(tensors: list[Any], dim: int) -> Any:
 
 
 @op(
+    complex_gradients=True,
+    autocast_cuda="widest",
     numpy=stack_kernel,
     promote="common",
     inplace=False,
@@ -181,6 +185,7 @@ def atleast_3d(ops, *tensors):
 
 
 @op(
+    complex_gradients=True,
     listed=True,
     view=True,
     samples=[((5, 2), (2, 3), 0), ((3, 4), (1, 3), 1)],
@@ -294,6 +299,8 @@ hsplit, vsplit, dsplit = (
 
 
 @op(
+    complex_gradients=True,
+    native=native.unbind,
     listed=True,
     view=True,
     samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -2)],
@@ -309,7 +316,6 @@ def unbind(xp, x, /, dim=0):
     return [x[(*before, i, ...)] for i in range(x.shape[dim])]
 
 
-unbind.numpy = kernel_or_fallback(native.unbind, unbind.forward)
 unbind.pullback(x=lambda ops, g, dim: ops.stack(g, dim))
 
 
@@ -371,7 +377,7 @@ def check_repeats(repeats: Any) -> Any:
     return data
 
 
-@op(samples=[(ints((4,), 3),)])
+@op(sized_by_values="repeat_interleave", samples=[(ints((4,), 3),)])
 def _repeat_interleave(xp, x, /):
     """The numbers 0, 1, ..., each repeated x[i] times."""
     return xp.repeat(xp.arange(x.shape[0]), native.private_index(x))

@@ -9,13 +9,13 @@ import numpy as np
 
 from ... import native
 from ..table.dims import axis
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 
 # ---- flatten
 
 
 @op(
+    native=native.flatten,
     view=True,
     samples=[((3, 4),), ((2, 3, 4), 1), ((2, 3, 4), 0, 1), ((),), ((0, 3), 0, -1)],
     vmap="flatten",
@@ -32,7 +32,6 @@ def _flatten(xp, x, /, start_dim=0, end_dim=-1):
     return x.reshape((*x.shape[:start], size, *x.shape[end + 1 :]))
 
 
-_flatten.numpy = kernel_or_fallback(native.flatten, _flatten.forward)
 _flatten.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
@@ -52,7 +51,9 @@ def flatten(ops, input, start_dim=0, end_dim=-1):
 # ---- parts of a tensor, as views
 
 
-@op(view=True, samples=[((3, 4), 1, 1, 2), ((3, 4), 0, -2, 1)], vmap="along")
+@op(
+    complex_gradients=True, view=True, samples=[((3, 4), 1, 1, 2), ((3, 4), 0, -2, 1)], vmap="along"
+)
 def narrow(xp, x, /, dim, start, length):
     """`length` elements of a dimension, from start on. Copies: none."""
     if not x.ndim:
@@ -84,7 +85,12 @@ def narrow_backward(ops: Any, g: Any, shape: tuple[int, ...], dim: int, start: i
     return ops._slice_backward(g, shape, (slice(None),) * dim + (slice(start, stop),))
 
 
-@op(samples=[((2, 4), (3, 4), (slice(1, 3),))], layout="images x", halves="copies")
+@op(
+    complex_gradients=True,
+    samples=[((2, 4), (3, 4), (slice(1, 3),))],
+    layout="images x",
+    halves="copies",
+)
 def _slice_backward(xp, x, /, shape, index):
     """Zeros of a shape, with x at a basic index."""
     out = xp.zeros(shape, x.dtype)
@@ -95,7 +101,7 @@ def _slice_backward(xp, x, /, shape, index):
 _slice_backward.pullback(x=lambda g, index: g[index])
 
 
-@op(view=True, samples=[((3, 4), 1, 2), ((3, 4), 0, -1)], vmap="along")
+@op(complex_gradients=True, view=True, samples=[((3, 4), 1, 2), ((3, 4), 0, -1)], vmap="along")
 def select(xp, x, /, dim, index):
     """One slice of a dimension, which is removed. Copies: none."""
     if not x.ndim:
@@ -114,6 +120,8 @@ select.pullback(
 
 
 @op(
+    complex_gradients=True,
+    native=native.diagonal,
     view=True,
     samples=[((3, 4),), ((3, 4), 1), ((2, 3, 4), -1, 0, 2)],
     vmap="dim_attributes dim1 dim2",
@@ -130,7 +138,6 @@ def make_writable(out: Any, x: Any) -> Any:
     return out
 
 
-diagonal.numpy = kernel_or_fallback(native.diagonal, diagonal.forward)
 diagonal.pullback(
     x=lambda ops, g, x_shape, offset, dim1, dim2: ops._diagonal_backward(
         g, x_shape, offset, dim1, dim2
@@ -139,6 +146,7 @@ diagonal.pullback(
 
 
 @op(
+    complex_gradients=True,
     samples=[((3,), (3, 4), 0, 0, 1), ((2, 3), (4, 2, 3), 1, -1, 0)],
     halves="copies",
     vmap="diagonal_backward",
@@ -155,7 +163,20 @@ _diagonal_backward.pullback(
 )
 
 
+def unfold_kernel(x: Any, dimension: int, size: int, step: int) -> Any:
+    """`unfold` without NumPy's Python layer; None if no window fits."""
+    n = x.ndim
+    if not -n <= dimension < n or not 0 <= size <= x.shape[dimension] or step < 1:
+        return None
+    shape, strides = list(x.shape), list(x.strides)
+    shape[dimension] = (shape[dimension] - size) // step + 1
+    strides[dimension] *= step
+    return native.as_strided(x, (*shape, size), (*strides, x.strides[dimension]), 0)
+
+
 @op(
+    complex_gradients=True,
+    native=unfold_kernel,
     view=True,
     function=False,
     samples=[((8,), 0, 3, 2), ((3, 7), 1, 2, 2)],
@@ -176,21 +197,7 @@ def unfold(xp, x, /, dimension, size, step):
     return xp.lib.stride_tricks.as_strided(x, (*shape, size), (*strides, x.strides[dim]))
 
 
-def unfold_kernel(x: Any, dimension: int, size: int, step: int) -> Any:
-    """`unfold` without NumPy's Python layer; None if no window fits."""
-    n = x.ndim
-    if not -n <= dimension < n or not 0 <= size <= x.shape[dimension] or step < 1:
-        return None
-    shape, strides = list(x.shape), list(x.strides)
-    shape[dimension] = (shape[dimension] - size) // step + 1
-    strides[dimension] *= step
-    return native.as_strided(x, (*shape, size), (*strides, x.strides[dimension]), 0)
-
-
-unfold.numpy = kernel_or_fallback(unfold_kernel, unfold.forward)
-
-
-@op(samples=[((3, 3), (8,), 0, 3, 2), ((3, 3, 2), (3, 7), 1, 2, 2)])
+@op(complex_gradients=True, samples=[((3, 3), (8,), 0, 3, 2), ((3, 3, 2), (3, 7), 1, 2, 2)])
 def _unfold_backward(xp, x, /, shape, dimension, size, step):
     """Zeros of a shape, with windows along a dimension added."""
     out = xp.zeros(shape, x.dtype)

@@ -11,12 +11,13 @@ from ...dtypes import as_dtype
 from ..creation.device_forms import new_tensor, on_cuda
 from ..table.constants import constant
 from ..table.dims import axis
-from ..table.native_or_numpy import copy_to_out
 from ..table.op_definition import composite, op
 from ..table.sizes import check_size
 
 
 @op(
+    native=lambda x, diagonal, out=None: native.tril_triu(x, diagonal, False, out),
+    complex_gradients=True,
     inplace=True,
     out=True,
     samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)],
@@ -32,6 +33,8 @@ def tril(xp, x, /, diagonal=0):
 
 
 @op(
+    native=lambda x, diagonal, out=None: native.tril_triu(x, diagonal, True, out),
+    complex_gradients=True,
     inplace=True,
     out=True,
     samples=[((3, 4),), ((2, 3, 3), 1), ((4, 3), -1)],
@@ -46,19 +49,6 @@ def triu(xp, x, /, diagonal=0):
     return xp.triu(x, diagonal).astype(x.dtype, copy=False)
 
 
-def tril_kernel(x: Any, diagonal: Any, out: Any = None) -> Any:
-    """The native kernel, which in place only writes zeros; else the forward."""
-    result = native.tril_triu(x, diagonal, False, out)
-    return copy_to_out(tril.forward(np, x, diagonal), out) if result is None else result
-
-
-def triu_kernel(x: Any, diagonal: Any, out: Any = None) -> Any:
-    """The native kernel, which in place only writes zeros; else the forward."""
-    result = native.tril_triu(x, diagonal, True, out)
-    return copy_to_out(triu.forward(np, x, diagonal), out) if result is None else result
-
-
-tril.numpy, triu.numpy = tril_kernel, triu_kernel
 tril.pullback(x=lambda ops, g, diagonal: ops.tril(g, diagonal))
 triu.pullback(x=lambda ops, g, diagonal: ops.triu(g, diagonal))
 

@@ -12,7 +12,6 @@ import numpy as np
 from ... import native
 from ..table.dims import axis, broadcast_shape
 from ..table.memory_format import memory_of
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, dtype, op, sizes
 from ..table.sizes import SMALL, check_size
 
@@ -25,6 +24,7 @@ def is_view(out: Any, x: Any) -> bool:
 
 
 @op(
+    complex_gradients=True,
     view=True,
     samples=[((3, 4), (4, 3)), ((3, 4), (2, -1)), ((), (1, 1)), ((0, 3), (3, 0))],
     vmap="shaped shape",
@@ -39,7 +39,14 @@ def reshape(xp, x, /, shape: sizes):
 reshape.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(name="_view", view=True, samples=[((3, 4), (4, 3)), ((3, 4), (2, -1))], vmap="shaped shape")
+@op(
+    complex_gradients=True,
+    native=native.reshape_view,
+    name="_view",
+    view=True,
+    samples=[((3, 4), (4, 3)), ((3, 4), (2, -1))],
+    vmap="shaped shape",
+)
 def _view(xp, x, /, shape: sizes):
     """`reshape` that never copies.
 
@@ -55,7 +62,6 @@ def _view(xp, x, /, shape: sizes):
     return out
 
 
-_view.numpy = kernel_or_fallback(native.reshape_view, _view.forward)
 _view.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
@@ -115,6 +121,8 @@ def unflatten(ops, input, dim, sizes):
 
 
 @op(
+    complex_gradients=True,
+    native=native.squeeze,
     view=True,
     samples=[((3, 1, 4, 1),), ((3, 1), 1), ((3, 4), 0), ((1, 3, 1), (0, 2)), ((), 0)],
     vmap="squeeze",
@@ -130,11 +138,16 @@ def squeeze(xp, x, /, dim=None):
     return x.squeeze(tuple(d for d in axes if x.ndim and x.shape[d] == 1))
 
 
-squeeze.numpy = kernel_or_fallback(native.squeeze, squeeze.forward)
 squeeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(view=True, samples=[((3, 4), 1), ((3, 4), -1), ((), 0)], vmap="unsqueeze")
+@op(
+    complex_gradients=True,
+    native=native.unsqueeze,
+    view=True,
+    samples=[((3, 4), 1), ((3, 4), -1), ((), 0)],
+    vmap="unsqueeze",
+)
 def unsqueeze(xp, x, /, dim):
     """With a new dimension of size 1 at `dim`. Copies: none."""
     n = x.ndim + 1
@@ -143,11 +156,11 @@ def unsqueeze(xp, x, /, dim):
     return x[(*(slice(None),) * (dim % n), None, ...)]
 
 
-unsqueeze.numpy = kernel_or_fallback(native.unsqueeze, unsqueeze.forward)
 unsqueeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
 @op(
+    complex_gradients=True,
     view=True,
     samples=[((3, 4), 0, 1), ((2, 3, 4), -1, 0), ((), 0, -1)],
     vmap="dim_attributes dim0 dim1",
@@ -164,7 +177,12 @@ transpose.pullback(x=lambda ops, g, dim0, dim1: ops.transpose(g, dim0, dim1))
 transpose.alias("swapaxes", "swapdims")
 
 
-@op(view=True, samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())], vmap="permute")
+@op(
+    complex_gradients=True,
+    view=True,
+    samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())],
+    vmap="permute",
+)
 def permute(xp, x, /, dims: sizes):
     """Dimensions in another order. Copies: none."""
     if len(dims) != x.ndim:
@@ -215,6 +233,7 @@ movedim.alias("moveaxis")
 
 
 @op(
+    complex_gradients=True,
     view=True,
     numpy=native.expand,
     function=False,
@@ -233,6 +252,7 @@ def expand(xp, x, /, size: sizes):
 
 
 @op(
+    complex_gradients=True,
     view=True,
     numpy=native.expand,
     samples=[((3, 1), (3, 4)), ((4,), (2, 3, 4)), ((), (2,))],
@@ -287,6 +307,8 @@ def broadcast_tensors(ops, *tensors):
 
 
 @op(
+    complex_gradients=True,
+    native=native.flip,
     samples=[((3, 4), (0,)), ((3, 4), (0, -1)), ((0, 3), (1,))],
     layout="like",
     halves="copies",
@@ -303,7 +325,6 @@ def flip(xp, x, /, dims: sizes):
     return native.contiguous(flipped) if xp is np else flipped.copy()
 
 
-flip.numpy = kernel_or_fallback(native.flip, flip.forward)
 flip.pullback(x=lambda ops, g, dims: ops.flip(g, dims))
 
 
@@ -337,6 +358,8 @@ def rot90(ops, input, k=1, dims=(0, 1)):
 
 
 @op(
+    complex_gradients=True,
+    native=native.roll,
     samples=[((3, 4), 1), ((3, 4), (1, -2), (0, 1)), ((3, 4), 5, 1)],
     layout="images x",
     halves="copies",
@@ -362,7 +385,6 @@ def roll(xp, x, /, shifts, dims=None):
     return xp.roll(x, shifts, dims)
 
 
-roll.numpy = kernel_or_fallback(native.roll, roll.forward)
 roll.pullback(
     x=lambda ops, g, shifts, dims: ops.roll(
         g, -shifts if isinstance(shifts, int) else tuple(-s for s in shifts), dims
@@ -371,6 +393,7 @@ roll.pullback(
 
 
 @op(
+    complex_gradients=True,
     function=False,
     samples=[((3, 4), (2, 1)), ((4,), (2, 3)), ((), (2,)), ((3,), (0,))],
     halves="copies",

@@ -21,7 +21,11 @@ from ..table.op_definition import composite, op
 ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-@op(samples=[((3, 5), 3, 1), ((3, 5), 7, -1), ((2, 3, 2), 4, 1)], vmap="along")
+@op(
+    complex_gradients=True,
+    samples=[((3, 5), 3, 1), ((3, 5), 7, -1), ((2, 3, 2), 4, 1)],
+    vmap="along",
+)
 def _fft_resize(xp, x, /, n, dim):
     """The first n elements along a dimension, padded with zeros if there are fewer."""
     dim %= x.ndim
@@ -49,7 +53,7 @@ SAMPLES = [
 ]
 
 
-@op(samples=SAMPLES, vmap="along")
+@op(complex_gradients=True, samples=SAMPLES, vmap="along")
 def _fft_c2c(xp, x, /, n, dim, norm, inverse):
     """The transform along one dimension, which is first truncated or zero-padded to n elements."""
     kernel = xp.fft.ifft if inverse else xp.fft.fft
@@ -80,6 +84,7 @@ _fft_r2c.pullback(
 
 
 @op(
+    complex_gradients=True,
     samples=[((3, 3), 4, 1, "backward"), ((3, 4), 5, 0, "ortho"), ((5,), 5, -1, "forward")],
     vmap="along",
 )

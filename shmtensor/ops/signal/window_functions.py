@@ -148,7 +148,7 @@ def kaiser_window(
 
     def formula(xp: Any, t: Any) -> Any:
         at = beta * xp.sqrt(xp.maximum(1 - (2 * t - 1) ** 2, 0))
-        values = i0(at) if xp is np else ROWS["i0"].device_forwards["cuda"](xp, at)
+        values = i0(at) if xp is np else ROWS["i0"].forward_on("cuda")(xp, at)
         return values / float(i0(np.float64(beta)))
 
     name = "kaiser_window"

@@ -9,23 +9,14 @@ import numpy as np
 from ... import native
 from ..table.constants import constant
 from ..table.dims import check_ordered
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import check_tensors, composite, op
 from ..table.samples import ascending, reals
 
-
-@op(samples=[((3, 4), reals((5,)))])
-def _isin(xp, x, tests, /, *, invert=False):
-    """Which elements occur among the test elements?"""
-    for part in (x, tests):
-        check_ordered("isin", part)
-        if part.dtype.kind == "b":
-            raise RuntimeError(f"isin: not for bool: shape {part.shape}, hint: x.int()")
-    return xp.isin(x, tests, invert=invert)
+parallel_equal = native.parallel(np.equal)
 
 
 def isin_kernel(x: Any, tests: Any, invert: bool = False) -> Any:
-    """Searches each element among the sorted test elements; NumPy for what the kernels refuse."""
+    """Searches each element among the sorted test elements; None if a kernel refuses."""
     result = None
     if x.dtype == tests.dtype and tests.size and x.dtype.kind in "iuf":
         sorted_tests = native.unique(tests)
@@ -35,12 +26,17 @@ def isin_kernel(x: Any, tests: Any, invert: bool = False) -> Any:
         ):
             np.minimum(indices, sorted_tests.size - 1, out=indices)
             result = parallel_equal(native.item(sorted_tests, indices), x)
-    if result is None:
-        return _isin.forward(np, x, tests, invert=invert)
-    return ~result if invert else result
+    return ~result if invert and result is not None else result
 
 
-parallel_equal, _isin.numpy = native.parallel(np.equal), isin_kernel
+@op(native=isin_kernel, samples=[((3, 4), reals((5,)))])
+def _isin(xp, x, tests, /, *, invert=False):
+    """Which elements occur among the test elements?"""
+    for part in (x, tests):
+        check_ordered("isin", part)
+        if part.dtype.kind == "b":
+            raise RuntimeError(f"isin: not for bool: shape {part.shape}, hint: x.int()")
+    return xp.isin(x, tests, invert=invert)
 
 
 @composite(method=False)
@@ -68,10 +64,11 @@ def as_comparable(number: Any, like: Any) -> Any:
 
 
 @op(
+    native=native.searchsorted,
     samples=[
         (ascending((5,)), (3, 4), None, "left"),
         (ascending((3, 5)), (3, 4), None, "right"),
-    ]
+    ],
 )
 def _searchsorted(xp, sorted_sequence, x, sorter=None, /, side="left"):
     """The indices at which elements can be inserted into sorted rows."""
@@ -90,9 +87,6 @@ def _searchsorted(xp, sorted_sequence, x, sorter=None, /, side="left"):
     for i in np.ndindex(x.shape[:-1]):
         out[i] = xp.searchsorted(sorted_sequence[i], x[i], side)
     return out
-
-
-_searchsorted.numpy = kernel_or_fallback(native.searchsorted, _searchsorted.forward)
 
 
 @composite(method=False, exact_out=True)

@@ -10,7 +10,6 @@ import numpy as np
 
 from ... import native
 from ..table.dims import axis, check_ordered, evenly_distribute_backward, keepdim_shape
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints
 
@@ -29,7 +28,11 @@ def value_selecting_backward(
     return ops._value_selecting_reduction_backward(g, indices, shape, dim)
 
 
-@op(samples=[((2, 3), ints((2, 3), 3, unique=True), (2, 5), 1)], vmap="shaped_along")
+@op(
+    complex_gradients=True,
+    samples=[((2, 3), ints((2, 3), 3, unique=True), (2, 5), 1)],
+    vmap="shaped_along",
+)
 def _value_selecting_reduction_backward(xp, x, indices, /, shape, dim):
     """Zeros of a shape, with x written at the indices along dim; no index may occur twice."""
     out = xp.zeros(shape, x.dtype)
@@ -43,13 +46,18 @@ _value_selecting_reduction_backward.pullback(
 )
 
 
-@op(samples=[((2, 5), ints((2, 3), 3, unique=True), 1)], halves="copies", vmap="along")
+@op(
+    complex_gradients=True,
+    native=native.gather,
+    samples=[((2, 5), ints((2, 3), 3, unique=True), 1)],
+    halves="copies",
+    vmap="along",
+)
 def _take_along_dim(xp, x, indices, /, dim):
     """The elements at the indices along dim; no index may occur twice."""
     return xp.take_along_axis(x, native.private_index(indices), dim)
 
 
-_take_along_dim.numpy = kernel_or_fallback(native.gather, _take_along_dim.forward)
 _take_along_dim.pullback(
     x=lambda ops, g, indices, x_shape, dim: ops._value_selecting_reduction_backward(
         g, indices, x_shape, dim
@@ -79,24 +87,28 @@ def minmax_along(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[A
     return x.min(dim, keepdims=keepdim), x.argmin(dim, keepdims=keepdim)
 
 
-@op(outputs="values indices", samples=ALONG, layout="contiguous", vmap="along")
+@op(
+    native=lambda x, dim, keep: native.minmax_dim(x, dim, keep, True),
+    outputs="values indices",
+    samples=ALONG,
+    layout="contiguous",
+    vmap="along",
+)
 def _max(xp, x, /, dim, keepdim=False):
     """Largest elements along a dimension, and their indices."""
     return minmax_along(xp, "max", x, dim, keepdim)
 
 
-@op(outputs="values indices", samples=ALONG, layout="contiguous", vmap="along")
+@op(
+    native=lambda x, dim, keep: native.minmax_dim(x, dim, keep, False),
+    outputs="values indices",
+    samples=ALONG,
+    layout="contiguous",
+    vmap="along",
+)
 def _min(xp, x, /, dim, keepdim=False):
     """Smallest elements along a dimension, and their indices."""
     return minmax_along(xp, "min", x, dim, keepdim)
-
-
-_max.numpy = kernel_or_fallback(
-    lambda x, dim, keep: native.minmax_dim(x, dim, keep, True), _max.forward
-)
-_min.numpy = kernel_or_fallback(
-    lambda x, dim, keep: native.minmax_dim(x, dim, keep, False), _min.forward
-)
 
 
 def kthvalue_kernel(x: Any, k: int, dim: int, keepdim: bool) -> Any:
@@ -109,6 +121,7 @@ def kthvalue_kernel(x: Any, k: int, dim: int, keepdim: bool) -> Any:
 
 
 @op(
+    native=lambda x, k, dim, keep: kthvalue_kernel(x, k, dim, keep) if k > 0 else None,
     outputs="values indices",
     samples=[((3, 5), 2), ((3, 5), 1, 0, True), ((), 1)],
     layout="contiguous",
@@ -131,6 +144,7 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
 
 
 @op(
+    native=lambda x, dim, keep, ignore_nan: kthvalue_kernel(x, -2 if ignore_nan else -1, dim, keep),
     outputs="values indices",
     samples=[((3, 5), 1), ((3, 4), 0, True)],
     layout="contiguous",
@@ -153,16 +167,22 @@ def _median(xp, x, /, dim, keepdim=False, ignore_nan=False):
     return take_per_row(xp, x, xp.take_along_axis(order, rank, dim), dim, keepdim)
 
 
-kthvalue.numpy = kernel_or_fallback(
-    lambda x, k, dim, keep: kthvalue_kernel(x, k, dim, keep) if k > 0 else None, kthvalue.forward
-)
-_median.numpy = kernel_or_fallback(
-    lambda x, dim, keep, ignore_nan: kthvalue_kernel(x, -2 if ignore_nan else -1, dim, keep),
-    _median.forward,
-)
+def mode_kernel(x: Any, dim: int, keepdim: bool) -> Any:
+    """The longest runs of sorted rows; None if NumPy has to do it."""
+    results = native.sort(x, dim, False)
+    if results is None:
+        return None
+    values, order = (np.ascontiguousarray(np.moveaxis(a, dim, -1)) for a in results)
+    indices = native.longest_runs(values)
+    if indices is None:
+        return None
+    selected = (np.take_along_axis(a, indices, -1).squeeze(-1) for a in (values, order))
+    return tuple(np.expand_dims(a, dim) if keepdim else a for a in selected)
 
 
 @op(
+    native=mode_kernel,
+    cuda="sort:mode",
     outputs="values indices",
     samples=[((3, 4), 1), ((3, 4), 0, True), ((), 0)],
     layout="contiguous",
@@ -197,21 +217,6 @@ def most_frequent(
     return take_per_row(xp, x, indices, dim, keepdim)
 
 
-def mode_kernel(x: Any, dim: int, keepdim: bool) -> Any:
-    """The longest runs of sorted rows; None if NumPy has to do it."""
-    results = native.sort(x, dim, False)
-    if results is None:
-        return None
-    values, order = (np.ascontiguousarray(np.moveaxis(a, dim, -1)) for a in results)
-    indices = native.longest_runs(values)
-    if indices is None:
-        return None
-    selected = (np.take_along_axis(a, indices, -1).squeeze(-1) for a in (values, order))
-    return tuple(np.expand_dims(a, dim) if keepdim else a for a in selected)
-
-
-mode.numpy = kernel_or_fallback(mode_kernel, mode.forward)
-
 for row in (_max, _min, kthvalue, _median, mode):
     row.pullback(
         x=lambda ops, g, indices, x_shape, dim, keepdim: value_selecting_backward(
@@ -240,13 +245,15 @@ def min(ops, input, dim=None, keepdim=False):
     return ops.minimum(input, dim)
 
 
-@op(samples=[((3, 5),), ((4, 2), True), ((),)])
+@op(
+    numpy=lambda x, ignore_nan: _median.numpy(x.reshape(-1), 0, False, ignore_nan)[0],
+    samples=[((3, 5),), ((4, 2), True), ((),)],
+)
 def _median_all(xp, x, /, ignore_nan=False):
     """The lower median of all elements; equal ones share the gradient."""
     return _median.forward(xp, x.reshape(-1), 0, False, ignore_nan)[0]
 
 
-_median_all.numpy = lambda x, ignore_nan: _median.numpy(x.reshape(-1), 0, False, ignore_nan)[0]
 _median_all.pullback(
     x=lambda ops, g, x, out: evenly_distribute_backward(ops, g, x, out, None, False)
 )
@@ -295,6 +302,7 @@ def stable_argsort(xp: Any, x: Any, dim: int, descending: bool) -> Any:
 
 
 @op(
+    native=native.sort,
     outputs="values indices",
     samples=[((3, 4), 1, True), ((3, 4), 0, False), ((), 0, False)],
     layout="like",
@@ -312,6 +320,7 @@ def _sort(xp, x, /, dim, descending):
 
 
 @op(
+    native=lambda x, k, dim, largest, sorted: native.topk(x, k, dim, largest),
     outputs="values indices",
     samples=[((3, 5), 2), ((3, 5), 2, 0, False), ((), 1)],
     layout="contiguous",
@@ -331,11 +340,6 @@ def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):
     indices = xp.ascontiguousarray(xp.moveaxis(indices, -1, dim))
     return xp.take_along_axis(x, indices, dim), indices
 
-
-_sort.numpy = kernel_or_fallback(native.sort, _sort.forward)
-topk.numpy = kernel_or_fallback(
-    lambda x, k, dim, largest, sorted: native.topk(x, k, dim, largest), topk.forward
-)
 
 for row in (_sort, topk):
     row.pullback(

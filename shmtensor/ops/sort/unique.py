@@ -9,12 +9,17 @@ import numpy as np
 
 from ... import native
 from ..table.dims import axis
-from ..table.native_or_numpy import kernel_or_fallback
 from ..table.op_definition import composite, op
 from ..table.samples import ints
 
 
-@op(outputs="values inverse counts", samples=[(ints((3, 4), 4),), (ints((6, 2), 2), 0)])
+@op(
+    sized_by_values="unique",
+    native=native.unique2,
+    cuda="sort:unique2",
+    outputs="values inverse counts",
+    samples=[(ints((3, 4), 4),), (ints((6, 2), 2), 0)],
+)
 def _unique2(xp, x, /, dim=None):
     """The unique values (along a dimension: slices) in order, the index of each element's value,
     and their counts.
@@ -42,10 +47,14 @@ def refuse_backward(g: Any) -> Any:
 
 
 _unique2.pullback(x=refuse_backward)
-_unique2.numpy = kernel_or_fallback(native.unique2, _unique2.forward)
 
 
-@op(outputs="values inverse counts", samples=[(ints((3, 4), 2),), (ints((6, 2), 2), 0)])
+@op(
+    sized_by_values="unique_consecutive",
+    native=native.unique_consecutive,
+    outputs="values inverse counts",
+    samples=[(ints((3, 4), 2),), (ints((6, 2), 2), 0)],
+)
 def _unique_consecutive(xp, x, /, dim=None):
     """The first value (slice) of each run of equal ones, the run of each element, and the lengths
     of the runs.
@@ -68,21 +77,19 @@ def _unique_consecutive(xp, x, /, dim=None):
 
 
 _unique_consecutive.pullback(x=refuse_backward)
-_unique_consecutive.numpy = kernel_or_fallback(
-    native.unique_consecutive, _unique_consecutive.forward
+
+
+@op(
+    sized_by_values="unique_consecutive",
+    native=native.unique_consecutive_values,
+    samples=[(ints((3, 4), 2),)],
 )
-
-
-@op(samples=[(ints((3, 4), 2),)])
 def _unique_consecutive_values(xp, x, /):
     """The first of each run of equal values."""
     return _unique_consecutive.forward(xp, x)[0]
 
 
 _unique_consecutive_values.pullback(x=refuse_backward)
-_unique_consecutive_values.numpy = kernel_or_fallback(
-    native.unique_consecutive_values, _unique_consecutive_values.forward
-)
 
 
 def select_results(results: Any, return_inverse: bool, return_counts: bool) -> Any:
@@ -93,14 +100,13 @@ def select_results(results: Any, return_inverse: bool, return_counts: bool) -> A
     return (values, *([inverse] if return_inverse else []), *([counts] if return_counts else []))
 
 
-@op(samples=[(ints((3, 4), 4),)])
+@op(sized_by_values="unique", native=native.unique, samples=[(ints((3, 4), 4),)])
 def _unique(xp, x, /):
     """The unique values, in order."""
     return xp.unique(check_real(x))
 
 
 _unique.pullback(x=refuse_backward)
-_unique.numpy = kernel_or_fallback(native.unique, _unique.forward)
 
 
 @composite

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
-
 from ...native import elementwise
 from ..table.op_definition import IN_NAMESPACE, composite, op
 from ..table.samples import reals, unary
@@ -111,15 +109,12 @@ native_trigamma = elementwise("trigamma")
 
 
 def polygamma_kernel(x: Any, n: int) -> Any:
-    """The native kernel for n = 1, the forward for others."""
-    if n == 1:
-        return native_trigamma(x)
-    with np.errstate(all="ignore"):
-        return _polygamma.forward(np, x, n)
+    """The native kernel for n = 1."""
+    return native_trigamma(x) if n == 1 else None
 
 
 @op(
-    numpy=polygamma_kernel,
+    native=polygamma_kernel,
     promote="float",
     inplace=False,
     samples=[
@@ -180,6 +175,7 @@ def i0(xp, x, /):
 
 
 @op(
+    out_argument=True,
     numpy=elementwise("i1"),
     promote="float",
     **IN_NAMESPACE,

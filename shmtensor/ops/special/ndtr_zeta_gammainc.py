@@ -163,25 +163,25 @@ special_ndtri.pullback(x=lambda ops, g, out: g * math.sqrt(2 * math.pi) * ops.ex
 # ---- entropy, Bessel functions scaled
 
 
-@op(**IN_NAMESPACE, promote="float", samples=unary(0.1, 2.0), layout="pointwise")
+def entr_kernel(x: Any) -> Any:
+    """-x * log(x) in parallel if all elements are positive."""
+    if x.dtype.kind == "f" and not parallel_less_equal(x, 0).any():
+        out = parallel_multiply(x, parallel_log(x))
+        return parallel_negative(out, out)
+    return None
+
+
+@op(
+    native=entr_kernel, **IN_NAMESPACE, promote="float", samples=unary(0.1, 2.0), layout="pointwise"
+)
 def special_entr(xp, x, /):
     """-x log(x): the entropy of a part; 0 at 0, -inf below."""
     out = xp.where(x > 0, -x * xp.log(xp.where(x > 0, x, 1)), 0)
     return xp.where(xp.isnan(x), x, xp.where(x < 0, -xp.inf, out)).astype(x.dtype)
 
 
-def entr_kernel(x: Any) -> Any:
-    """-x * log(x) in parallel if all elements are positive; else the forward."""
-    if x.dtype.kind == "f" and not parallel_less_equal(x, 0).any():
-        out = parallel_multiply(x, parallel_log(x))
-        return parallel_negative(out, out)
-    with np.errstate(all="ignore"):
-        return special_entr.forward(np, x)
-
-
 parallel_less_equal, parallel_negative = parallel(np.less_equal), parallel(np.negative)
 parallel_multiply, parallel_log = parallel(np.multiply), parallel(np.log)
-special_entr.numpy = entr_kernel
 special_entr.pullback(x=lambda ops, g, x: g * (-ops.log(x) - 1))
 
 

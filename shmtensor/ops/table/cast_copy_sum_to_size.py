@@ -9,12 +9,20 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import device_of, move_array
 from .constants import zero_gradient
-from .native_or_numpy import kernel_or_fallback
+from .native_or_numpy import kernel_or_forward
 from .op_definition import dtype, op
 from .tensor_like import order_of
 
 
-@op(samples=(), layout="like", halves="copies", vmap="alone")
+def cast_preserving_strides(x: Any, dtype: Any) -> Any:
+    """x in another dtype, with its dimensions in the same order in memory."""
+    order = None if x.ndim < 2 or x.flags.c_contiguous else order_of(x)
+    if order is None:
+        return cast_contiguous(x, dtype)
+    return cast_contiguous(x.transpose(order), dtype).transpose(np.argsort(order))
+
+
+@op(numpy=cast_preserving_strides, samples=(), layout="like", halves="copies", vmap="alone")
 def _to_copy(xp, x, /, dtype: dtype):
     """The tensor in another dtype; complex to real keeps the real part, as for gradients."""
     if x.dtype.kind == "c" and dtype.kind != "c":
@@ -24,7 +32,7 @@ def _to_copy(xp, x, /, dtype: dtype):
     return native.recast(x, dtype)
 
 
-cast_directly = kernel_or_fallback(
+cast_directly = kernel_or_forward(
     # the kernel takes the real part, for bool (number 0) as well
     lambda x, dtype: native.cast(x, dtype.num) if dtype.num or x.dtype.kind != "c" else None,
     _to_copy.forward,
@@ -53,19 +61,10 @@ def cast_contiguous(x: Any, dtype: Any) -> Any:
     return wide if dtype.char == "f" else cast_directly(wide, dtype)
 
 
-def cast_preserving_strides(x: Any, dtype: Any) -> Any:
-    """x in another dtype, with its dimensions in the same order in memory."""
-    order = None if x.ndim < 2 or x.flags.c_contiguous else order_of(x)
-    if order is None:
-        return cast_contiguous(x, dtype)
-    return cast_contiguous(x.transpose(order), dtype).transpose(np.argsort(order))
-
-
-_to_copy.numpy = cast_preserving_strides
 _to_copy.pullback(x=lambda g: g)  # the engine brings it to x's dtype
 
 
-@op(samples=(), halves="copies", vmap="alone")
+@op(between_devices=True, samples=(), halves="copies", vmap="alone")
 def _to_device(xp, x, /, target, source):
     """The values on the Device `target`; `source` is the one that they are on."""
     return move_array(x, target)
@@ -74,7 +73,7 @@ def _to_device(xp, x, /, target, source):
 _to_device.pullback(x=lambda ops, g, target, source: ops._to_device(g, source, target))
 
 
-@op(samples=[((2, 3, 4), (3, 1)), ((2, 3), ())])
+@op(complex_gradients=True, samples=[((2, 3, 4), (3, 1)), ((2, 3), ())])
 def _sum_to_size(xp, x, /, shape):
     """Sums over the dimensions along which `shape` would be broadcast to x's shape."""
     extra = x.ndim - len(shape)
@@ -103,7 +102,24 @@ def copy_values(x, y, out=None):
     return out
 
 
-@op(numpy=copy_values, out=True, broadcast=True, inplace=True, halves="copies")
+def copy_on_cuda(xp, x, y):
+    """y as x's dtype and shape, for an in-place form, which copies it."""
+    y = move_array(y, device_of(x))
+    if y.dtype.kind == "c" and x.dtype.kind != "c":
+        y = y.real
+    with x.device:
+        return xp.broadcast_to(y.astype(x.dtype, copy=False), x.shape)
+
+
+@op(
+    between_devices=True,
+    numpy=copy_values,
+    cuda=copy_on_cuda,
+    out=True,
+    broadcast=True,
+    inplace=True,
+    halves="copies",
+)
 def _overwrite(xp, x, y, /):
     """The second tensor, in the first one's shape and dtype."""
     return copy_values(x, y)
@@ -113,7 +129,9 @@ _overwrite.pullback(y=lambda g: g)
 
 
 @op(
+    between_devices=True,
     numpy=copy_values,
+    cuda=copy_on_cuda,
     out=True,
     broadcast=True,
     inplace=True,
@@ -129,19 +147,9 @@ def copy(xp, x, y, /):
 copy.pullback(x=zero_gradient, y=lambda g: g)
 
 
-@_overwrite.on("cuda")
-@copy.on("cuda")
-def copy_on_cuda(xp, x, y):
-    """y as x's dtype and shape, for an in-place form, which copies it."""
-    y = move_array(y, device_of(x))
-    if y.dtype.kind == "c" and x.dtype.kind != "c":
-        y = y.real
-    with x.device:
-        return xp.broadcast_to(y.astype(x.dtype, copy=False), x.shape)
-
-
 @op(
-    numpy=(np.ndarray.copy, 'x, "K"'),
+    complex_gradients=True,
+    numpy=native.clone,
     method=False,
     samples=[((3, 4),), ((),)],
     layout="like",
@@ -153,11 +161,10 @@ def clone(xp, x, /):
     return x.copy("K")
 
 
-clone.numpy = native.clone
 clone.pullback(x=lambda g: g)
 
 
-@op(samples=[((3, 4),), ((),)], halves="copies", vmap="alone")
+@op(complex_gradients=True, samples=[((3, 4),), ((),)], halves="copies", vmap="alone")
 def _contiguous(xp, x, /):
     """A copy in C order."""
     return native.contiguous(x) if xp is np else xp.array(x, order="C", copy=True)
@@ -166,7 +173,7 @@ def _contiguous(xp, x, /):
 _contiguous.pullback(x=lambda g: g)
 
 
-@op(samples=[((2, 3, 4, 5),), ((2, 3, 2, 2, 2),)])
+@op(complex_gradients=True, samples=[((2, 3, 4, 5),), ((2, 3, 2, 2, 2),)])
 def _contiguous_channels_last(xp, x, /):
     """A copy in the order of channels_last: dimension 1 is the innermost."""
     return xp.moveaxis(xp.moveaxis(x, 1, -1).copy("C"), -1, 1)

@@ -33,7 +33,7 @@ def format_of(row: Row, kernel: Any) -> tuple[str, int, int, int, int, int] | No
     layout_inputs = row.layout.split()
     input_mask = sum(1 << i for i, x in enumerate(row.inputs) if x.name in layout_inputs)
     arguments = len(row.inputs) + len(row.attributes) + has_xp
-    outputs = 1 if row.name == "_native_batch_norm" else len(row.outputs)
+    outputs = len(row.outputs) - len(row.statistics)
     return rule, int(has_xp), len(row.inputs), arguments, input_mask, outputs
 
 

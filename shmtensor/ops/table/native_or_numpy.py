@@ -12,61 +12,85 @@ from ... import native
 from ...dtypes import HALVES, float32
 
 
-def floating_kernel(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel for real floating-point arrays, the plain forward for all other numbers."""
+def numpy_forward(forward: Any, takes_out: bool = False) -> Callable[..., Any]:
+    """A row's forward in NumPy, with all arguments by position, and then perhaps `out`."""
+    code = forward.__code__
+    n, count = code.co_argcount - 1, code.co_argcount + code.co_kwonlyargcount - 1  # without xp
+    names = code.co_varnames[n + 1 : count + 1]
 
-    def kernel_or_plain(x: Any, *arguments: Any) -> Any:
-        if x.dtype.kind == "f":
-            return kernel(x, *arguments)
+    def run_positional(*arguments: Any) -> Any:
         with np.errstate(all="ignore"):
-            return plain(np, x, *arguments)
+            return forward(np, *arguments)
 
-    kernel_or_plain.half = kernel  # type: ignore[attr-defined]  # tried first with 16-bit floats
-    return kernel_or_plain
-
-
-def kernel_or_fallback(kernel: Callable[..., Any], plain: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel; where it returns None (a rare or invalid call) the plain forward, which computes
-    the result or raises the error.
-    """
-
-    def fallback(*arguments: Any) -> Any:
+    def run(*arguments: Any) -> Any:
         with np.errstate(all="ignore"):
-            return plain(np, *arguments)
+            result = forward(np, *arguments[:n], **dict(zip(names, arguments[n:count])))
+        return copy_to_out(result, arguments[count]) if len(arguments) > count else result
 
-    return native.KernelOrFallback(kernel, fallback)
+    return run if names or takes_out else run_positional
 
 
-def half_kernel_of(kernel: Any) -> Any:
-    """The kernel that is tried first on 16-bit floats without a cast to float32 (column `halves`):
-    the native one, or the attribute `half` of a Python kernel; else None.
+def kernel_or_forward(kernel: Any, forward: Callable[..., Any], takes_out: bool = False) -> Any:
+    """The column `native` as a kernel: where it returns None (a rare or invalid call), the forward
+    computes the result or raises the error.
     """
-    if isinstance(kernel, native.KernelOrFallback) and not isinstance(kernel.kernel, FunctionType):
-        return kernel.kernel
-    return getattr(kernel, "half", None)
+    if isinstance(kernel, tuple):
+        return kernel_or_forward(kernel[0], forward), kernel[1]
+    return native.KernelOrFallback(kernel, numpy_forward(forward, takes_out))
 
 
-INPLACE_COLUMNS: dict[str, Any] = {"inplace": True, "out": True}
+def real_or_forward(kernel: Callable[..., Any], forward: Callable[..., Any]) -> Callable[..., Any]:
+    """The column `real` as a kernel: for all but real floating-point arrays, the forward."""
+    other = numpy_forward(forward)
+
+    def run(x: Any, *arguments: Any) -> Any:
+        return kernel(x, *arguments) if x.dtype.kind == "f" else other(x, *arguments)
+
+    return run
 
 
-def inplace_kernel(write: Callable[..., bool], forward: Callable[..., Any]) -> Callable[..., Any]:
-    """The kernel of a row (`op(**INPLACE_COLUMNS)`) that changes some elements of its first input.
-
-    In place (`out` is that input) write(x, ...) writes only those. If it returns False, the
-    forward's result is copied in. An operand that overlaps x's memory is copied first.
+def write_or_compute(write: Callable[..., bool], kernel: Any, forward: Any) -> Callable[..., Any]:
+    """The column `write` as a kernel: in place (one more argument, `out`, is the first input),
+    `write(x, ...)` changes x and returns whether it did. Else the kernel, or without one the
+    forward, computes the result. An operand that overlaps x's memory is copied first.
     """
-    count = forward.__code__.co_argcount + forward.__code__.co_kwonlyargcount - 1  # without xp
+    count = forward.__code__.co_argcount - 1  # without xp
 
-    def kernel(x: Any, *arguments: Any) -> Any:
+    def run(x: Any, *arguments: Any) -> Any:
         in_place = len(arguments) == count
         if in_place:
             arguments = tuple(copy_if_overlapping(x, a) for a in arguments[:-1])
             if write(x, *arguments):
                 return x
-        with np.errstate(all="ignore"):
-            return copy_to_out(forward(np, x, *arguments), x if in_place else None)
+        if kernel is None:
+            with np.errstate(all="ignore"):
+                result = forward(np, x, *arguments)
+        else:
+            result = kernel(x, *arguments)
+        return copy_to_out(result, x) if in_place else result
 
-    return kernel
+    return run
+
+
+def cpu_kernel(
+    forward: Any, numpy: Any, native: Any, real: Any, write: Any, takes_out: bool
+) -> Any:
+    """The CPU's kernel of a row, from these columns of `op`; None: the forward."""
+    kernel = numpy
+    if native is not None:
+        kernel = kernel_or_forward(native, forward, takes_out and write is None)
+    elif real is not None:
+        kernel = real_or_forward(real, forward)
+    return kernel if write is None else write_or_compute(write, kernel, forward)
+
+
+def half_kernel(half: Any, native: Any, real: Any) -> Any:
+    """The kernel for 16-bit floats of a row, from these columns of `op`: by default the native one
+    or the one for real numbers, if it is not written in Python.
+    """
+    if half is not None or real is not None:
+        return half or real
+    return None if isinstance(native, (FunctionType, tuple)) else native
 
 
 def copy_if_overlapping(x: Any, operand: Any) -> Any:

@@ -23,8 +23,11 @@ takes `*sizes` as well), "dtype" (any spelling of a dtype).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from importlib import import_module
 from inspect import Parameter
 from typing import Any, NamedTuple, TypeAlias
+
+from .native_or_numpy import cpu_kernel, half_kernel
 
 Function = Callable[..., Any]
 EMPTY = Parameter.empty
@@ -88,7 +91,8 @@ class Row:
     inputs: tuple[Input, ...]
     attributes: tuple[Attribute, ...]
     doc: str
-    numpy: Any  # the CPU kernel: a callable, or (callable, "arguments as source")
+    numpy: Any  # the CPU's kernel: a callable, or (callable, "arguments as source"); or None
+    half: Any  # the kernel that is tried first on 16-bit floats, or None
     broadcast: bool
     promote: str | None
     promoted: tuple[str, ...]  # the inputs that promotion concerns
@@ -102,23 +106,35 @@ class Row:
     function: bool
     samples: Sequence[tuple[Any, ...]]
     tensors: tuple[str, ...]  # inputs that must not be Python numbers
-    product: bool
+    product: str
+    operator: str
+    comparison: bool
+    numbers: bool
     wraps: bool
     layout: str
+    statistics: tuple[str, ...]
     halves: str
+    cuda_halves: bool
     autocast: str
+    autocast_cuda: str
     vmap: str
     exact_out: bool
+    out_argument: bool | None
+    between_devices: bool
+    of_memory: bool
+    empty_error: type[Exception]
+    sized_by_values: str
+    complex_gradients: bool
+    diagnose: Function | None
+    check_dtypes: Function | None
     rare_form: Function | None = None  # the composite for calls with rare keyword arguments
     rare_form_inplace: Function | None = None  # the same for `<name>_`; by default a copy of it
-    diagnose: Function | None = None  # (inputs, attributes) -> an error or None, after a failure
-    check_dtypes: Function | None = None  # raises if the operands' dtypes must not be mixed
     joint: Pullback | None = None  # one pullback for all inputs, with all its parameters
 
-    def __init__(self, **columns: Any) -> None:
+    def __init__(self, cuda: Function | str | None, **columns: Any) -> None:
         self.__dict__.update(columns)
         self.pullbacks: dict[str, Pullback] = {}
-        self.device_forwards: dict[str, Function] = {}
+        self.device_forwards: dict[str, Any] = {} if cuda is None else {"cuda": cuda}
         self.aliases: list[str] = []
         self.rare_defaults: dict[str, Any] = {}  # keyword arguments that call `rare_form`
 
@@ -213,7 +229,8 @@ class Row:
 
     def on(self, device_type: str) -> Callable[[Function], Function]:
         """Declares another forward for a type of device: `@ROWS["exp"].on("cuda")`. Without one,
-        the row's own forward runs with the device's array module as `xp`.
+        the row's own forward runs with the device's array module as `xp`. That for "sparse" takes
+        Tensors, of which one is sparse.
         """
 
         def declare(function: Function) -> Function:
@@ -221,6 +238,18 @@ class Row:
             return function
 
         return declare
+
+    def forward_on(self, device_type: str) -> Any:
+        """The forward for a type of device, or None. A name "module:function" is imported here, at
+        its first use.
+        """
+        found = self.device_forwards.get(device_type)
+        if isinstance(found, str):
+            module, _, function = found.partition(":")
+            package = __package__.rpartition(".")[0]
+            found = getattr(import_module(f"{package}.{device_type}.{module}"), function)
+            self.device_forwards[device_type] = found
+        return found
 
     def alias(self, *names: str) -> Row:
         """Further public names of the op: `mul.alias("multiply")`."""
@@ -242,6 +271,11 @@ class Row:
 
         return declare
 
+    def rare_inplace(self, function: Function) -> Function:
+        """Declares the composite for calls of `<name>_` with rare keyword arguments."""
+        self.rare_form_inplace = function
+        return function
+
 
 class Composite:
     """A public function that is plain Python over other ops, without its own pullback."""
@@ -252,7 +286,9 @@ class Composite:
     method: bool
     function: bool
     inplace: bool | str | Function
+    operator: str
     autocast: str
+    autocast_cuda: str
     exact_out: bool
 
     def __init__(self, **columns: Any) -> None:
@@ -278,6 +314,11 @@ COMPOSITES: dict[str, Composite] = {}
 def op(
     *,
     numpy: Any = None,
+    native: Any = None,
+    real: Function | None = None,
+    write: Callable[..., bool] | None = None,
+    half: Function | None = None,
+    cuda: Function | str | None = None,
     broadcast: bool = False,
     promote: str | None = None,
     outputs: str = "out",
@@ -290,13 +331,27 @@ def op(
     function: bool | None = None,
     name: str | None = None,
     tensors: str = "",
-    product: bool = False,
+    numbers: bool = False,
+    operator: str = "",
+    comparison: bool = False,
+    product: str = "",
     wraps: bool = True,
     layout: str = "",
+    statistics: str = "",
     halves: str = "",
+    cuda_halves: bool = False,
     autocast: str = "",
+    autocast_cuda: str = "",
     vmap: str = "",
     exact_out: bool = False,
+    out_argument: bool | None = None,
+    between_devices: bool = False,
+    of_memory: bool = False,
+    empty_error: type[Exception] = RuntimeError,
+    sized_by_values: str = "",
+    complex_gradients: bool = False,
+    diagnose: Function | None = None,
+    check_dtypes: Function | None = None,
     samples: Sequence[tuple[Any, ...]] = (),
 ) -> Callable[[Function], Row]:
     """Declares an op: the decorated function is its forward, `forward(xp, inputs..., /,
@@ -306,6 +361,19 @@ def op(
         numpy: the CPU kernel, called with the inputs and then all attributes, positionally; or
             `(kernel, "x, dim, None")` to spell the arguments. Without it the forward runs with `xp
             = numpy`.
+        native: in place of `numpy`, a kernel that returns None where it does not apply: then the
+            forward computes the result, or raises the error. It is `half`, too, unless it is
+            written in Python.
+        real: in place of `numpy`, a kernel for real floating-point arrays; the forward computes all
+            others. It is `half`, too.
+        write: `write(inputs..., attributes...)` for the in-place form: it changes elements of the
+            first input, and returns whether it did; if not, the result is computed and copied. Such
+            a row has `inplace` and `out`.
+        half: the kernel that is tried first on 16-bit floats; where it returns None, the kernel
+            computes them in float32 (see `halves`).
+        cuda: the forward for CUDA arrays, `forward(cupy, inputs..., attributes...)`; or its name,
+            "module:function" in `ops/cuda`, which is imported at the first call, so that nothing
+            imports CuPy before. By default the row's own forward, with `xp = cupy`.
         broadcast: inputs are broadcast against each other, and may be Python numbers; the engine
             sums each gradient to its input's shape.
         promote: "common" (PyTorch's common dtype of the inputs), "float" (the same, and integers
@@ -325,7 +393,13 @@ def op(
         name: the op's name, if it cannot be the function's.
         tensors: names of inputs of a broadcasting op that must be tensors in PyTorch, not Python
             numbers (operators take them: `2 < x`).
-        product: a product of the first two inputs as matrices, for errors of mismatched shapes.
+        numbers: all inputs of a broadcasting op may be Python numbers: `st.add(1, 2)`.
+        operator: Python's name of the operator, without underscores: "add" is `__add__`, and
+            `__radd__` and `__iadd__` if the op has the forms.
+        comparison: a comparison: its operator has no reflected and no in-place form, and a number
+            is rounded to bfloat16 before it is compared with an array of that dtype.
+        product: the product of matrices that the first two inputs are, for errors of mismatched
+            shapes: "x @ y" or "x @ y.T".
         wraps: a Python integer that does not fit the tensor's dtype wraps around. Otherwise the
             kernel handles it.
         layout: the memory format of the results if the operands are not all contiguous:
@@ -333,14 +407,34 @@ def op(
             "images x y": channels_last if one of these inputs is, "all images x": if all tensors of
             the list are; "": the kernel decides. Broadcasting rows and ufuncs are "pointwise" by
             default.
+        statistics: names of outputs that are statistics of the first one: `layout` does not concern
+            them, and on a device the pullbacks get None for a gradient of theirs that is missing.
         halves: why the kernel takes 16-bit floats without a cast to float32: "copies", it only
             copies elements; "checks", it checks the dtype itself; "dispatches", it chooses a kernel
             by dtype. Others compute in float32 and round once (docs/design/bfloat16.md).
+        cuda_halves: the CUDA forward takes bfloat16 itself: cuBLAS and cuDNN add in float32. Others
+            compute it in float32, unless `halves` is "copies" or "checks".
         autocast: the precision inside `autocast`: "lower", "full" (float32), "widest" (of the
-            operands), "alone" (unchanged, although it calls products). PyTorch's lists for the CPU.
+            operands), "alone" (unchanged, although it calls products). PyTorch's list for the CPU.
+        autocast_cuda: the same for CUDA; also "full reflected" (only the reflected operator) and
+            "refused". PyTorch's list for CUDA; what is made of other ops and is not in the list
+            leaves the choice to them.
         vmap: its batching rule in func/batching_rules/rules_by_op_kind.py; "": by the other
             columns, or example by example.
         exact_out: `out=` must have the result's dtype, as in PyTorch; others convert.
+        out_argument: the function has the argument `out=`. By default: if it is public in
+            `shmtensor` or in a namespace of its own (`special_...`).
+        between_devices: the inputs may be on several devices.
+        of_memory: a view of the memory under the first input, not of its elements: it may begin
+            outside of them.
+        empty_error: the class of the error of an empty `list` input.
+        sized_by_values: the public name of an op whose result's size depends on values: it is
+            refused for tensors without data.
+        complex_gradients: complex numbers are differentiated, as in PyTorch; the generated test
+            checks their gradients.
+        diagnose: `diagnose(inputs, attributes)`, after a failed call: a better error, or None.
+        check_dtypes: `check_dtypes(*inputs)` raises if the operands' dtypes must not be mixed. It
+            is called before the operands are converted to one dtype.
         samples: arguments for the generated test, a tuple each; a tuple of ints as an input means
             its shape.
     """
@@ -352,13 +446,16 @@ def op(
             raise TypeError(f"op: promote: one of {RULES} is needed, not {promote!r}")
         row_name = name or forward.__name__
         is_public = not row_name.startswith("_")
+        takes_out = write is not None or hasattr(numpy, "nin") if out is None else out
         row = Row(
             name=row_name,
             forward=forward,
             inputs=inputs,
             attributes=attributes,
             doc=forward.__doc__ or "",
-            numpy=numpy,
+            numpy=cpu_kernel(forward, numpy, native, real, write, takes_out),
+            half=half_kernel(half, native, real),
+            cuda=cuda,
             broadcast=broadcast,
             promote=rule or None,
             promoted=tuple(promoted or (i.name for i in inputs)),
@@ -366,19 +463,37 @@ def op(
             saves=tuple(saves.split()),
             listed=listed,
             view=view,
-            inplace=promote is not None and outputs == "out" if inplace is None else inplace,
-            out=hasattr(numpy, "nin") if out is None else out,
+            inplace=(
+                write is not None or (promote is not None and outputs == "out")
+                if inplace is None
+                else inplace
+            ),
+            out=takes_out,
             method=is_public if method is None else method,
             function=is_public if function is None else function,
             samples=samples,
             tensors=tuple(tensors.split()),
+            numbers=numbers,
+            operator=operator,
+            comparison=comparison,
             product=product,
             wraps=wraps,
             layout=layout,
+            statistics=tuple(statistics.split()),
             halves=halves,
+            cuda_halves=cuda_halves,
             autocast=autocast,
+            autocast_cuda=autocast_cuda,
             vmap=vmap,
             exact_out=exact_out,
+            out_argument=out_argument,
+            between_devices=between_devices,
+            of_memory=of_memory,
+            empty_error=empty_error,
+            sized_by_values=sized_by_values,
+            complex_gradients=complex_gradients,
+            diagnose=diagnose,
+            check_dtypes=check_dtypes,
         )
         if row.name in ROWS or row.name in COMPOSITES:
             raise TypeError(f"op: declared twice: {row.name!r}")
@@ -435,7 +550,9 @@ def composite(
     function: bool | None = None,
     inplace: bool | str | Function = False,
     name: str | None = None,
+    operator: str = "",
     autocast: str = "",
+    autocast_cuda: str = "",
     exact_out: bool = False,
 ) -> Any:
     """Declares a function that is plain Python over other ops: public, as a row, unless its name
@@ -446,7 +563,7 @@ def composite(
     Pullbacks may call it, too, as `ops.addcmul`. `inplace=True` declares an in-place form, which
     copies the result; a function `(ops, arguments...)` works in place without the copy, or returns
     None; with names of rows ("_scatter _scatter_add") the composite itself is called, and these
-    rows are replaced by their in-place forms. `autocast` and `exact_out` are as for a row.
+    rows are replaced by their in-place forms. The other arguments are as for a row.
     """
 
     def declare(compute: Function) -> Composite:
@@ -459,7 +576,9 @@ def composite(
             method=is_public if method is None else method,
             function=is_public if function is None else function,
             inplace=inplace,
+            operator=operator,
             autocast=autocast,
+            autocast_cuda=autocast_cuda,
             exact_out=exact_out,
         )
         if parameters_of(compute)[:1] != ("ops",):

@@ -33,7 +33,7 @@ class SparseGradient:
 def add_slices_at(out: Any, places: Any, numbers: Any) -> None:
     """Adds values to the slices of an array at indices."""
     if not isinstance(out, np.ndarray):
-        add_on_device = ROWS["_index_put"].device_forwards["cuda"]
+        add_on_device = ROWS["_index_put"].forward_on("cuda")
         with out.device:
             add_on_device(array_module(out), out, numbers, tuple(places), True, out)
         return

@@ -10,6 +10,7 @@ import numpy as np
 from shmtensor.ops import ROWS, Row
 from tests.ops.draws import Call, calls
 
+COMPARISONS = [row.name for row in ROWS.values() if row.comparison]
 # float32, and the first of the others that the row takes.
 DTYPES = ("float32", "int64", "bool", "complex64")
 

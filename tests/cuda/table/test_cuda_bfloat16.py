@@ -10,6 +10,7 @@ import pytest
 import shmtensor as st
 from shmtensor.ops import Row
 from tests.cuda.table import device_tensors  # noqa: F401  # makes the modules of tests/ops importable
+from tests.cuda.table.device_rows import COMPARISONS
 from tests.ops.draws import Call, calls, families
 from tests.ops.test_half_precision import as_half, half_row, largest_of, tracked
 
@@ -78,7 +79,7 @@ def test_gradients_of_bfloat16_are_the_cpus(cp: Any, family: list[Row]) -> None:
                 check_near(g, want, 8, largest, str(call))
 
 
-@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("name", COMPARISONS)
 def test_comparisons_round_a_number_to_bfloat16(cp: Any, name: str) -> None:
     x = st.tensor([[0.3, 0.1, 1 / 3, float("inf")], [2049.0, 257.0, -1.0, float("nan")]])
     x = x.to(st.bfloat16)

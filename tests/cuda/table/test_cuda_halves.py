@@ -10,6 +10,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor.nn import functional as F
+from tests.cuda.table.device_rows import COMPARISONS
 from tests.cuda.table.device_tensors import compare_calls
 
 X = np.array([[0.25, -0.5, 1.0, 2.0], [0.375, -0.75, 3.0, 0.125]], "float16")
@@ -62,7 +63,7 @@ def test_in_place_with_a_number(cp: Any) -> None:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize("name", ["eq", "ne", "lt", "le", "gt", "ge"])
+@pytest.mark.parametrize("name", COMPARISONS)
 def test_comparisons_round_a_number(cp: Any, name: str, layout: str) -> None:
     x = np.array([[0.3, 0.25, np.inf, 1.0], [65504.0, 0.3, -1.0, 0.1]], "float16")
 
@@ -72,7 +73,7 @@ def test_comparisons_round_a_number(cp: Any, name: str, layout: str) -> None:
     compare_calls(compared, (x,), name, 0)
 
 
-@pytest.mark.parametrize("name", ["eq_", "ne_", "lt_", "le_", "gt_", "ge_"])
+@pytest.mark.parametrize("name", [f"{name}_" for name in COMPARISONS])
 def test_comparisons_in_place_round_a_number(cp: Any, name: str) -> None:
     x = np.array([0.3, 0.25, np.inf, 0.1], "float16")
 

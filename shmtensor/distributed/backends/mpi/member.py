@@ -202,6 +202,7 @@ class MpiMember(Member):
         try:
             getattr(self.local_group, method)(*operands, timeout)
         except (CollectiveTimeout, RuntimeError) as error:
+            assert self.local_group is not None
             failure = self.local_group.failure
             is_lost = failure is not None and failure[0] == "lost"
             if isinstance(error, PeerLostError) and (is_lost or error.exitcode is not None):

@@ -184,7 +184,7 @@ PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Py_RETURN_NONE;
   if (half) {
     const float bounds[3] = {static_cast<float>(low), static_cast<float>(high), 0};
-    return run_half_kernel(kHardTanh, as_array(args[0]), n > 3 ? args[3] : nullptr, bounds);
+    return run_half_kernel(kHalfClamp, as_array(args[0]), n > 3 ? args[3] : nullptr, bounds);
   }
   return run_elementwise(args, 1, n > 3 ? args[3] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
@@ -203,12 +203,12 @@ PyObject* nan_to_num(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Py_RETURN_NONE;
   if (half) {
     const float q[3] = {static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2])};
-    return run_half_kernel(kNumbers, as_array(args[0]), n > 4 ? args[4] : nullptr, q);
+    return run_half_kernel(kHalfNumbers, as_array(args[0]), n > 4 ? args[4] : nullptr, q);
   }
   return run_elementwise(args, 1, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
     const T q[3] = {static_cast<T>(p[0]), static_cast<T>(p[1]), static_cast<T>(p[2])};
-    kernels<T>().activations[kNumbers](data_at(args[0], start, out), out + start, count, q);
+    kernels<T>().numbers(data_at(args[0], start, out), out + start, count, q);
   });
 }
 

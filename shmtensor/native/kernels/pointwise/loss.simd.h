@@ -1,5 +1,5 @@
 // Losses of two numbers, x and y, and their derivatives by x and by y. Included inside a level's namespace, after
-// activation_backward.simd.h, whose Logistic it uses, and exp_sin_lerp_float32.simd.h. p are the parameters.
+// silu_elu_shrink.simd.h, whose Logistic it uses, and exp_sin_lerp_float32.simd.h. p are the parameters.
 
 INLINE V<float> vector_exp(V<float> x) { return exp_any(x); }
 INLINE V<float> vector_log(V<float> x) { return log_any(x); }

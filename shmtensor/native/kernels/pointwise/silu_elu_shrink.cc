@@ -16,12 +16,12 @@ constexpr int64_t kCached = 2048;   // elements that fit in the first-level cach
 constexpr int64_t kUnlock = 8192;
 
 template <class T>
-void run(Activation function, const Ref& x, const Ref& out, const double* parameters) {
+void run(const Activation& activation, const Ref& x, const Ref& out, const double* parameters) {
   const T p[3] = {static_cast<T>(parameters[0]), static_cast<T>(parameters[1]),
                   static_cast<T>(parameters[2])};
   const T* from = data<T>(x);
   T* to = data<T>(out);
-  const auto f = kernels<T>().activations[function];
+  const auto f = activation.kernels<T>().value;
   const int64_t n = PyArray_SIZE(out.array());
   Unlocked unlocked(n > kUnlock);
   ranges(n, kGrain,
@@ -29,9 +29,9 @@ void run(Activation function, const Ref& x, const Ref& out, const double* parame
 }
 
 // 16-bit floats; None if x is not in C order or the activation has no kernel for them.
-PyObject* run_half_activation(Activation function, PyArrayObject* x, const double* parameters) {
+PyObject* run_half_activation(const Activation& activation, PyArrayObject* x, const double* parameters) {
   const int type = PyArray_TYPE(x);
-  const auto f = half_kernels().arithmetic[type != NPY_HALF].unary[function];
+  const auto f = activation.in_halves[type != NPY_HALF];
   if (!f || !PyArray_ISCARRAY_RO(x)) Py_RETURN_NONE;
   Ref out(new_array(PyArray_NDIM(x), PyArray_DIMS(x), type));
   if (!out) return nullptr;
@@ -47,9 +47,9 @@ PyObject* run_half_activation(Activation function, PyArrayObject* x, const doubl
 }
 
 // The result for real floating-point arrays; None for other arrays.
-PyObject* run_activation(const char* where, Activation function, PyObject* argument, const double* parameters) {
+PyObject* run_activation(const Activation& activation, PyObject* argument, const double* parameters) {
   if (is_half_array(argument)) {
-    PyObject* out = run_half_activation(function, as_array(argument), parameters);
+    PyObject* out = run_half_activation(activation, as_array(argument), parameters);
     if (out != Py_None || PyArray_TYPE(as_array(argument)) != NPY_HALF) return out;
     Py_DECREF(out);
   }
@@ -58,13 +58,13 @@ PyObject* run_activation(const char* where, Activation function, PyObject* argum
     Py_RETURN_NONE;
   PyArrayObject* x = as_array(argument);
   Floating type;
-  if (!floating(where, x, &type)) return fall_back();
+  if (!floating(activation.name, x, &type)) return fall_back();
   const DenseView view = dense_view(x);
   Ref in = view.array ? contiguous_as(view.array.array(), type.compute) : Ref();
   Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(in.array()), type.compute) : nullptr);
   if (!out) return nullptr;
-  type.compute == NPY_FLOAT ? run<float>(function, in, out, parameters)
-                            : run<double>(function, in, out, parameters);
+  type.compute == NPY_FLOAT ? run<float>(activation, in, out, parameters)
+                            : run<double>(activation, in, out, parameters);
   return view.restore(Ref(finish(std::move(out), type))).release();
 }
 
@@ -82,83 +82,47 @@ bool parse_parameters(PyObject* const* args, Py_ssize_t nargs, int n, double* p)
   return true;
 }
 
-template <Activation kCurve, int kNumbers = 0>
-PyObject* run_with_parameters(const char* where, PyObject* const* args, Py_ssize_t n) {
+constexpr const char* kCapsule = "shmtensor.native.activation";
+
+// The function of Python: self is a capsule of the Activation.
+PyObject* call_activation(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  const auto& activation = *static_cast<const Activation*>(PyCapsule_GetPointer(self, kCapsule));
   double p[3] = {0, 0, 0};
-  if (!parse_parameters(args, n, kNumbers, p)) Py_RETURN_NONE;
-  return run_activation(where, kCurve, args[0], p);
+  if (!parse_parameters(args, n, activation.parameters, p) || !activation.accept(p)) Py_RETURN_NONE;
+  return run_activation(activation, args[0], p);
 }
 
 }  // namespace
 
-PyObject* silu(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run_with_parameters<kSilu>("silu", args, n);
-}
-PyObject* softplus(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run_with_parameters<kSoftplus, 2>("softplus", args, n);
-}
-PyObject* logsigmoid(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run_with_parameters<kLogSigmoid>("logsigmoid", args, n);
-}
-PyObject* mish(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run_with_parameters<kMish>("mish", args, n);
-}
-PyObject* leaky_relu(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run_with_parameters<kLeakyRelu, 1>("leaky_relu", args, n);
-}
-PyObject* hardsigmoid(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run_with_parameters<kHardSigmoid>("hardsigmoid", args, n);
-}
-PyObject* hardswish(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run_with_parameters<kHardSwish>("hardswish", args, n);
-}
-PyObject* hardshrink(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run_with_parameters<kHardShrink, 1>("hardshrink", args, n);
-}
-PyObject* threshold(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run_with_parameters<kThreshold, 2>("threshold", args, n);
-}
-PyObject* numbers(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  const double p[3] = {0, HUGE_VAL, -HUGE_VAL};
-  if (n != 1) Py_RETURN_NONE;
-  return run_activation("numbers", kNumbers, args[0], p);
+// activation(name): the function of x and the parameters; None of calls that it does not take
+PyObject* activation(PyObject*, PyObject* argument) {
+  const char* name = PyUnicode_AsUTF8(argument);
+  if (!name) return nullptr;
+  const Activation* found = find_activation(name);
+  if (!found) return raise("ValueError", "activation: unknown function: %s", name);
+  Ref capsule(PyCapsule_New(const_cast<Activation*>(found), kCapsule, nullptr));
+  if (!capsule) return nullptr;
+  // Never freed: functions live as long as the process.
+  auto* definition = new PyMethodDef(method(found->name, call_activation, "The kernel of an activation."));
+  return PyCFunction_New(definition, capsule.get());
 }
 
-// elu(x, alpha, scale, input_scale)
-PyObject* elu(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  double p[3];
-  if (!parse_parameters(args, n, 3, p) || !(p[2] >= 0)) Py_RETURN_NONE;
-  p[0] *= p[1];
-  return run_activation("elu", kElu, args[0], p);
-}
-
-// hardtanh(x, low, high)
-PyObject* hardtanh(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  double p[3] = {0, 0, 0};
-  if (!parse_parameters(args, n, 2, p) || !(p[0] <= p[1])) Py_RETURN_NONE;
-  return run_activation("hardtanh", kHardTanh, args[0], p);
-}
-
-// softshrink(x, lambd)
-PyObject* softshrink(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  double p[3] = {0, 0, 0};
-  if (!parse_parameters(args, n, 1, p) || !(p[0] >= 0)) Py_RETURN_NONE;
-  return run_activation("softshrink", kSoftShrink, args[0], p);
+const Activation* activation_of(PyObject* kernel) {
+  if (!PyCFunction_CheckExact(kernel)) return nullptr;
+  PyObject* self = PyCFunction_GET_SELF(kernel);
+  if (!self || !PyCapsule_IsValid(self, kCapsule)) return nullptr;
+  return static_cast<const Activation*>(PyCapsule_GetPointer(self, kCapsule));
 }
 
 namespace {
 
-#define NAME(name, python_name, ...) #python_name,
-constexpr const char* kNames[kActivationsWithBackward] = {ACTIVATIONS(NAME)};
-#undef NAME
-
 template <class T>
-void run_backward(int function, const Ref& g, const Ref& x, const Ref& out, const double* parameters) {
+void run_backward(const Activation& activation, const Ref& g, const Ref& x, const Ref& out, const double* parameters) {
   const T p[3] = {static_cast<T>(parameters[0]), static_cast<T>(parameters[1]),
                   static_cast<T>(parameters[2])};
   const T *a = data<T>(g), *b = data<T>(x);
   T* to = data<T>(out);
-  const auto f = kernels<T>().activation_backward[function];
+  const auto f = activation.kernels<T>().backward;
   const int64_t n = PyArray_SIZE(out.array());
   Unlocked unlocked(n > kUnlock);
   ranges(n, kGrain, [&](int64_t start, int64_t stop) {
@@ -176,26 +140,22 @@ PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (PyErr_Occurred()) return fall_back();
   }
   const char* name = PyUnicode_Check(args[2]) ? PyUnicode_AsUTF8(args[2]) : nullptr;
-  int function = 0;
-  while (name && function < kActivationsWithBackward && strcmp(name, kNames[function])) ++function;
-  if (!name || function == kActivationsWithBackward || !PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1]))
-    Py_RETURN_NONE;
+  const Activation* activation = name ? find_activation(name) : nullptr;
+  if (!activation || !activation->in_float32.backward || !PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1]))
+    return fall_back();
   PyArrayObject *g = as_array(args[0]), *x = as_array(args[1]);
   const int type = PyArray_TYPE(g);
   if (PyArray_TYPE(x) != type || !PyArray_SAMESHAPE(g, x) ||
       (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_HALF))
     Py_RETURN_NONE;
-  if (function == kElu) {
-    if (!(p[2] >= 0)) Py_RETURN_NONE;
-    p[0] *= p[1];
-  }
+  if (!activation->accept(p)) Py_RETURN_NONE;
   const Floating dtypes = {type == NPY_DOUBLE ? NPY_DOUBLE : NPY_FLOAT, type};
   Ref a = contiguous_as(g, dtypes.compute);
   Ref b = a ? contiguous_as(x, dtypes.compute) : Ref();
   Ref out(b ? new_array(PyArray_NDIM(g), PyArray_DIMS(g), dtypes.compute) : nullptr);
   if (!out) return nullptr;
-  dtypes.compute == NPY_FLOAT ? run_backward<float>(function, a, b, out, p)
-                            : run_backward<double>(function, a, b, out, p);
+  dtypes.compute == NPY_FLOAT ? run_backward<float>(*activation, a, b, out, p)
+                            : run_backward<double>(*activation, a, b, out, p);
   return finish(std::move(out), dtypes);
 }
 

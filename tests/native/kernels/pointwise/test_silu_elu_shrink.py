@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -12,6 +12,7 @@ from scipy.special import expit
 
 import shmtensor as st
 from shmtensor import native
+from shmtensor.ops.nn.activation_backward import DERIVATIVES
 
 RNG = np.random.default_rng(0)
 SHAPES = [(), (0,), (5,), (3, 7), (17, 33), (2, 3, 4), (50, 1001)]
@@ -23,43 +24,60 @@ def log_one_plus_exp(x: Any) -> Any:
     return np.logaddexp(x, 0)
 
 
-CURVES: dict[str, tuple[tuple[float, ...], Formula]] = {
-    "silu": ((), lambda x: x * expit(x)),
-    "softplus": (
+class Curve(NamedTuple):
+    """An activation: numbers, its formula with them, and what it must be at and near infinity."""
+
+    numbers: tuple[float, ...]
+    formula: Formula
+    limits: tuple[float, ...]  # the results for NaN, infinity, -infinity and 0
+    slopes: tuple[float, float] | None  # the derivative far on the left and far on the right
+
+
+NAN, INF = np.nan, np.inf
+CURVES = {
+    "silu": Curve((), lambda x: x * expit(x), (NAN, INF, NAN, 0), (0, 1)),
+    "softplus": Curve(
         (1.5, 4.0),
         lambda x, b, t: np.where(x * b > t, x, log_one_plus_exp(b * x) / b),
+        (NAN, INF, 0, np.log(2) / 1.5),
+        (0, 1),
     ),
-    "logsigmoid": ((), lambda x: -log_one_plus_exp(-x)),
-    "mish": ((), lambda x: x * np.tanh(log_one_plus_exp(x))),
-    "leaky_relu": ((0.25,), lambda x, a: np.where(x > 0, x, a * x)),
-    "elu": (
+    "logsigmoid": Curve((), lambda x: -log_one_plus_exp(-x), (NAN, 0, -INF, -np.log(2)), (1, 0)),
+    "mish": Curve((), lambda x: x * np.tanh(log_one_plus_exp(x)), (NAN, INF, NAN, 0), (0, 1)),
+    "leaky_relu": Curve(
+        (0.25,), lambda x, a: np.where(x > 0, x, a * x), (NAN, INF, -INF, 0), (0.25, 1)
+    ),
+    "elu": Curve(
         (1.5, 2.0, 0.5),
         lambda x, a, s, i: np.where(x > 0, s * x, a * s * np.expm1(np.minimum(x, 0) * i)),
+        (NAN, INF, -3, 0),
+        (0, 2),
     ),
-    "hardtanh": ((-1.0, 2.0), np.clip),
-    "hardsigmoid": ((), lambda x: np.clip(x + 3, 0, 6) / 6),
-    "hardswish": ((), lambda x: x * np.clip(x + 3, 0, 6) / 6),
-    "hardshrink": ((0.5,), lambda x, a: np.where(abs(x) > a, x, 0)),
-    "softshrink": ((0.5,), lambda x, a: np.sign(x) * np.maximum(abs(x) - a, 0)),
-    "threshold": ((0.5, 7.0), lambda x, a, y: np.where(x <= a, y, x)),
-    "numbers": ((), np.nan_to_num),
+    "hardtanh": Curve((-1.0, 2.0), np.clip, (NAN, 2, -1, 0), (0, 0)),
+    "hardsigmoid": Curve((), lambda x: np.clip(x + 3, 0, 6) / 6, (NAN, 1, 0, 0.5), (0, 0)),
+    "hardswish": Curve((), lambda x: x * np.clip(x + 3, 0, 6) / 6, (NAN, INF, NAN, 0), (0, 1)),
+    "hardshrink": Curve(
+        (0.5,), lambda x, a: np.where(abs(x) > a, x, 0), (NAN, INF, -INF, 0), (1, 1)
+    ),
+    "softshrink": Curve(
+        (0.5,),
+        lambda x, a: np.sign(x) * np.maximum(abs(x) - a, 0),
+        (NAN, INF, -INF, 0),
+        (1, 1),
+    ),
+    "threshold": Curve(
+        (0.5, 7.0), lambda x, a, y: np.where(x <= a, y, x), (NAN, INF, 7, 7), (0, 1)
+    ),
+    "numbers": Curve((), np.nan_to_num, (0, INF, -INF, 0), None),
 }
-# The results for NaN, infinity, -infinity and 0.
-LIMITS = {
-    "silu": (np.nan, np.inf, np.nan, 0),
-    "softplus": (np.nan, np.inf, 0, np.log(2) / 1.5),
-    "logsigmoid": (np.nan, 0, -np.inf, -np.log(2)),
-    "mish": (np.nan, np.inf, np.nan, 0),
-    "leaky_relu": (np.nan, np.inf, -np.inf, 0),
-    "elu": (np.nan, np.inf, -3, 0),
-    "hardtanh": (np.nan, 2, -1, 0),
-    "hardsigmoid": (np.nan, 1, 0, 0.5),
-    "hardswish": (np.nan, np.inf, np.nan, 0),
-    "hardshrink": (np.nan, np.inf, -np.inf, 0),
-    "softshrink": (np.nan, np.inf, -np.inf, 0),
-    "threshold": (np.nan, np.inf, 7, 7),
-    "numbers": (0, np.inf, -np.inf, 0),
-}
+KERNELS = {name: native.activation(name) for name in CURVES}
+
+
+def test_every_activation_of_the_table_is_here() -> None:
+    names = {name for name, curve in CURVES.items() if curve.slopes}
+    assert names == DERIVATIVES.keys()
+    with pytest.raises(ValueError, match="activation: unknown function: erf"):
+        native.activation("erf")
 
 
 def orders(x: Any) -> list[Any]:
@@ -69,10 +87,10 @@ def orders(x: Any) -> list[Any]:
 
 @pytest.mark.parametrize("name", CURVES)
 def test_curve(name: str) -> None:
-    numbers, formula = CURVES[name]
+    numbers, formula, *_ = CURVES[name]
     for dtype, shape in itertools.product(TOLERANCE, SHAPES):
         for x in orders(np.asarray(RNG.standard_normal(shape) * 4).astype(dtype)):
-            got = getattr(native, name)(x, *numbers)
+            got = KERNELS[name](x, *numbers)
             assert got.shape == x.shape
             assert got.dtype == x.dtype
             want = formula(x.astype(np.longdouble), *numbers)
@@ -82,14 +100,14 @@ def test_curve(name: str) -> None:
 @pytest.mark.parametrize("name", CURVES)
 def test_small_and_far(name: str) -> None:
     """Relative errors where a sum with 1 would lose all digits."""
-    numbers, formula = CURVES[name]
+    numbers, formula, *_ = CURVES[name]
     size = np.concatenate([np.logspace(-30, 0, 500), np.linspace(1, 85, 500)])
     for dtype in ("float32", "float64"):
         x = np.concatenate([size, -size]).astype(dtype)
         want = formula(x.astype(np.longdouble), *numbers)
         if name in ("softplus", "logsigmoid"):  # the product by beta is rounded before exp is taken
-            want = np.where(np.abs(x) < 20, want, getattr(native, name)(x, *numbers))
-        got = getattr(native, name)(x, *numbers)
+            want = np.where(np.abs(x) < 20, want, KERNELS[name](x, *numbers))
+        got = KERNELS[name](x, *numbers)
         tolerance = 2e-6 if dtype == "float32" else 3e-15
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=1e-37)
 
@@ -99,8 +117,8 @@ def test_limits(name: str) -> None:
     for dtype in ("float32", "float64"):
         x = np.array([np.nan, np.inf, -np.inf, 0], dtype)
         with np.errstate(all="raise"):
-            result = getattr(native, name)(x, *CURVES[name][0])
-        np.testing.assert_allclose(result, LIMITS[name], rtol=1e-6)
+            result = KERNELS[name](x, *CURVES[name].numbers)
+        np.testing.assert_allclose(result, CURVES[name].limits, rtol=1e-6)
 
 
 def test_gelu_keeps_its_digits_in_the_tail() -> None:
@@ -112,13 +130,13 @@ def test_gelu_keeps_its_digits_in_the_tail() -> None:
     np.testing.assert_allclose(native.gelu(x), want, rtol=tolerance)
 
 
-SLOPED = [name for name in CURVES if name != "numbers"]
+SLOPED = list(DERIVATIVES)
 
 
 @pytest.mark.parametrize("name", SLOPED)
 def test_slopes_are_differences(name: str) -> None:
     """Derivatives of the formula in float64, away from its kinks."""
-    numbers, formula = CURVES[name]
+    numbers, formula, *_ = CURVES[name]
     params = (*numbers, 0.0, 0.0, 0.0)[:3]
     for dtype, shape in itertools.product(("float64", "float32", "float16"), SHAPES):
         x = np.asarray(RNG.standard_normal(shape) * 4).astype(dtype)
@@ -139,42 +157,27 @@ def test_slopes_are_differences(name: str) -> None:
 @pytest.mark.parametrize("name", SLOPED)
 def test_slopes_far_out(name: str) -> None:
     """No derivative overflows."""
-    params = (*CURVES[name][0], 0.0, 0.0, 0.0)[:3]
+    params = (*CURVES[name].numbers, 0.0, 0.0, 0.0)[:3]
     for dtype in ("float32", "float64"):
         x = np.array([-1e30, -200, -100, 100, 200, 1e30], dtype)
         result = native.activation_backward(np.ones_like(x), x, name, *params)
         assert result is not None
         assert np.isfinite(result).all(), result
-        low, right = SLOPES_OUT[name]
+        slopes = CURVES[name].slopes
+        assert slopes is not None
+        low, right = slopes
         np.testing.assert_allclose(result[1:5], [low, low, right, right], atol=1e-18)
-
-
-# The derivative of each far on the left and far on the right.
-SLOPES_OUT = {
-    "silu": (0, 1),
-    "softplus": (0, 1),
-    "logsigmoid": (1, 0),
-    "mish": (0, 1),
-    "leaky_relu": (0.25, 1),
-    "elu": (0, 2),
-    "hardtanh": (0, 0),
-    "hardsigmoid": (0, 0),
-    "hardswish": (0, 1),
-    "hardshrink": (1, 1),
-    "softshrink": (1, 1),
-    "threshold": (0, 1),
-}
 
 
 def test_cases_left_to_the_plain_form() -> None:
     x = np.ones(3, "float32")
-    assert native.silu(np.arange(3)) is None
-    assert native.silu(x.astype("complex64")) is None
-    assert native.hardtanh(x, 1.0, 0.0) is None
-    assert native.softshrink(x, -1.0) is None
-    assert native.elu(x, 1.0, 1.0, -1.0) is None
-    assert native.leaky_relu(x, "1") is None  # type: ignore[arg-type]
-    assert native.mish([1.0]) is None  # type: ignore[arg-type]
+    assert KERNELS["silu"](np.arange(3)) is None
+    assert KERNELS["silu"](x.astype("complex64")) is None
+    assert KERNELS["hardtanh"](x, 1.0, 0.0) is None
+    assert KERNELS["softshrink"](x, -1.0) is None
+    assert KERNELS["elu"](x, 1.0, 1.0, -1.0) is None
+    assert KERNELS["leaky_relu"](x, "1") is None
+    assert KERNELS["mish"]([1.0]) is None
     assert native.activation_backward(x, x.astype("float64"), "silu", 0.0, 0.0, 0.0) is None
     assert native.activation_backward(x, x[:2], "silu", 0.0, 0.0, 0.0) is None
     assert native.activation_backward(x, x, "erf", 0.0, 0.0, 0.0) is None
