@@ -114,7 +114,7 @@ class Trainer:
             launcher the process group's timeout counts instead.
         snapshots: keep a copy of the weights, and restore it if a death leaves them torn. True:
             taken after each epoch, and within it as often as 2 % of the time allow; an integer: and
-            after so many steps.
+            after so many steps. Under the launcher there are none: a death ends the run.
         progress: show a progress bar on standard error, or lines if that is no terminal.
         device: where to train: "cpu"; "cuda:1": all ranks on that GPU; "cuda": rank 0 on the first
             GPU, rank 1 on the second, and so on, again from the first if there are more ranks;
@@ -516,10 +516,10 @@ class Trainer:
                     ranks = self.nprocs if group is None else group.size()
                     if ranks > 1:
                         native.share_threads(ranks if group is None else local_size(group))
+                    limits = (max_restarts, self.snapshots) if group is None else (0, False)
                     lead = Lead(
-                        data, start, self._updates(), max_restarts if group is None else 0,
-                        self.snapshots, self._progress, self._go_back,
-                    )  # fmt: skip
+                        data, start, self._updates(), *limits, self._progress, self._go_back
+                    )
                     with self._lead(lead):
                         yield lead
             finally:
