@@ -11,6 +11,8 @@ from copy import deepcopy
 from itertools import count, islice
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..dataloaders.loader.seeding import mix
 from ..errors import PeerLostError, TornWeights
 from ..random import manual_seed
@@ -66,6 +68,7 @@ class Lead(Member):
             replace, were set up.
         former_buffers: the model's buffers before the present update, once it has begun.
         snapshot: of the weights at some step, or None.
+        has_written: callbacks have written weights, which the other nodes are to get.
         generation: how many times the ranks have been started.
         depth: of the present pass: 0: none, 1: a pass, 2: an evaluation within it.
         recent: the groups handed over since the snapshot; first_recent: the number of the first.
@@ -96,6 +99,7 @@ class Lead(Member):
         self.options: Any = None
         self.snapshot: Snapshot | None = None
         self.former_buffers: list[Any] = []
+        self.has_written = False
         self.generation = 0
         self.recent: list[Any] = []
         self.again: list[Any] = []
@@ -154,7 +158,7 @@ class Lead(Member):
         group = self.next_group(this, groups)
         is_new = True  # the group
         while True:
-            generation, done, is_due = self.generation, position, False
+            generation, done, is_due, looked = self.generation, position, False, False
             board, step = self.board, self.step  # of this update; new ranks have others
             self.former_buffers = []
             try:
@@ -166,7 +170,8 @@ class Lead(Member):
                 self.begin_update(this, group, is_new)
                 self.run_update(this, group.parts, position)
                 is_due = self.is_due(this)  # by the clock: only now
-                if is_due or (looks is not None and looks(updates + position + 1)):
+                looked = looks is not None and looks(updates + position + 1)
+                if is_due or looked:
                     self.complete()
                 done, is_new = position + 1, False
             except PeerLostError:
@@ -180,7 +185,7 @@ class Lead(Member):
                 figures.add(board, step.names, position % per_group)
             if done > position and training:
                 if after is not None:
-                    stops = after(updates + done)
+                    stops = self.call(after, updates + done, looked)
                 if is_due:
                     self.take_snapshot(updates + done)
                     self.forget(done // per_group, [group] if done % per_group else [])
@@ -304,13 +309,33 @@ class Lead(Member):
         if self.restarts_left and this.training:
             self.former_buffers = [x.array.copy() for x in self.setup.buffers]
         options = options_of(self)
-        has_new = options != self.options
+        has_new = options != self.options or self.has_written
         self.meet(OPTIONS if has_new else STEP)
         if has_new:
-            self.ranks.broadcast(options)
-            self.options = options
+            self.ranks.broadcast((options, self.has_written))
+            if self.has_written:
+                self.copy_to_nodes()
+            self.options, self.has_written = options, False
         if group.batches is not None and is_new:
             self.ranks.broadcast(group.batches)
+
+    def call(self, after: Callable[[int], bool], updates: int, looked: bool) -> bool:
+        """Calls `after`; notes whether it has written weights of which other nodes have copies.
+        Versions do not say it: `p.data.mul_` leaves them as they are.
+
+        Args:
+            looked: it sees complete weights, and so may write them.
+
+        Copies: one of the weights, then and there.
+        """
+        is_watched = looked and self.ranks.spans_nodes
+        parameters = list(self.setup.model.parameters()) if is_watched else []
+        before = [p.array.copy() for p in parameters]
+        stops = after(updates)
+        self.has_written |= any(
+            not np.array_equal(p.array, x) for p, x in zip(parameters, before, strict=True)
+        )
+        return stops
 
     def end_pass(self) -> None:
         """Ends a pass on the other ranks."""
