@@ -349,8 +349,10 @@ class Lead(Member):
             self.meet(AGAIN)
 
     def stop(self, message: Any) -> None:
-        """Ends the run on the other ranks, between two passes."""
+        """Ends the passes in which the other ranks are, and the run there."""
         try:
+            while self.depth:
+                self.end_pass()
             self.ranks.broadcast(message)
             self.copy_to_nodes()
         except PeerLostError:
@@ -381,8 +383,6 @@ class Lead(Member):
 
     def set_up_anew(self, updates: int) -> None:
         """Starts other ranks, between two updates. The snapshot stays: the arrays are the same."""
-        while self.depth:
-            self.end_pass()
         self.stop(None)
         self.ranks.close()
         self.close()
@@ -519,8 +519,10 @@ class Lead(Member):
             return last // 2, f"weights are whole at {self.step_of(last)}"
         steps = " and ".join(str(word // 2 // len(self.weights)) for word in (min(words), last + 1))
         torn = f"torn between steps {steps}"
-        if self.snapshot is None:
-            raise TornWeights(f"weights are {torn}, and snapshots are off: load a checkpoint")
+        is_changed = self.sign() != self.signature
+        if self.snapshot is None or is_changed:
+            why = "the optimizer has changed since the snapshot" if is_changed else "snapshots are off"
+            raise TornWeights(f"weights are {torn}, and {why}: load a checkpoint")
         options, states, progress = self.snapshot.restore()
         for optimizer, state in zip(self.not_sharded(), states, strict=True):
             optimizer.load_state_dict(state)
