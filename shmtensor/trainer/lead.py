@@ -66,6 +66,8 @@ class Lead(Member):
         options: that the other ranks have.
         used: the numbers of the data sets that may have changed since the ranks, or those that they
             replace, were set up.
+        uncounted: of the present update the figures to which its own belong, the index of its
+            optimizer, and its number; None: they are there.
         former_buffers: the model's buffers before the present update, once it has begun.
         snapshot: of the weights at some step, or None.
         has_written: callbacks have written weights, which the other nodes are to get.
@@ -98,6 +100,7 @@ class Lead(Member):
         self.used: set[int] = set()
         self.options: Any = None
         self.snapshot: Snapshot | None = None
+        self.uncounted: tuple[Figures, int, int] | None = None
         self.former_buffers: list[Any] = []
         self.has_written = False
         self.generation = 0
@@ -159,7 +162,6 @@ class Lead(Member):
         is_new = True  # the group
         while True:
             generation, done, is_due, looked = self.generation, position, False, False
-            board, step = self.board, self.step  # of this update; new ranks have others
             self.former_buffers = []
             try:
                 if group is None or stops:
@@ -168,6 +170,8 @@ class Lead(Member):
                         self.all_kept = self.ranks.gather(self.step.kept)
                     break
                 self.begin_update(this, group, is_new)
+                if training:
+                    self.uncounted = figures, position % per_group, updates + position + 1
                 self.run_update(this, group.parts, position)
                 is_due = self.is_due(this)  # by the clock: only now
                 looked = looks is not None and looks(updates + position + 1)
@@ -181,9 +185,8 @@ class Lead(Member):
                 stops = False
                 if not training:
                     figures.clear()
-            elif done > position and training and not step.is_skipped:
-                figures.add(board, step.names, position % per_group)
             if done > position and training:
+                self.count_figures(updates + done)
                 if after is not None:
                     stops = self.call(after, updates + done, looked)
                 if is_due:
@@ -336,6 +339,15 @@ class Lead(Member):
             not np.array_equal(p.array, x) for p, x in zip(parameters, before, strict=True)
         )
         return stops
+
+    def count_figures(self, updates: int) -> None:
+        """Adds the figures of the present update, once, if it is complete: if that was its number.
+        The run may end in it, and go on with the next one in another `fit`.
+        """
+        if self.uncounted is not None and self.uncounted[2] == updates:
+            (figures, index, _), self.uncounted = self.uncounted, None
+            if not self.step.is_skipped:
+                figures.add(self.board, self.step.names, index)
 
     def end_pass(self) -> None:
         """Ends a pass on the other ranks."""
@@ -507,6 +519,7 @@ class Lead(Member):
         last = max(words)
         weights = self.weights[self.step.index]
         if not isinstance(weights, Sharded):  # rank 0 alone has written
+            self.count_figures(words[0] // 2)
             return words[0] // 2, f"weights are whole at {self.step_of(words[0])}"
         if not any(word % 2 for word in words):
             if words[0] < last:
@@ -516,13 +529,17 @@ class Lead(Member):
                     board.begin_update(rank)
                     weights.update_shard(rank)
                     board.end_update(rank)
+            self.count_figures(last // 2)
             return last // 2, f"weights are whole at {self.step_of(last)}"
         steps = " and ".join(str(word // 2 // len(self.weights)) for word in (min(words), last + 1))
         torn = f"torn between steps {steps}"
-        is_changed = self.sign() != self.signature
-        if self.snapshot is None or is_changed:
-            why = "the optimizer has changed since the snapshot" if is_changed else "snapshots are off"
-            raise TornWeights(f"weights are {torn}, and {why}: load a checkpoint")
+        if self.snapshot is None:
+            raise TornWeights(f"weights are {torn}, and snapshots are off: load a checkpoint")
+        if self.sign() != self.signature:
+            raise TornWeights(
+                f"weights are {torn}, and the optimizer has changed since the snapshot: load a "
+                "checkpoint"
+            )
         options, states, progress = self.snapshot.restore()
         for optimizer, state in zip(self.not_sharded(), states, strict=True):
             optimizer.load_state_dict(state)

@@ -236,6 +236,22 @@ def test_torn_weights_of_groups_that_the_snapshot_lacks(monkeypatch: pytest.Monk
         trainer.fit(make_data(), 2, max_restarts=1)
 
 
+@pytest.mark.parametrize("place", ["before forward", "between", "after update"])
+def test_figures_of_the_step_of_a_death(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another `fit` goes on after it, with all figures of the epoch so far."""
+    uninterrupted = make_trainer(2)
+    uninterrupted.fit(make_data(), epochs=1)
+    with monkeypatch.context() as patch:
+        Deadly(patch, place)
+        trainer = make_trainer(2, start_method="fork")
+        with pytest.raises(PeerLostError):
+            trainer.fit(make_data(), epochs=1)
+    trainer.fit(make_data(), epochs=1)
+    ours, theirs = trainer.history.epochs[0], uninterrupted.history.epochs[0]
+    assert (ours.loss, ours.accuracy) == (theirs.loss, theirs.accuracy)
+    assert ours.samples == theirs.samples == 50
+
+
 @pytest.mark.parametrize("point", ["published", "arrived", "met"])
 @pytest.mark.parametrize("nth", [2, 3, 4, 5])
 def test_rank_killed_in_a_barrier(point: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,6 +470,11 @@ def test_ctrl_c_in_an_update_is_taken_after_it(
     assert trainer.step == 2
     assert is_equal(weights(trainer), weights(expected))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    monkeypatch.undo()
+    for each in (trainer, expected):
+        each.fit(make_data(), 1)
+    ours, theirs = trainer.history.epochs[0], expected.history.epochs[0]
+    assert (ours.loss, ours.samples) == (theirs.loss, theirs.samples)
 
 
 PROGRAM = """
