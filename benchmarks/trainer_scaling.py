@@ -2,7 +2,8 @@
 computed for up to 1,000 nodes.
 
 python -m benchmarks.trainer_scaling [--save]    measures, fits, predicts other settings
-python -m benchmarks.trainer_scaling --table     tables and the drawing, from the saved figures
+python -m benchmarks.trainer_scaling --table     a table, from the saved figures
+python -m benchmarks.trainer_scaling --draw      the same, drawn in docs/design/trainer-scaling.svg
 
 ```
 step = sample x samples of a rank + rest, both x max(1, ranks / cores)     as on one machine
@@ -30,7 +31,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from math import ceil, log2
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -325,8 +326,9 @@ def load() -> tuple[dict[str, Work], Network]:
 
 def tables(
     works: dict[str, Work], network: Network, rate: int, delay: float, batches: float, ranks: int
-) -> None:
-    """Prints and draws the throughput of 1 to 1,000 nodes, each rank with a core of its own.
+) -> str:
+    """Prints the throughput of 1 to 1,000 nodes, each rank with a core of its own; returns it as a
+    drawing.
 
     Args:
         batches: of each rank in a step.
@@ -348,17 +350,13 @@ def tables(
             for line in lines
         ]
         print(f"| {n} | " + " | ".join(cells) + " |")
-    drawing = draw_chart(lines, f"Predicted: {title}", "nodes", "samples a second")
-    with suppress(FileNotFoundError):
-        if DRAWING.read_text() == drawing:
-            return
-    DRAWING.write_text(drawing)
-    print(f"drawn: {DRAWING}")
+    return draw_chart(lines, f"Predicted: {title}", "nodes", "samples a second")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n\n")[0])
-    parser.add_argument("--table", action="store_true", help="measure nothing; draw")
+    parser.add_argument("--table", action="store_true", help="measure nothing")
+    parser.add_argument("--draw", action="store_true", help=f"measure nothing, draw {DRAWING.name}")
     parser.add_argument("--save", action="store_true", help=f"the figures to {FILE.name}")
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--rate", type=int, default=25_000, help="Mbit/s, of the table")
@@ -366,8 +364,11 @@ def main() -> int:
     parser.add_argument("--batches", type=float, default=1, help="of a rank's step, of the table")
     parser.add_argument("--ranks", type=int, default=8, help="of a node, of the table")
     options = parser.parse_args()
-    if options.table:
-        tables(*load(), options.rate, options.delay, options.batches, options.ranks)
+    if options.table or options.draw:
+        figures = options.rate, options.delay, options.batches, options.ranks
+        drawing = tables(*load(), *figures)
+        if options.draw:
+            DRAWING.write_text(drawing)
         return 0
     steps = Measurements(options.turns)
     works = {model: steps.work(model) for model in MODELS}

@@ -24,6 +24,14 @@ class Line(NamedTuple):
     points: Sequence[tuple[float, float]]
 
 
+def si(x: int) -> str:
+    """A power of ten with a prefix: 1 k, 10 M."""
+    for size, prefix in ((10**9, "G"), (10**6, "M"), (10**3, "k")):
+        if x >= size:
+            return f"{x // size} {prefix}"
+    return str(x)
+
+
 def draw_chart(lines: Sequence[Line], title: str, x_label: str, y_label: str) -> str:
     """The SVG text."""
     xs = [x for line in lines for x, _ in line.points]
@@ -58,16 +66,17 @@ def draw_chart(lines: Sequence[Line], title: str, x_label: str, y_label: str) ->
     for power in range(floor(low_x), floor(high_x) + 1):
         x, y = at(10**power, 10**low_y)
         parts.append(f'<path class="grid" d="M{x:.1f} {y:.1f}V{TOP}"/>')
-        parts.append(text(x, y + 16, "middle", f"{10**power:,}"))
+        parts.append(text(x, y + 16, "middle", si(10**power)))
     for power in range(low_y, high_y + 1):
         x, y = at(10**low_x, 10**power)
         parts.append(f'<path class="grid" d="M{x:.1f} {y:.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(text(x - 6, y + 4, "end", f"{10**power:,}"))
-    for line, color in zip(lines, COLORS, strict=True):
+        parts.append(text(x - 6, y + 4, "end", si(10**power)))
+    for i, (line, color) in enumerate(zip(lines, COLORS, strict=True)):
         x, y = line.points[0]
         end = max(xs)
         parts.append(path([(x, y), (end, y * end / x)], color, "bound"))
         parts.append(path(line.points, color, "line"))
-        x, y = at(*line.points[-1])
-        parts.append(text(x + 8, y + 4, "start", line.label))
+        x, y = WIDTH - RIGHT + 12, TOP + 12 + 22 * i
+        parts.append(f'<path stroke="{color}" d="M{x} {y}h18"/>')
+        parts.append(text(x + 24, y + 4, "start", line.label))
     return "\n".join([*parts, "</svg>", ""])
