@@ -485,7 +485,7 @@ class Trainer:
         return self._seconds + running
 
     def log(self, name: str, value: Any) -> None:
-        """Adds a figure of the program's own, which callbacks, logs and the history see."""
+        """Adds a figure of the program's own, for callbacks, logs, checkpoints and history."""
         self._logged[name] = float(value)
 
     # ---------------------------------------------------------------- ranks
@@ -630,6 +630,7 @@ class Trainer:
             "lr": self._lr if self.position else float(self.optimizer.param_groups[0]["lr"]),
             "seconds": self._seconds_of_epoch(),
             "eval_figures": dict(self._eval_figures),
+            "logged": dict(self._logged),
             "seed": self.seed,
             "nprocs": self.nprocs,
             "history": self.history.state_dict(),
@@ -641,7 +642,7 @@ class Trainer:
         self.position = state["position"]
         self._figures.load_state_dict(state["figures"])
         self._lr, self._seconds, self._began = state["lr"], state["seconds"], None
-        self._eval_figures = dict(state["eval_figures"])
+        self._eval_figures, self._logged = {**state["eval_figures"]}, {**state.get("logged", {})}
         if self.nprocs == "auto":
             self.nprocs = state["nprocs"]
         self.history = History()  # what fit has returned stays as it is
