@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from shmtensor import distributed
 from shmtensor.trainer import Epoch
 
 from .test_trainer import make_data, make_trainer, weights
@@ -77,3 +79,19 @@ def test_launched_ranks_train_like_one_process(tmp_path: Path) -> None:
         for name, want in zip(arrays.files, weights(reference), strict=True):
             np.testing.assert_allclose(arrays[name], want, rtol=1e-9, atol=1e-12)
     assert (tmp_path / "run.ckpt").exists()
+
+
+@pytest.mark.parametrize("nprocs", [1, 2])
+def test_a_task_of_several_may_train_by_itself(
+    nprocs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """WORLD_SIZE says that it is no rank; else fit would wait for the other tasks."""
+    expected = make_trainer(nprocs)
+    expected.fit(make_data(), 1)
+    for name, value in {"JOB_ID": 7, "STEP_ID": 0, "PROCID": 3, "NTASKS": 8, "NODEID": 0}.items():
+        monkeypatch.setenv(f"SLURM_{name}", str(value))
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    trainer = make_trainer(nprocs)
+    trainer.fit(make_data(), 1)
+    assert not distributed.is_initialized()
+    assert trainer.history["loss"] == expected.history["loss"]
