@@ -188,7 +188,8 @@ class Lead(Member):
             if done > position and training:
                 self.count_figures(updates + done)
                 if after is not None:
-                    stops = self.call(after, updates + done, looked)
+                    watches = looked and self.ranks.spans_nodes
+                    stops = self.watch(after, updates + done) if watches else after(updates + done)
                 if is_due:
                     self.take_snapshot(updates + done)
                     self.forget(done // per_group, [group] if done % per_group else [])
@@ -322,17 +323,13 @@ class Lead(Member):
         if group.batches is not None and is_new:
             self.ranks.broadcast(group.batches)
 
-    def call(self, after: Callable[[int], bool], updates: int, looked: bool) -> bool:
-        """Calls `after`; notes whether it has written weights of which other nodes have copies.
-        Versions do not say it: `p.data.mul_` leaves them as they are.
+    def watch(self, after: Callable[[int], bool], updates: int) -> bool:
+        """Calls `after`, which sees complete weights; notes whether it has written them, because
+        other nodes have copies. Versions do not say it: `p.data.mul_` leaves them as they are.
 
-        Args:
-            looked: it sees complete weights, and so may write them.
-
-        Copies: one of the weights, then and there.
+        Copies: one of the weights.
         """
-        is_watched = looked and self.ranks.spans_nodes
-        parameters = list(self.setup.model.parameters()) if is_watched else []
+        parameters = list(self.setup.model.parameters())
         before = [p.array.copy() for p in parameters]
         stops = after(updates)
         self.has_written |= any(
