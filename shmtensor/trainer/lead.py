@@ -11,6 +11,8 @@ from copy import deepcopy
 from itertools import count, islice
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from ..dataloaders.loader.seeding import mix
 from ..errors import PeerLostError, TornWeights
 from ..random import manual_seed
@@ -64,8 +66,11 @@ class Lead(Member):
         options: that the other ranks have.
         used: the numbers of the data sets that may have changed since the ranks, or those that they
             replace, were set up.
+        uncounted: of the present update the figures to which its own belong, the index of its
+            optimizer, and its number; None: they are there.
         former_buffers: the model's buffers before the present update, once it has begun.
         snapshot: of the weights at some step, or None.
+        has_written: callbacks have written weights, which the other nodes are to get.
         generation: how many times the ranks have been started.
         depth: of the present pass: 0: none, 1: a pass, 2: an evaluation within it.
         recent: the groups handed over since the snapshot; first_recent: the number of the first.
@@ -95,7 +100,9 @@ class Lead(Member):
         self.used: set[int] = set()
         self.options: Any = None
         self.snapshot: Snapshot | None = None
+        self.uncounted: tuple[Figures, int, int] | None = None
         self.former_buffers: list[Any] = []
+        self.has_written = False
         self.generation = 0
         self.recent: list[Any] = []
         self.again: list[Any] = []
@@ -154,8 +161,7 @@ class Lead(Member):
         group = self.next_group(this, groups)
         is_new = True  # the group
         while True:
-            generation, done, is_due = self.generation, position, False
-            board, step = self.board, self.step  # of this update; new ranks have others
+            generation, done, is_due, looked = self.generation, position, False, False
             self.former_buffers = []
             try:
                 if group is None or stops:
@@ -164,9 +170,12 @@ class Lead(Member):
                         self.all_kept = self.ranks.gather(self.step.kept)
                     break
                 self.begin_update(this, group, is_new)
+                if training:
+                    self.uncounted = figures, position % per_group, updates + position + 1
                 self.run_update(this, group.parts, position)
                 is_due = self.is_due(this)  # by the clock: only now
-                if is_due or (looks is not None and looks(updates + position + 1)):
+                looked = looks is not None and looks(updates + position + 1)
+                if is_due or looked:
                     self.complete()
                 done, is_new = position + 1, False
             except PeerLostError:
@@ -176,11 +185,11 @@ class Lead(Member):
                 stops = False
                 if not training:
                     figures.clear()
-            elif done > position and training and not step.is_skipped:
-                figures.add(board, step.totals, step.names, position % per_group)
             if done > position and training:
+                self.count_figures(updates + done)
                 if after is not None:
-                    stops = after(updates + done)
+                    watches = looked and self.ranks.spans_nodes
+                    stops = self.watch(after, updates + done) if watches else after(updates + done)
                 if is_due:
                     self.take_snapshot(updates + done)
                     self.forget(done // per_group, [group] if done % per_group else [])
@@ -304,13 +313,38 @@ class Lead(Member):
         if self.restarts_left and this.training:
             self.former_buffers = [x.array.copy() for x in self.setup.buffers]
         options = options_of(self)
-        has_new = options != self.options
+        has_new = options != self.options or self.has_written
         self.meet(OPTIONS if has_new else STEP)
         if has_new:
-            self.ranks.broadcast(options)
-            self.options = options
+            self.ranks.broadcast((options, self.has_written))
+            if self.has_written:
+                self.copy_to_nodes()
+            self.options, self.has_written = options, False
         if group.batches is not None and is_new:
             self.ranks.broadcast(group.batches)
+
+    def watch(self, after: Callable[[int], bool], updates: int) -> bool:
+        """Calls `after`, which sees complete weights; notes whether it has written them, because
+        other nodes have copies. Versions do not say it: `p.data.mul_` leaves them as they are.
+
+        Copies: one of the weights.
+        """
+        parameters = list(self.setup.model.parameters())
+        before = [p.array.copy() for p in parameters]
+        stops = after(updates)
+        self.has_written |= any(
+            not np.array_equal(p.array, x) for p, x in zip(parameters, before, strict=True)
+        )
+        return stops
+
+    def count_figures(self, updates: int) -> None:
+        """Adds the figures of the present update, once, if it is complete: if that was its number.
+        The run may end in it, and go on with the next one in another `fit`.
+        """
+        if self.uncounted is not None and self.uncounted[2] == updates:
+            (figures, index, _), self.uncounted = self.uncounted, None
+            if not self.step.is_skipped:
+                figures.add(self.board, self.step.totals, self.step.names, index)
 
     def end_pass(self) -> None:
         """Ends a pass on the other ranks."""
@@ -324,8 +358,10 @@ class Lead(Member):
             self.meet(AGAIN)
 
     def stop(self, message: Any) -> None:
-        """Ends the run on the other ranks, between two passes."""
+        """Ends the passes in which the other ranks are, and the run there."""
         try:
+            while self.depth:
+                self.end_pass()
             self.ranks.broadcast(message)
             self.copy_to_nodes()
         except PeerLostError:
@@ -356,8 +392,6 @@ class Lead(Member):
 
     def set_up_anew(self, updates: int) -> None:
         """Starts other ranks, between two updates. The snapshot stays: the arrays are the same."""
-        while self.depth:
-            self.end_pass()
         self.stop(None)
         self.ranks.close()
         self.close()
@@ -482,6 +516,7 @@ class Lead(Member):
         last = max(words)
         weights = self.weights[self.step.index]
         if not isinstance(weights, Sharded):  # rank 0 alone has written
+            self.count_figures(words[0] // 2)
             return words[0] // 2, f"weights are whole at {self.step_of(words[0])}"
         if not any(word % 2 for word in words):
             if words[0] < last:
@@ -491,11 +526,17 @@ class Lead(Member):
                     board.begin_update(rank)
                     weights.update_shard(rank)
                     board.end_update(rank)
+            self.count_figures(last // 2)
             return last // 2, f"weights are whole at {self.step_of(last)}"
         steps = " and ".join(str(word // 2 // len(self.weights)) for word in (min(words), last + 1))
         torn = f"torn between steps {steps}"
         if self.snapshot is None:
             raise TornWeights(f"weights are {torn}, and snapshots are off: load a checkpoint")
+        if self.sign() != self.signature:
+            raise TornWeights(
+                f"weights are {torn}, and the optimizer has changed since the snapshot: load a "
+                "checkpoint"
+            )
         options, states, progress = self.snapshot.restore()
         for optimizer, state in zip(self.not_sharded(), states, strict=True):
             optimizer.load_state_dict(state)

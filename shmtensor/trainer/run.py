@@ -7,7 +7,7 @@ wait; and once it has met them, the weights are complete.
 | signal | what follows |
 |---|---|
 | STEP | an update |
-| OPTIONS | what rank 0 has changed between steps, then the update |
+| OPTIONS | what rank 0 has changed between steps: options, on nodes weights; then the update |
 | AGAIN | another meeting: rank 0 looks at complete weights meanwhile |
 | PASS | another pass, of an evaluation, and then the next meeting of this one |
 | END | the end of the pass |
@@ -152,19 +152,16 @@ class Member:
             from .gpu_ranks import refresh
 
             refresh(setup.model, self.weights[0].group, setup.has_averages)
-        if setup.has_averages or not training:
-            self.copy_to_nodes()
+        self.copy_to_nodes()
         if not training:
             for shared, copy in self.buffers:
                 copy[...] = shared
 
     def copy_to_nodes(self) -> None:
-        """Copies rank 0's buffers to the other nodes, and its weights, if they may be averages."""
+        """Copies rank 0's buffers and weights to the other nodes: callbacks may write them."""
         model = self.setup.model
         arrays = [shared for shared, _ in self.buffers] or [x.array for x in model.buffers()]
-        if self.setup.has_averages:
-            arrays += [p.array for p in model.parameters()]
-        self.ranks.copy_to_nodes(arrays)
+        self.ranks.copy_to_nodes([*arrays, *(p.array for p in model.parameters())])
 
     def shape_of(self, this: Pass) -> tuple[int, int]:
         """How many batches make a group, and how many updates a group has."""
@@ -254,7 +251,10 @@ def follow(member: Member, this: Pass) -> None:
             member.set_mode(this.training)
             continue
         if signal == OPTIONS:
-            set_options(member, member.ranks.broadcast())
+            options, has_written = member.ranks.broadcast()
+            set_options(member, options)
+            if has_written:
+                member.copy_to_nodes()
         if is_handed_over and (group is None or update % updates == 0):
             batches = member.ranks.broadcast()
             group = [part_of(batch, member.rank, member.size, member.least) for batch in batches]

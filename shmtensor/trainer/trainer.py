@@ -114,7 +114,7 @@ class Trainer:
             launcher the process group's timeout counts instead.
         snapshots: keep a copy of the weights, and restore it if a death leaves them torn. True:
             taken after each epoch, and within it as often as 2 % of the time allow; an integer: and
-            after so many steps.
+            after so many steps. Under the launcher there are none: a death ends the run.
         progress: show a progress bar on standard error, or lines if that is no terminal.
         device: where to train: "cpu"; "cuda:1": all ranks on that GPU; "cuda": rank 0 on the first
             GPU, rank 1 on the second, and so on, again from the first if there are more ranks;
@@ -485,7 +485,7 @@ class Trainer:
         return self._seconds + running
 
     def log(self, name: str, value: Any) -> None:
-        """Adds a figure of the program's own, which callbacks, logs and the history see."""
+        """Adds a figure of the program's own, for callbacks, logs, checkpoints and history."""
         self._logged[name] = float(value)
 
     # ---------------------------------------------------------------- ranks
@@ -516,10 +516,10 @@ class Trainer:
                     ranks = self.nprocs if group is None else group.size()
                     if ranks > 1:
                         native.share_threads(ranks if group is None else local_size(group))
+                    limits = (max_restarts, self.snapshots) if group is None else (0, False)
                     lead = Lead(
-                        data, start, self._updates(), max_restarts if group is None else 0,
-                        self.snapshots, self._progress, self._go_back,
-                    )  # fmt: skip
+                        data, start, self._updates(), *limits, self._progress, self._go_back
+                    )
                     with self._lead(lead):
                         yield lead
             finally:
@@ -630,6 +630,7 @@ class Trainer:
             "lr": self._lr if self.position else float(self.optimizer.param_groups[0]["lr"]),
             "seconds": self._seconds_of_epoch(),
             "eval_figures": dict(self._eval_figures),
+            "logged": dict(self._logged),
             "seed": self.seed,
             "nprocs": self.nprocs,
             "history": self.history.state_dict(),
@@ -641,7 +642,7 @@ class Trainer:
         self.position = state["position"]
         self._figures.load_state_dict(state["figures"])
         self._lr, self._seconds, self._began = state["lr"], state["seconds"], None
-        self._eval_figures = dict(state["eval_figures"])
+        self._eval_figures, self._logged = {**state["eval_figures"]}, {**state.get("logged", {})}
         if self.nprocs == "auto":
             self.nprocs = state["nprocs"]
         self.history = History()  # what fit has returned stays as it is

@@ -242,7 +242,7 @@ def test_an_average_that_does_not_exist_is_no_error_but_for_its_copy(tmp_path: P
         ema.copy_to(run.model)
     with pytest.raises(RuntimeError, match=r"SWA\.update_bn: there is no average yet"):
         SWA(1).update_bn([])
-    with pytest.raises(ValueError, match="every is not positive: 0"):
+    with pytest.raises(ValueError, match="EMA: every is not a positive whole number: 0"):
         EMA(every=0)
 
 
@@ -324,8 +324,16 @@ def test_early_stopping_names_what_is_wrong() -> None:
         EarlyStopping(mode="least")
     with pytest.raises(ValueError, match="min_delta is negative"):
         EarlyStopping(min_delta=-1)
-    with pytest.raises(ValueError, match="patience is not positive"):
+    with pytest.raises(ValueError, match="patience is not a positive whole number: 0"):
         EarlyStopping(patience=0)
+
+
+@pytest.mark.parametrize("logger", [CSVLogger, TensorBoardLogger])
+def test_loggers_write_after_a_whole_number_of_steps(logger: Any) -> None:
+    for every in (0, 2.5):
+        text = f"{logger.__name__}: every is not a positive whole number: {every}"
+        with pytest.raises(ValueError, match=text):
+            logger("log", every=every)
 
 
 # ---------------------------------------------------------------- checkpoints

@@ -180,6 +180,78 @@ def test_training_can_go_on_after_a_death(monkeypatch: pytest.MonkeyPatch) -> No
     assert is_equal(weights(trainer), weights(uninterrupted))
 
 
+def half_of_a_model(**options: Any) -> tuple[Trainer, Any]:
+    """A trainer whose optimizer lacks the last layer, and a function that adds it."""
+    model = make_model()
+    adam = optim.Adam(model[0].parameters(), lr=0.01)
+    options = {"nprocs": 2, "progress": False, "check_parameters": False, **options}
+    trainer = Trainer(model, adam, nn.CrossEntropyLoss(), **options)
+    return trainer, lambda: adam.add_param_group({"params": model[3].parameters(), "lr": 0.02})
+
+
+def test_a_rank_dies_while_a_callback_adds_a_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next meeting is the one that ends the pass, because the ranks are set up anew."""
+
+    def trained() -> Trainer:
+        trainer, add_group = half_of_a_model(start_method="fork")
+
+        def on_step(step: int) -> None:
+            if step == AT:
+                add_group()
+
+        trainer.fit(make_data(), 2, on_step=on_step, max_restarts=1)
+        return trainer
+
+    undisturbed = trained()
+    meet = Member.meet
+
+    def dying_meet(self: Any, *arguments: Any) -> int:
+        if is_victim() and not (tmp_path / "dead").exists():
+            counts["meet"] = counts.get("meet", 0) + 1
+            if counts["meet"] == 2 * AT + 1:  # a step has two: the update, and complete weights
+                (tmp_path / "dead").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        return meet(self, *arguments)
+
+    monkeypatch.setattr(Member, "meet", dying_meet)
+    with pytest.warns(RuntimeWarning, match=r"rank 1 .*SIGKILL(?s:.*)started again, 0 restarts"):
+        trainer = trained()
+    assert is_equal(weights(trainer), weights(undisturbed))
+    assert trainer.history["loss"] == undisturbed.history["loss"]
+
+
+def test_torn_weights_of_groups_that_the_snapshot_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    Deadly(monkeypatch, "mid update")
+
+    class Adds(Callback):  # at once: it does not wait for complete weights
+        def on_step(self, trainer: Any) -> None:
+            if trainer.step == AT:
+                add_group()
+
+    options = {"start_method": "fork", "snapshots": 100, "callbacks": [Adds()]}
+    trainer, add_group = half_of_a_model(**options)
+    with pytest.raises(TornWeights, match="the optimizer has changed since the snapshot"):
+        trainer.fit(make_data(), 2, max_restarts=1)
+
+
+@pytest.mark.parametrize("place", ["before forward", "between", "after update"])
+def test_figures_of_the_step_of_a_death(place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another `fit` goes on after it, with all figures of the epoch so far."""
+    uninterrupted = make_trainer(2)
+    uninterrupted.fit(make_data(), epochs=1)
+    with monkeypatch.context() as patch:
+        Deadly(patch, place)
+        trainer = make_trainer(2, start_method="fork")
+        with pytest.raises(PeerLostError):
+            trainer.fit(make_data(), epochs=1)
+    trainer.fit(make_data(), epochs=1)
+    ours, theirs = trainer.history.epochs[0], uninterrupted.history.epochs[0]
+    assert (ours.loss, ours.accuracy) == (theirs.loss, theirs.accuracy)
+    assert ours.samples == theirs.samples == 50
+
+
 @pytest.mark.parametrize("point", ["published", "arrived", "met"])
 @pytest.mark.parametrize("nth", [2, 3, 4, 5])
 def test_rank_killed_in_a_barrier(point: str, nth: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -398,6 +470,11 @@ def test_ctrl_c_in_an_update_is_taken_after_it(
     assert trainer.step == 2
     assert is_equal(weights(trainer), weights(expected))
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    monkeypatch.undo()
+    for each in (trainer, expected):
+        each.fit(make_data(), 1)
+    ours, theirs = trainer.history.epochs[0], expected.history.epochs[0]
+    assert (ours.loss, ours.samples) == (theirs.loss, theirs.samples)
 
 
 PROGRAM = """

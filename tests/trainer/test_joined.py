@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+from shmtensor import distributed
 from shmtensor.trainer import Epoch
 
 from .test_trainer import make_data, make_trainer, weights
@@ -18,7 +20,12 @@ import numpy as np
 import shmtensor as st
 from shmtensor import distributed as dist, nn, optim
 from shmtensor.trainer import Trainer
+from shmtensor.trainer.weights import Snapshot
 
+def take(*_):
+    raise AssertionError("a snapshot is taken, and nothing restores it: a death ends the run")
+
+Snapshot.take = take
 rng = np.random.default_rng(5)
 x, y = rng.standard_normal((50, 6)), rng.integers(0, 3, 50)
 data = [(st.tensor(x[i : i + 16]), st.tensor(y[i : i + 16])) for i in range(0, 50, 16)]
@@ -72,3 +79,19 @@ def test_launched_ranks_train_like_one_process(tmp_path: Path) -> None:
         for name, want in zip(arrays.files, weights(reference), strict=True):
             np.testing.assert_allclose(arrays[name], want, rtol=1e-9, atol=1e-12)
     assert (tmp_path / "run.ckpt").exists()
+
+
+@pytest.mark.parametrize("nprocs", [1, 2])
+def test_a_task_of_several_may_train_by_itself(
+    nprocs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """WORLD_SIZE says that it is no rank; else fit would wait for the other tasks."""
+    expected = make_trainer(nprocs)
+    expected.fit(make_data(), 1)
+    for name, value in {"JOB_ID": 7, "STEP_ID": 0, "PROCID": 3, "NTASKS": 8, "NODEID": 0}.items():
+        monkeypatch.setenv(f"SLURM_{name}", str(value))
+    monkeypatch.setenv("WORLD_SIZE", "1")
+    trainer = make_trainer(nprocs)
+    trainer.fit(make_data(), 1)
+    assert not distributed.is_initialized()
+    assert trainer.history["loss"] == expected.history["loss"]

@@ -83,6 +83,8 @@ elif case == "hook":  # rank 0 updates the weights
     adam.register_step_post_hook(lambda *_: None)
 
 def on_epoch(record):
+    if case == "written":
+        model[2].bias.detach().numpy()[...] += 0.1
     if case == "anew" and record.epoch == 2:
         model[0].requires_grad_(False)
     if case == "anew" and record.epoch == 3:  # the ranks are set up anew, with the state so far
@@ -90,7 +92,14 @@ def on_epoch(record):
     if record.epoch == 3:
         adam.param_groups[0]["lr"] = 0.02
 
-history = trainer.fit(data, 4, eval=data, on_epoch=on_epoch, checkpoint=folder + "/run.ckpt")
+def on_step(step):  # rank 0's callbacks may write weights
+    if step in (2, 5, 20):  # in an epoch, at its end, at that of the run
+        for p in model.parameters():
+            p.data.mul_(0.5)
+
+more = {"on_step": on_step, "eval_every": 2} if case == "written" else {}
+path = folder + "/run.ckpt"
+history = trainer.fit(data, 4, eval=data, on_epoch=on_epoch, checkpoint=path, **more)
 assert trainer.step == (12 if case == "clipped" else 20)
 figures = [history[name] for name in ("loss", "accuracy", "eval_loss", "eval_accuracy")]
 save(model, rank, np.array(figures))
@@ -165,6 +174,8 @@ CASES = [
     ("rare", (2, 1)),
     ("clipped", (3, 2)),
     ("normalized", (2, 1)),
+    ("written", (2, 1)),
+    ("written", (1, 1, 1)),
 ]
 
 

@@ -47,6 +47,22 @@ def test_what_on_step_and_on_epoch_change_is_in_the_checkpoint(nprocs: int, tmp_
     assert last.optimizer.param_groups[0]["weight_decay"] == 0.2
 
 
+def test_a_resumed_run_has_what_was_logged(tmp_path: Path) -> None:
+    def run(folder: str) -> Trainer:
+        saving = ModelCheckpoint(tmp_path / folder, every_n_steps=1)
+        return make_trainer(1, callbacks=[saving])
+
+    def on_step(step: int) -> None:
+        if step < 3:
+            whole.log("noise", 0.5 * step)
+
+    whole, resumed = run("whole"), run("again")
+    whole.fit(make_data(), 1, on_step=on_step)
+    resumed.load(tmp_path / "whole" / "epoch=0-step=3.ckpt")
+    resumed.fit(make_data(), 1)
+    assert resumed.history["noise"] == whole.history["noise"] == [1.0]
+
+
 class Noisy(Dataset[Any]):
     """Samples with random numbers, which come from a loader's seeds."""
 

@@ -19,8 +19,9 @@ class Callback:
     on_eval_begin and on_eval_end around each evaluation; and on_fit_end.
 
     Attributes:
-        reads_weights: `on_step` needs the model's weights complete; costs a barrier a step, so it
-            is False in the base.
+        reads_weights: `on_step` needs the model's weights complete, to read or write them; costs a
+            barrier a step (on several nodes a copy of the weights, too), so it is False in the
+            base.
     """
 
     reads_weights = False

@@ -9,15 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from ...serialization.atomic_write import replacing
-from .callback import Callback
-from .figures import check_positive
+from .figures_logger import FiguresLogger
 from .files import check_file
 
 Row = dict[str, Any]
 FIRST_COLUMNS = ["step", "epoch"]
 
 
-class CSVLogger(Callback):
+class CSVLogger(FiguresLogger):
     """Writes rows of step, epoch and figures to a CSV file.
 
     There is a row every `every` steps, and one for each evaluation and each end of an epoch; a step
@@ -33,17 +32,16 @@ class CSVLogger(Callback):
         every: number of steps between two rows.
 
     Raises:
-        ValueError: `every` is not positive. At the beginning of a run: the file is there and its
-            first columns are not "step" and "epoch".
+        ValueError: `every` is not a positive whole number. At the beginning of a run: the file is
+            there and its first columns are not "step" and "epoch".
         OSError: at the beginning of a run: the path cannot be written.
 
     >>> log = CSVLogger("training.csv", every=100)
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int = 50) -> None:
-        check_positive("every", every, "CSVLogger")
+        super().__init__(every)
         self.path = Path(path)
-        self.every = every
         self._columns: list[str] = []
         self._row: Row = {}  # the last one
         self._start = 0  # where it begins in the file, in bytes
@@ -54,26 +52,9 @@ class CSVLogger(Callback):
         rows = self._read()
         self._rewrite([row for row in rows if int(row["step"]) <= trainer.step])
 
-    def on_step(self, trainer: Any) -> None:
-        if trainer.step % self.every == 0:
-            self._write(trainer, of_evaluation=False)
-
-    def on_eval_end(self, trainer: Any) -> None:
-        self._write(trainer, of_evaluation=True)
-
-    def on_epoch_end(self, trainer: Any) -> None:
-        self._write(trainer, of_evaluation=False)
-
-    def _write(self, trainer: Any, of_evaluation: bool) -> None:
+    def _write(self, trainer: Any, figures: dict[str, float]) -> None:
         """Adds figures to the row of this step."""
         step = trainer.step
-        figures = {
-            name: float(value)
-            for name, value in trainer.figures.items()
-            if name.startswith("eval_") == of_evaluation
-        }
-        if not figures:  # an evaluation has failed
-            return
         row: Row = {"step": step, "epoch": trainer.epoch, **figures}
         last = int(self._row.get("step", -1))
         if step == last:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..arguments import check_counts
 from .callback import Callback
-from .figures import check_mode, check_positive, figure_of, is_better
+from .figures import check_mode, figure_of, is_better
 
 
 class EarlyStopping(Callback):
@@ -38,7 +39,7 @@ class EarlyStopping(Callback):
         mode: str = "min",
     ) -> None:
         check_mode(mode, "EarlyStopping")
-        check_positive("patience", patience, "EarlyStopping")
+        check_counts("EarlyStopping", patience=patience)
         if min_delta < 0:
             raise ValueError(f"EarlyStopping: min_delta is negative: {min_delta}")
         self.monitor = monitor

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...optim.swa_utils import get_ema_multi_avg_fn
+from ..arguments import check_counts
 from .averaged_weights import AveragedWeights
-from .figures import check_positive
 
 
 class EMA(AveragedWeights):
@@ -48,7 +48,7 @@ class EMA(AveragedWeights):
     def __init__(
         self, decay: float = 0.999, every: int = 1, start: int = 0, evaluates: bool = True
     ) -> None:
-        check_positive("every", every, "EMA")
+        check_counts("EMA", every=every)
         super().__init__(get_ema_multi_avg_fn(decay), evaluates)
         self.decay = decay
         self.every = every

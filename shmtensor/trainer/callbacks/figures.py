@@ -24,11 +24,6 @@ def check_mode(mode: str, where: str) -> None:
         raise ValueError(f"{where}: mode is neither 'min' nor 'max': {mode!r}")
 
 
-def check_positive(name: str, value: int | None, where: str) -> None:
-    if value is not None and value < 1:
-        raise ValueError(f"{where}: {name} is not positive: {value}")
-
-
 def is_better(value: float, best: float | None, mode: str, min_delta: float = 0.0) -> bool:
     """Whether a figure is better than the best so far by more than `min_delta`; NaN never is."""
     if best is None:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from ...serialization.atomic_write import replacing
+from ..arguments import check_counts
 from .callback import Callback
-from .figures import check_mode, check_positive, figure_of, is_better
+from .figures import check_mode, figure_of, is_better
 from .files import check_file, check_folder
 
 BEST = "best.ckpt"
@@ -80,13 +81,10 @@ class ModelCheckpoint(Callback):
     ) -> None:
         where = "ModelCheckpoint"
         check_mode(mode, where)
-        for name, value in (
-            ("every_n_epochs", every_n_epochs),
-            ("every_n_steps", every_n_steps),
-            ("keep_last", keep_last),
-            ("keep_best", keep_best),
-        ):
-            check_positive(name, value, where)
+        check_counts(
+            where, every_n_epochs=every_n_epochs, every_n_steps=every_n_steps,
+            keep_last=keep_last, keep_best=keep_best,
+        )  # fmt: skip
         if every_n_epochs is None and every_n_steps is None:
             raise ValueError(f"{where}: both every_n_epochs and every_n_steps are None")
         self.folder = Path(folder)

@@ -8,8 +8,8 @@ from typing import Any
 
 from ...nn import Module
 from ...optim.swa_utils import SWALR, AveragedModel, get_swa_multi_avg_fn, update_bn
+from ..arguments import check_counts
 from .averaged_weights import AveragedWeights
-from .figures import check_positive
 from .schedule import Schedule
 
 
@@ -62,7 +62,7 @@ class SWA(AveragedWeights):
         anneal_strategy: str = "cos",
         evaluates: bool = True,
     ) -> None:
-        check_positive("start_epoch", start_epoch, "SWA")
+        check_counts("SWA", start_epoch=start_epoch)
         super().__init__(get_swa_multi_avg_fn(), evaluates)
         self.start_epoch = start_epoch
         self.lr = lr

@@ -7,12 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from ...utils.tensorboard import SummaryWriter, import_tensorboardx
-from .callback import Callback
-from .figures import check_positive
+from .figures_logger import FiguresLogger
 from .files import check_folder
 
 
-class TensorBoardLogger(Callback):
+class TensorBoardLogger(FiguresLogger):
     """Writes the figures to event files that TensorBoard shows, by
     `shmtensor.utils.tensorboard.SummaryWriter`.
 
@@ -26,7 +25,7 @@ class TensorBoardLogger(Callback):
         every: number of steps between two values.
 
     Raises:
-        ValueError: `every` is not positive.
+        ValueError: `every` is not a positive whole number.
         ImportError: at the beginning of a run: tensorboardX is missing.
         OSError: at the beginning of a run: the folder cannot be created or written.
 
@@ -34,9 +33,8 @@ class TensorBoardLogger(Callback):
     """
 
     def __init__(self, folder: str | os.PathLike[str], every: int = 50) -> None:
-        check_positive("every", every, "TensorBoardLogger")
+        super().__init__(every)
         self.folder = Path(folder)
-        self.every = every
         self._writer: SummaryWriter | None = None
         self._step = 0  # the last one that was written
         self._tags: set[str] = set()  # written for it
@@ -46,22 +44,12 @@ class TensorBoardLogger(Callback):
         check_folder(self.folder, "TensorBoardLogger")
         self._step, self._tags = trainer.step, set()
 
-    def on_step(self, trainer: Any) -> None:
-        if trainer.step % self.every == 0:
-            self._write(trainer, of_evaluation=False)
-
-    def on_eval_end(self, trainer: Any) -> None:
-        self._write(trainer, of_evaluation=True)
-
-    def on_epoch_end(self, trainer: Any) -> None:
-        self._write(trainer, of_evaluation=False)
-
     def on_fit_end(self, trainer: Any) -> None:
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
-    def _write(self, trainer: Any, of_evaluation: bool) -> None:
+    def _write(self, trainer: Any, figures: dict[str, float]) -> None:
         step = trainer.step
         if step != self._step:
             self._tags.clear()
@@ -72,7 +60,7 @@ class TensorBoardLogger(Callback):
             purge_step = min(step, self._step + 1)
             self._writer = SummaryWriter(self.folder, purge_step=purge_step)
         self._step = step
-        for name, value in trainer.figures.items():
-            if name.startswith("eval_") == of_evaluation and name not in self._tags:
-                self._writer.add_scalar(name, float(value), step)
+        for name, value in figures.items():
+            if name not in self._tags:
+                self._writer.add_scalar(name, value, step)
                 self._tags.add(name)

@@ -115,6 +115,12 @@ def test_a_job_of_one_task_is_no_launched_rank(env: dict[str, str]) -> None:
     assert (launch.is_launched, launch.rank, launch.world_size) == (False, 0, 1)
 
 
+@pytest.mark.parametrize("env", [OPEN_MPI, MPICH, SLURM, TORCH | MASTER | TORCHRUN])
+def test_a_world_size_of_1_makes_a_task_independent(env: dict[str, str]) -> None:
+    assert launch_environment(env=env).is_launched
+    assert not launch_environment(env=env | {"WORLD_SIZE": "1"}).is_launched
+
+
 def test_arguments_count_instead_of_the_environment() -> None:
     launch = launch_environment(0, 2, OPEN_MPI)
     assert (launch.rank, launch.world_size) == (0, 2)
