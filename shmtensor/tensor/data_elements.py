@@ -118,9 +118,20 @@ def not_a_number(culprit: str, data: Any, where: str) -> TypeError:
     return TypeError(f"{where}: no tensor can hold a {culprit}: {reprlib.repr(data)}{hint}")
 
 
+def is_ragged(data: Any) -> bool:
+    """Whether nested lists, or the arrays in them, differ in length."""
+    level = [data]
+    while level and all(value.__class__ in LISTS for value in level):
+        if len({len(value) for value in level}) > 1:
+            return True
+        level = list(itertools.chain.from_iterable(level))
+    shapes = {None if value.__class__ in LISTS else getattr(value, "shape", ()) for value in level}
+    return len(shapes) > 1
+
+
 def not_an_array(error: Exception, data: Any, where: str) -> Exception:
     """The error for data that NumPy made no array of, without its words for nested lists."""
-    text = "nested lists differ in length" if "inhomogeneous" in str(error) else error
+    text = "nested lists differ in length" if is_ragged(data) else error
     return type(error)(f"{where}: {text}: {reprlib.repr(data)}")
 
 

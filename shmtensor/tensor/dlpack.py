@@ -52,16 +52,15 @@ def alias(ext_tensor: Any) -> Tensor:
     if isinstance(ext_tensor, (dict, set, frozenset)):  # its attributes may come from a file
         raise TypeError(f"from_dlpack: no object with __dlpack__: {reprlib.repr(ext_tensor)}")
     if type(ext_tensor).__name__ == "PyCapsule":
-        ext_tensor = CapsuleHolder(ext_tensor, HOST)
-    elif is_on_cuda(ext_tensor):
-        return from_cuda(ext_tensor)
+        ext_tensor = CapsuleHolder(ext_tensor, native.capsule_device(ext_tensor))
+    if is_on_cuda(ext_tensor):
+        is_capsule = isinstance(ext_tensor, CapsuleHolder)
+        return from_cuda(ext_tensor.capsule if is_capsule else ext_tensor)
     try:
         array = np.from_dlpack(probe := VersionProbe(ext_tensor))
         if probe.is_legacy and library_of(ext_tensor) != "jax":
             array = writable_view(array)
     except (BufferError, RuntimeError) as error:
-        if isinstance(ext_tensor, CapsuleHolder) and "device" in str(error):  # it does not say so
-            return from_cuda(ext_tensor.capsule)
         array = bfloat16_from(ext_tensor)
         if array is None:
             dtype, shape = getattr(ext_tensor, "dtype", None), getattr(ext_tensor, "shape", None)
@@ -97,17 +96,17 @@ def from_cuda(x: Any) -> Tensor:
 
 
 def export(producer: Any, **kwargs: Any) -> Any:
-    """A producer's capsule.
+    """A producer's capsule. A producer from before DLPack 1.0 does not know the keywords: after a
+    TypeError it is asked without them.
 
     Raises:
-        BufferError: it has none, for a reason that it says in a TypeError, as pyarrow does: NumPy
-            takes a TypeError as a keyword that the producer does not know, and asks again.
+        BufferError: it has none, for a reason that it says in a TypeError, as pyarrow does.
     """
     try:
         return producer.__dlpack__(**kwargs)
     except TypeError as error:
-        if kwargs and "keyword" in str(error):
-            raise
+        if kwargs:
+            return export(producer)
         raise BufferError(str(error)) from error
 
 
@@ -121,7 +120,7 @@ class VersionProbe:
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         capsule = export(self.producer, **kwargs)
-        self.is_legacy = '"dltensor"' in repr(capsule)
+        self.is_legacy = not native.is_versioned_capsule(capsule)
         return capsule
 
     def __dlpack_device__(self) -> Any:
@@ -144,7 +143,6 @@ class WritableView:
         self.array, self.__array_interface__ = array, interface
 
 
-HOST = (1, 0)  # DLPack's device of the CPU
 ON_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
 
 
@@ -164,10 +162,7 @@ class CapsuleHolder:
 def bfloat16_from(ext_tensor: Any) -> Any:
     """An array over a bfloat16 tensor's memory; None for other dtypes."""
     device = ext_tensor.__dlpack_device__()
-    try:
-        capsule = export(ext_tensor, max_version=(1, 0))
-    except TypeError:  # the producer is older than the keyword
-        capsule = ext_tensor.__dlpack__()
+    capsule = export(ext_tensor, max_version=(1, 0))
     if not native.retype(capsule, BFLOAT, UNSIGNED):
         return None
     array = np.from_dlpack(probe := VersionProbe(CapsuleHolder(capsule, device)))

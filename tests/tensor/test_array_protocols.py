@@ -158,6 +158,37 @@ def test_dlpack_capsules_are_taken_once(dtype: Any) -> None:
     assert x.float().tolist() == [4, 4]
 
 
+class Refusing:
+    """A producer that refuses, or does not know the keywords, with any text."""
+
+    def __init__(self, text: str, knows: bool) -> None:
+        self.text, self.knows = text, knows
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        if keywords or self.knows:
+            raise TypeError(self.text)
+        return np.ones(2).__dlpack__()
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return 1, 0
+
+
+@pytest.mark.parametrize("text", ["unexpected keyword argument", "takes 1 argument", ""])
+def test_the_text_of_a_producers_error_does_not_matter(text: str) -> None:
+    assert st.from_dlpack(Refusing(text, knows=False)).tolist() == [1, 1]
+    with pytest.raises(BufferError, match=f"^{text}$"):
+        st.from_dlpack(Refusing(text, knows=True))
+
+
+def test_a_capsule_says_its_device_and_version() -> None:
+    old, new = np.ones(2).__dlpack__(), np.ones(2).__dlpack__(max_version=(1, 0))
+    assert st.native.capsule_device(old) == st.native.capsule_device(new) == (1, 0)
+    assert not st.native.is_versioned_capsule(old)
+    assert st.native.is_versioned_capsule(new)
+    with pytest.raises(ValueError, match="not an unused DLPack capsule: int"):
+        st.native.capsule_device(1)
+
+
 @pytest.mark.parametrize("dtype", [st.float32, st.bfloat16, st.bool])
 def test_memory_of_old_capsules_can_be_written(dtype: Any) -> None:
     """DLPack before 1.0 cannot say that memory is read-only."""

@@ -51,20 +51,34 @@ struct VersionedPrefix {
   DltensorPrefix tensor;
 };
 
+// The tensor of an unused capsule, or nullptr with an exception set.
+DltensorPrefix* tensor_of_capsule(const char* where, PyObject* capsule) {
+  if (PyCapsule_IsValid(capsule, "dltensor_versioned"))
+    return &static_cast<VersionedPrefix*>(PyCapsule_GetPointer(capsule, "dltensor_versioned"))->tensor;
+  if (PyCapsule_IsValid(capsule, "dltensor")) return static_cast<DltensorPrefix*>(PyCapsule_GetPointer(capsule, "dltensor"));
+  const char* name = PyCapsule_CheckExact(capsule) ? PyCapsule_GetName(capsule) : Py_TYPE(capsule)->tp_name;
+  return raise("ValueError", "%s: not an unused DLPack capsule: %s", where, name ? name : "a capsule without name");
+}
+
+// capsule_device(capsule) -> (DLPack's device type, index)
+PyObject* capsule_device(PyObject*, PyObject* capsule) {
+  const DltensorPrefix* tensor = tensor_of_capsule("from_dlpack", capsule);
+  return tensor ? Py_BuildValue("ii", tensor->device[0], tensor->device[1]) : nullptr;
+}
+
+// is_versioned_capsule(capsule): is it of DLPack 1.0 or later?
+PyObject* is_versioned_capsule(PyObject*, PyObject* capsule) {
+  return PyBool_FromLong(PyCapsule_IsValid(capsule, "dltensor_versioned"));
+}
+
 // retype(capsule, code, new_code): replaces the tensor's type code if it is `code` with 16 bits. NumPy's DLPack does
 // not support bfloat16 (code 4); it exchanges the bits as unsigned integers (code 1).
 PyObject* retype(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("retype", n, 3)) return nullptr;
   const long code = PyLong_AsLong(args[1]), new_code = PyLong_AsLong(args[2]);
   if (PyErr_Occurred()) return nullptr;
-  DltensorPrefix* dltensor;
-  if (PyCapsule_IsValid(args[0], "dltensor_versioned")) {
-    dltensor = &static_cast<VersionedPrefix*>(PyCapsule_GetPointer(args[0], "dltensor_versioned"))->tensor;
-  } else if (PyCapsule_IsValid(args[0], "dltensor")) {
-    dltensor = static_cast<DltensorPrefix*>(PyCapsule_GetPointer(args[0], "dltensor"));
-  } else {
-    return raise("TypeError", "retype: not an unused DLPack capsule: %s", Py_TYPE(args[0])->tp_name);
-  }
+  DltensorPrefix* dltensor = tensor_of_capsule("retype", args[0]);
+  if (!dltensor) return nullptr;
   if (dltensor->code != code || dltensor->bits != 16 || dltensor->lanes != 1) Py_RETURN_FALSE;
   dltensor->code = static_cast<uint8_t>(new_code);
   Py_RETURN_TRUE;
@@ -75,6 +89,8 @@ PyMethodDef methods[] = {
            "recast(x, dtype or out, /): a copy in another dtype, or into an array of another dtype."),
     method("retype", retype,
            "retype(capsule, code, new_code, /) -> bool: replaces the type code of a 16-bit DLPack tensor."),
+    {"capsule_device", capsule_device, METH_O, "capsule_device(capsule, /) -> (type, index), as __dlpack_device__()."},
+    {"is_versioned_capsule", is_versioned_capsule, METH_O, "is_versioned_capsule(capsule, /): of DLPack 1.0 or later."},
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -340,3 +340,17 @@ def test_the_root_is_the_groups_own_rank() -> None:
 def test_more_than_one_tensor_is_refused() -> None:
     with pytest.raises(ValueError, match="allreduce: takes a tensor or a list of one: got 2"):
         single_tensor("allreduce", [1, 2])
+
+
+def break_off_and_read() -> tuple[Any, Any]:
+    group = dist.group.WORLD.native
+    before = group.failure
+    if dist.get_rank() == 1:
+        group.break_off("why")
+    with pytest.raises(RuntimeError, match="rank 1 gave up: why"):
+        dist.barrier()
+    return before, group.failure
+
+
+def test_the_group_says_who_broke_it() -> None:
+    assert values(run(break_off_and_read, 2)) == [(None, ("gave up", 1, "why"))] * 2

@@ -175,10 +175,19 @@ class MpiMember(Member):
         text = f"{type(error).__name__}: {text}"
         return self.wire.set_failure("gave up", self.rank, text, **describe_process(self.rank))
 
+    def node_failure(self) -> tuple[str, int, str] | None:
+        """Who broke the node's group, and why, as `native.Group.failure`; None: nobody."""
+        return None if self.local_group is None else self.local_group.failure
+
+    def has_news(self) -> bool:
+        """Whether a rank of this node has broken its group for a reason that comes as news."""
+        failure = self.node_failure()
+        return failure is not None and failure[0] == "gave up" and failure[2] == SEE_NEWS
+
     def report_failure(self, where: str, error: BaseException) -> None:
         """Tells the other ranks of this rank's error; raises theirs if it is the cause."""
         wire, local_group = self.wire, self.local_group
-        is_echo = SEE_NEWS in str(error)
+        is_echo = isinstance(error, PeerLostError) and self.has_news()
         if is_echo and wire.failure is None:  # a rank of this node gave up: the cause comes as news
             wire.listen(1.0)
         if wire.failure is None:
@@ -197,9 +206,10 @@ class MpiMember(Member):
         try:
             getattr(self.local_group, method)(*operands, timeout)
         except (CollectiveTimeout, RuntimeError) as error:
-            is_dead = isinstance(error, PeerLostError) and error.exitcode is not None
-            if is_dead or " has died" in str(error):  # it names the process by its role
-                raise
+            failure = self.node_failure()
+            is_lost = failure is not None and failure[0] == "lost"
+            if isinstance(error, PeerLostError) and (is_lost or error.exitcode is not None):
+                raise  # it names the process by its role
             text = re.sub(
                 r"\brank (\d+)\b", lambda m: f"rank {self.local_ranks[int(m[1])]}", str(error)
             )

@@ -372,11 +372,29 @@ PyObject* get_rank(PyObject* self, void*) { return PyLong_FromLong(group_of(self
 PyObject* get_world(PyObject* self, void*) { return PyLong_FromLong(group_of(self).world()); }
 PyObject* get_broken(PyObject* self, void*) { return PyBool_FromLong(group_of(self).is_broken()); }
 
+PyObject* get_failure(PyObject* self, void*) {
+  const Group& group = group_of(self);
+  const uint32_t word = group.broken();
+  if (!word) Py_RETURN_NONE;
+  const char* reason = "lost";
+  switch (reason_of_broken(word)) {
+    case kLost: break;
+    case kGaveUp: reason = "gave up"; break;
+    case kStopped: reason = "stopped"; break;
+    case kTimedOut: reason = "timeout"; break;
+  }
+  const std::string why = group.why();
+  PyObject* text = PyUnicode_DecodeUTF8(why.data(), static_cast<Py_ssize_t>(why.size()), "replace");
+  return text ? Py_BuildValue("siN", reason, rank_of_broken(word), text) : nullptr;
+}
+
 PyGetSetDef properties[] = {
     {"rank", get_rank, nullptr, "this process's rank", nullptr},
     {"slack", get_slack, set_slack, "seconds before a timeout at which a wait checks whether a missing rank is stopped", nullptr},
     {"world", get_world, nullptr, "number of ranks", nullptr},
     {"is_broken", get_broken, nullptr, "whether a rank gave up or died in a collective", nullptr},
+    {"failure", get_failure, nullptr,
+     "(reason, rank, text) of a group that is broken, or None; text: what the rank gave to break_off()", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 

@@ -94,7 +94,9 @@ static_assert(sizeof(Header) == kLinesAt, "as the diagram says");
 // Why a group is broken, in one word with 1 + the rank, so that both are always consistent.
 enum Reason : uint32_t { kLost = 1, kGaveUp = 2, kStopped = 3, kTimedOut = 4 };
 
-inline uint32_t broken_by(int rank, uint32_t reason) { return static_cast<uint32_t>(rank + 1) | reason << 16; }
+inline uint32_t broken_by(int rank, Reason reason) { return static_cast<uint32_t>(rank + 1) | reason << 16; }
+inline int rank_of_broken(uint32_t word) { return static_cast<int>(word & 0xffff) - 1; }
+inline Reason reason_of_broken(uint32_t word) { return static_cast<Reason>(word >> 16); }
 
 inline bool has_passed(uint32_t phase, uint32_t target) { return static_cast<int32_t>(phase - target) >= 0; }
 
@@ -153,7 +155,9 @@ class Group {
   uint64_t number() const { return number_; }
   uint64_t bytes_inline() const { return bytes_inline_; }
   uint64_t bytes_direct() const { return bytes_direct_; }
-  bool is_broken() const;
+  uint32_t broken() const { return header().broken.load(std::memory_order_acquire); }  // as of broken_by(); 0: it is whole
+  bool is_broken() const { return broken() != 0; }
+  std::string why() const;  // of a rank that gave up or whose wait timed out: its reason
   bool is_own() const;  // false in a forked copy
   bool has_left() const;
   int find_dead() const;  // a rank whose process has ended without leaving; -1: none
@@ -221,7 +225,7 @@ class Group {
   void mark_broken(uint32_t by);
   void announce_event();
   int find_departed(uint32_t phase, int only) const;
-  void break_off(const char* why, uint32_t reason);
+  void break_off(const char* why, Reason reason);
   std::string describe_stopped(int p) const;
   bool hold(int p);
   void drop_all();

@@ -1,5 +1,6 @@
 // The end of a group, and its errors on the other ranks: leaving, giving up, death (group.h has the picture).
 #include <cstdio>
+#include <cstring>
 
 #include "memory/inspect/fault_points.h"
 #include "ipc/process_group/group.h"
@@ -19,7 +20,10 @@ void Group::announce_event() {
   for (int p = 0; p < world_; p++) wake(&line(p).phase);
 }
 
-bool Group::is_broken() const { return header().broken.load(std::memory_order_acquire) != 0; }
+std::string Group::why() const {
+  const char* text = header().text;
+  return std::string(text, strnlen(text, sizeof header().text));
+}
 
 bool Group::has_left() const {
   return line(rank_).state.load(std::memory_order_acquire) == static_cast<uint32_t>(Membership::Left);
@@ -30,9 +34,9 @@ bool Group::fail_left(const char* where) {
 }
 
 bool Group::fail_broken(const char* where) {
-  Header& h = header();
-  uint32_t word = h.broken.load(std::memory_order_acquire), reason = word >> 16;
-  int who = static_cast<int>(word & 0xffff) - 1;
+  const uint32_t word = broken();
+  const Reason reason = reason_of_broken(word);
+  const int who = rank_of_broken(word);
   Line& l = line(who);
   if (reason == kLost && who != rank_) {
     raise_peer_lost(*members_, where, l.row, l.inc);
@@ -41,7 +45,7 @@ bool Group::fail_broken(const char* where) {
     raise_peer_lost(*members_, where, l.row, l.inc, describe_stopped(who).c_str());
   } else {
     std::string text = "the group is broken: rank " + std::to_string(who) + " gave up: " +
-                       (reason == kStopped ? "it was stopped" : h.text) + ", call destroy_process_group() and begin anew";
+                       (reason == kStopped ? "it was stopped" : why()) + ", call destroy_process_group() and begin anew";
     if (reason == kGaveUp && who != rank_) raise_peer_lost(*members_, where, l.row, l.inc, text.c_str());
     else raise(reason == kTimedOut ? "CollectiveTimeout" : "RuntimeError", "%s: %s", where, text.c_str());
   }
@@ -72,7 +76,7 @@ int Group::find_dead() const {
   return -1;
 }
 
-void Group::break_off(const char* why, uint32_t reason) {
+void Group::break_off(const char* why, Reason reason) {
   Header& h = header();
   uint32_t nobody = 0;
   if (h.writer.compare_exchange_strong(nobody, rank_ + 1)) {
