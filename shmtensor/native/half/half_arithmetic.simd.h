@@ -271,17 +271,16 @@ void half_sum_columns(const uint16_t* x, float* acc, int64_t m, int64_t width, i
   }
 }
 
+#define BINARY(name, numpy_name, inputs, operation) half_binary<kBfloat, operation>,
+#define ACTIVATION(name, python_name, derivative, ...) __VA_ARGS__,
+#define UNARY(name, numpy_name) half_unary<kBfloat, name>,
 template <bool kBfloat>
 constexpr HalfArithmetic half_arithmetic = {
-    {half_binary<kBfloat, HalfSum>, half_binary<kBfloat, HalfDifference>, half_binary<kBfloat, HalfProduct>,
-     half_binary<kBfloat, HalfQuotient>, half_binary<kBfloat, HalfBound>, half_binary<kBfloat, HalfGreater>,
-     half_binary<kBfloat, HalfLesser>, half_binary<kBfloat, HalfSigned>},
-    {nullptr, nullptr, nullptr, nullptr, half_unary<kBfloat, LeakyRelu>, nullptr, half_unary<kBfloat, HardTanh>,
-     half_unary<kBfloat, HardSigmoid>, half_unary<kBfloat, HardSwish>, half_unary<kBfloat, HardShrink>,
-     half_unary<kBfloat, SoftShrink>, half_unary<kBfloat, Threshold>, half_unary<kBfloat, Numbers>,
-     half_unary<kBfloat, HalfRoot>, half_unary<kBfloat, HalfInverse>, half_unary<kBfloat, HalfInverseRoot>,
-     half_unary<kBfloat, HalfFloor>, half_unary<kBfloat, HalfCeil>, half_unary<kBfloat, HalfTrunc>,
-     half_unary<kBfloat, HalfRound>, half_unary<kBfloat, HalfFraction>},
-    half_sum<kBfloat>,
-    half_sum_columns<kBfloat>,
+    .binary = {HALF_BINARIES(BINARY)},
+    .unary = {ACTIVATIONS(ACTIVATION) half_unary<kBfloat, Numbers>, HALF_UNARIES(UNARY)},
+    .sum = half_sum<kBfloat>,
+    .sum_columns = half_sum_columns<kBfloat>,
 };
+#undef BINARY
+#undef ACTIVATION
+#undef UNARY

@@ -54,22 +54,27 @@ const SignChange* sign_change(PyObject* ufunc) {
   return strcmp(name, "negative") ? nullptr : &negative;
 }
 
-// The index of a binary kernel that needs no tiles, or -1. relu is the maximum with the number 0; square is the product
-// of x with itself.
+// The index of a binary kernel that needs no tiles, or -1. square is the product of x with itself.
 int half_binary_of(const PyUFuncObject* u) {
-  static const char* const names[] = {"add",  "subtract", "multiply", "divide",
-                                      "relu", "maximum",  "minimum",  "copysign"};
+#define KERNEL(name, numpy_name, inputs, ...) {#numpy_name, inputs},
+  static constexpr struct {
+    const char* name;
+    int inputs;
+  } kernels[] = {HALF_BINARIES(KERNEL)};
+#undef KERNEL
   if (u->nin == 1 && !strcmp(u->name, "square")) return kTimes;
   for (int i = 0; i < kHalfBinaries; ++i) {
-    if (!strcmp(u->name, names[i]) && u->nin == (i == kNoLess ? 1 : 2)) return i;
+    if (!strcmp(u->name, kernels[i].name) && u->nin == kernels[i].inputs) return i;
   }
   return -1;
 }
 
 int half_unary_of(const PyUFuncObject* u) {
-  static const char* const names[] = {"sqrt", "reciprocal", "", "floor", "ceil", "trunc", "rint", "frac"};
-  for (int i = kHalfRoot; i < kHalfUnaries; ++i) {
-    if (!strcmp(u->name, names[i - kHalfRoot]) && u->nin == 1) return i;
+#define NAME(name, numpy_name) #numpy_name,
+  static const char* const names[] = {HALF_UNARIES(NAME)};
+#undef NAME
+  for (int i = kBeforeHalfUnaries + 1; i < kHalfUnaries; ++i) {
+    if (!strcmp(u->name, names[i - kBeforeHalfUnaries - 1]) && u->nin == 1) return i;
   }
   return -1;
 }

@@ -186,47 +186,34 @@ constexpr auto kUnlessAvx512 = kWidth < 64 ? unary<F, T> : nullptr;
 template <class F, class T>
 constexpr auto kBinaryUnlessAvx512 = kWidth < 64 ? binary<F, T> : nullptr;
 
-template <class T>
-constexpr Functions<T> function_table = {
-    {erf_loop, erfc_loop, erfinv_loop, unary<LogGamma, T>, unary<Digamma, T>,
-     unary<Bessel<0>, T>, unary<Bessel<1>, T>, unary<BesselScaled<0>, T>, unary<BesselScaled<1>, T>,
-     unary<Sinc, T>,
-     kIsDouble<T> ? unary<Sin, T> : nullptr,  // kernel_table.h has those of float32
-     kIsDouble<T> ? unary<Cos, T> : nullptr, fraction<T>, sign<T>, positive_part<T>,
-     unary<BesselFirst<0>, T>, unary<BesselFirst<1>, T>, unary<BesselSecond<0>, T>,
-     unary<BesselSecond<1>, T>, unary<BesselDecaying<0, false>, T>,
-     unary<BesselDecaying<1, false>, T>, unary<BesselDecaying<0, true>, T>,
-     unary<BesselDecaying<1, true>, T>, unary<SphericalBessel, T>, unary<ErfcScaled, T>,
-     unary<NormalDistribution, T>, unary<LogNormalDistribution, T>, unary<NormalQuantile, T>,
-     unary<Trigamma, T>,
-     kIsDouble<T> ? kUnlessAvx512<Exp, T> : nullptr, unless_avx512<T>(exp2_loop), kUnlessAvx512<Expm1, T>,
-     kIsDouble<T> ? kUnlessAvx512<Log, T> : nullptr, unless_avx512<T>(log2_loop), unless_avx512<T>(log10_loop),
-     unless_avx512<T>(log1p_loop), kUnlessAvx512<Tan, T>, kUnlessAvx512<Asin, T>, kUnlessAvx512<Acos, T>,
-     kUnlessAvx512<Atan, T>, kUnlessAvx512<Sinh, T>, kUnlessAvx512<Cosh, T>,
-     kIsDouble<T> ? kUnlessAvx512<Tanh, T> : nullptr,
-     kUnlessAvx512<Asinh, T>, kUnlessAvx512<Acosh, T>, kUnlessAvx512<Atanh, T>},
-    {kFuses || !kIsDouble<T> ? binary<Fmod, T> : nullptr,
-     kFuses || !kIsDouble<T> ? binary<Remainder, T> : nullptr,
-     kFuses || !kIsDouble<T> ? binary<FloorDivide, T> : nullptr,
-     kFuses || !kIsDouble<T> ? binary<Hypot, T> : nullptr, log_add<T, false>, log_add<T, true>,
-     next_after<T>, prelu<T>, trunc_divide<T>, binary<IncompleteGamma<false>, T>,
-     binary<IncompleteGamma<true>, T>, copy_sign<T>, kBinaryUnlessAvx512<Atan2, T>,
-     kIsDouble<T> ? nullptr : kBinaryUnlessAvx512<Power, T>},
-};
-
-template <Logical kWhich, class T>
+template <class Operation, class T>
 void logical(const T* __restrict x, const T* __restrict y, uint8_t* __restrict out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) {
-    const bool a = x[i] != 0, b = y[i] != 0;
-    out[i] = kWhich == kAnd ? a & b : kWhich == kOr ? a | b : a != b;
-  }
+  for (int64_t i = 0; i < n; ++i) out[i] = Operation::of(x[i] != 0, y[i] != 0);
 }
+struct And {
+  static bool of(bool a, bool b) { return a & b; }
+};
+struct Or {
+  static bool of(bool a, bool b) { return a | b; }
+};
+struct Xor {
+  static bool of(bool a, bool b) { return a != b; }
+};
 template <class T>
 void is_zero(const T* __restrict x, uint8_t* __restrict out, int64_t n) {
   for (int64_t i = 0; i < n; ++i) out[i] = x[i] == 0;
 }
+
+#pragma GCC diagnostic error "-Wmissing-field-initializers"
+#define FUNCTION(name, ...) __VA_ARGS__,
 template <class T>
-constexpr LogicalFunctions<T> logical_table = {{logical<kAnd, T>, logical<kOr, T>, logical<kXor, T>}, is_zero<T>};
+constexpr Functions<T> function_table = {.unary = {UNARY_FUNCTIONS(FUNCTION)}, .binary = {BINARY_FUNCTIONS(FUNCTION)}};
+template <class T>
+constexpr IntegerFunctions<T> integer_table = {.binary = {INTEGER_FUNCTIONS(FUNCTION)}};
+template <class T>
+constexpr LogicalFunctions<T> logical_table = {.binary = {LOGICAL_FUNCTIONS(FUNCTION)}, .negation = is_zero<T>};
+#undef FUNCTION
+
 const LogicalFunctions<float>& logical_functions_of(float) { return logical_table<float>; }
 const LogicalFunctions<double>& logical_functions_of(double) { return logical_table<double>; }
 

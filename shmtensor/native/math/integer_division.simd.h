@@ -119,8 +119,3 @@ void divide_integers(const T* x, const T* y, T* out, int64_t n) {
     }
   }
 }
-
-template <class T>
-constexpr IntegerFunctions<T> integer_table = {
-    {divide_integers<kTruncRemainder, T>, divide_integers<kFloorRemainder, T>, divide_integers<kFloorQuotient, T>,
-     divide_integers<kTruncQuotient, T>}};

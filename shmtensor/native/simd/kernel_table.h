@@ -23,39 +23,57 @@ struct SgdRule {
   bool nesterov, maximize, first;
 };
 
-// Optimizers whose rules are in update_rules.simd.h.
-enum Update { kAdadelta, kAdagrad, kAdamax, kAsgd, kNAdam, kRAdam, kRMSprop, kRprop, kUpdates };
+// Lists of kernels that are chosen by number, a line each. The numbers k<Name>, the names that callers give, and the
+// tables in kernel_table.simd.h and half_arithmetic.simd.h are made from them.
+#define NUMBER(name, ...) k##name,
 
-// Activations with up to three parameters.
+// Optimizers: X(name, the update by the rules of update_rules.simd.h).
+#define OPTIMIZERS(X)                     \
+  X(Adadelta, update<T, AdadeltaRule<T>>) \
+  X(Adagrad, update<T, AdagradRule<T>>)   \
+  X(Adamax, update<T, AdamaxRule<T>>)     \
+  X(Asgd, asgd<T>)                        \
+  X(NAdam, update<T, NAdamRule<T>>)       \
+  X(RAdam, radam<T>)                      \
+  X(RMSprop, rmsprop<T>)                  \
+  X(Rprop, update<T, RpropRule<T>>)
+enum Update { OPTIMIZERS(NUMBER) kUpdates };
+
+// Activations with up to three parameters: X(name, Python's name, derivative, the kernel of 16-bit floats; nullptr: it has
+// exponentials).
+#define ACTIVATIONS(X)                                                               \
+  X(Silu, silu, SiluBackward, nullptr)                                               \
+  X(Softplus, softplus, SoftplusBackward, nullptr)                                   \
+  X(LogSigmoid, logsigmoid, LogSigmoidBackward, nullptr)                             \
+  X(Mish, mish, MishBackward, nullptr)                                               \
+  X(LeakyRelu, leaky_relu, LeakyReluBackward, half_unary<kBfloat, LeakyRelu>)        \
+  X(Elu, elu, EluBackward, nullptr)                                                  \
+  X(HardTanh, hardtanh, HardTanhBackward, half_unary<kBfloat, HardTanh>)             \
+  X(HardSigmoid, hardsigmoid, HardSigmoidBackward, half_unary<kBfloat, HardSigmoid>) \
+  X(HardSwish, hardswish, HardSwishBackward, half_unary<kBfloat, HardSwish>)         \
+  X(HardShrink, hardshrink, ShrinkBackward, half_unary<kBfloat, HardShrink>)         \
+  X(SoftShrink, softshrink, ShrinkBackward, half_unary<kBfloat, SoftShrink>)         \
+  X(Threshold, threshold, ThresholdBackward, half_unary<kBfloat, Threshold>)
 enum Activation {
-  kSilu,
-  kSoftplus,
-  kLogSigmoid,
-  kMish,
-  kLeakyRelu,
-  kElu,
-  kHardTanh,
-  kHardSigmoid,
-  kHardSwish,
-  kHardShrink,
-  kSoftShrink,
-  kThreshold,
-  kNumbers,
+  ACTIVATIONS(NUMBER)
+  kActivationsWithBackward,
+  kNumbers = kActivationsWithBackward,  // nan_to_num
   kActivations
 };
-constexpr int kActivationsWithBackward = kThreshold + 1;  // the activations with a backward kernel
 
-// Pointwise losses.
+// Pointwise losses: X(name, Python's name, the loss).
+#define POINTWISE_LOSSES(X)                                \
+  X(Mse, mse, MseLoss)                                     \
+  X(L1, l1, L1Loss)                                        \
+  X(Huber, huber, HuberLoss)                               \
+  X(Bce, bce, BceLoss)                                     \
+  X(BceWithLogits, bce_with_logits, BceWithLogitsLoss)     \
+  X(SoftMargin, soft_margin, SoftMarginLoss)               \
+  X(KlDiv, kl_div, KlDivLoss)                              \
+  X(KlDivLogTarget, kl_div_log_target, KlDivLogTargetLoss) \
+  X(PoissonNll, poisson_nll, PoissonNllLoss)
 enum PointwiseLoss {
-  kMse,
-  kL1,
-  kHuber,
-  kBce,
-  kBceWithLogits,
-  kSoftMargin,
-  kKlDiv,
-  kKlDivLogTarget,
-  kPoissonNll,
+  POINTWISE_LOSSES(NUMBER)
   kGlu,  // no loss, but of the same form: x * sigmoid(y)
   kPointwiseLosses
 };
@@ -69,7 +87,10 @@ struct PointwiseLossKernels {
 
 // The metrics of cdist: the number of nonzero differences (p = 0), the sum of absolute differences (1), the root of the
 // sum of squares (2), the maximum (infinity).
-enum class Metric { Count, Sum, Squares, Largest };
+#define METRICS(X) X(Count) X(Sum) X(Squares) X(Largest)
+#define METRIC(name) name,
+enum class Metric { METRICS(METRIC) kMetrics };
+#undef METRIC
 
 template <class T>
 struct Kernels {
@@ -100,7 +121,7 @@ struct Kernels {
   void (*masked_scale)(const T* x, const uint8_t* mask, T* out, int64_t n, T scale);
   void (*truncate_to_int64)(const T* x, int64_t* out, int64_t n);  // towards 0
   // Distances of a point of m coordinates from n columns, by metric.
-  void (*distances[4])(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride);
+  void (*distances[static_cast<int>(Metric::kMetrics)])(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride);
 
   // Rows of m.
   void (*softmax)(const T* x, T* out, int64_t rows, int64_t m);
@@ -169,11 +190,19 @@ struct Widened<double> {
 template <class T>
 using WideOf = typename Widened<T>::type;
 
-// [0] sum, [1] product, [2] number of nonzero elements; of n elements, and of each column, combined with acc.
+// X(name, the kernel of n elements, that of each column, combined with acc); Count: of the nonzero elements.
+#define REDUCTIONS(X)                      \
+  X(Sum, sum_wide<T>, sum_wide_columns<T>) \
+  X(Prod, prod<T>, prod_columns<T>)        \
+  X(Count, count<T>, count_columns<T>)
+#define REDUCTION(name, ...) name,
+enum class ReduceOp { REDUCTIONS(REDUCTION) kReductions };
+#undef REDUCTION
+constexpr int kReductions = static_cast<int>(ReduceOp::kReductions);
 template <class T>
 struct ReduceKernels {
-  WideOf<T> (*rows[3])(const T* x, int64_t n);
-  void (*columns[3])(const T* x, WideOf<T>* acc, int64_t m, int64_t width, int64_t stride);
+  WideOf<T> (*rows[kReductions])(const T* x, int64_t n);
+  void (*columns[kReductions])(const T* x, WideOf<T>* acc, int64_t m, int64_t width, int64_t stride);
 };
 
 // Sums of absolute [0] and squared [1] distances from a center, for var and norm.
@@ -196,19 +225,29 @@ struct ElementaryKernels {
 
 // Kernels of one 16-bit format, without a float32 copy.
 constexpr int64_t kHalfColumns = 2048;
-enum HalfBinary { kPlus, kMinus, kTimes, kOver, kNoLess, kGreater, kLesser, kSigned, kHalfBinaries };
-// In addition to the activations without exponentials (the others are nullptr).
-enum HalfUnary {
-  kHalfRoot = kActivations,
-  kHalfInverse,
-  kHalfInverseRoot,
-  kHalfFloor,
-  kHalfCeil,
-  kHalfTrunc,
-  kHalfRound,
-  kHalfFraction,
-  kHalfUnaries
-};
+// X(name, NumPy's name, number of inputs, the operation). relu is the maximum with the number 0.
+#define HALF_BINARIES(X)                \
+  X(Plus, add, 2, HalfSum)              \
+  X(Minus, subtract, 2, HalfDifference) \
+  X(Times, multiply, 2, HalfProduct)    \
+  X(Over, divide, 2, HalfQuotient)      \
+  X(NoLess, relu, 1, HalfBound)         \
+  X(Greater, maximum, 2, HalfGreater)   \
+  X(Lesser, minimum, 2, HalfLesser)     \
+  X(Signed, copysign, 2, HalfSigned)
+enum HalfBinary { HALF_BINARIES(NUMBER) kHalfBinaries };
+// In addition to the activations: X(name, NumPy's name), with the operation of the same name.
+#define HALF_UNARIES(X)      \
+  X(HalfRoot, sqrt)          \
+  X(HalfInverse, reciprocal) \
+  X(HalfInverseRoot, rsqrt)  \
+  X(HalfFloor, floor)        \
+  X(HalfCeil, ceil)          \
+  X(HalfTrunc, trunc)        \
+  X(HalfRound, rint)         \
+  X(HalfFraction, frac)
+enum HalfUnary { kBeforeHalfUnaries = kActivations - 1, HALF_UNARIES(NUMBER) kHalfUnaries };
+#undef NUMBER
 struct HalfArithmetic {
   // If x or y is nullptr, the operand is the number. May run in place.
   void (*binary[kHalfBinaries])(const uint16_t* x, const uint16_t* y, const float* numbers, uint16_t* out, int64_t n);

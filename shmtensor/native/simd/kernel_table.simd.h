@@ -53,89 +53,91 @@ namespace SHMTENSOR_LEVEL {
 //
 #include "kernels/optim/update_rules.simd.h"
 
+// A table without an entry does not compile, nor does one whose entries are not in the order of the struct.
+#pragma GCC diagnostic error "-Wmissing-field-initializers"
+#define KERNEL(name) .name = name<T>
+#define ACTIVATION(name, ...) activation<T, name>,
+#define ACTIVATION_BACKWARD(name, python_name, derivative, ...) activation_backward<T, derivative>,
+#define LOSS(name, python_name, loss) pointwise_loss_kernels<T, loss>,
+#define DISTANCE(name) distances<T, Metric::name>,
+#define OPTIMIZER(name, ...) __VA_ARGS__,
 template <class T>
 constexpr Kernels<T> table = {
-    relu<T>,
-    relu_backward<T>,
-    sigmoid<T>,
-    sigmoid_backward<T>,
-    tanh_backward<T>,
-    gelu,
-    gelu_backward,
-    gelu_tanh<T>,
-    gelu_tanh_backward<T>,
-    dropout<T>,
-    rsqrt,
-    clamp<T>,
-    {activation<T, Silu>, activation<T, Softplus>, activation<T, LogSigmoid>, activation<T, Mish>,
-     activation<T, LeakyRelu>, activation<T, Elu>, activation<T, HardTanh>, activation<T, HardSigmoid>,
-     activation<T, HardSwish>, activation<T, HardShrink>, activation<T, SoftShrink>, activation<T, Threshold>,
-     activation<T, Numbers>},
-    {activation_backward<T, SiluBackward>, activation_backward<T, SoftplusBackward>,
-     activation_backward<T, LogSigmoidBackward>, activation_backward<T, MishBackward>,
-     activation_backward<T, LeakyReluBackward>, activation_backward<T, EluBackward>,
-     activation_backward<T, HardTanhBackward>, activation_backward<T, HardSigmoidBackward>,
-     activation_backward<T, HardSwishBackward>, activation_backward<T, ShrinkBackward>,
-     activation_backward<T, ShrinkBackward>, activation_backward<T, ThresholdBackward>},
-    {pointwise_loss_kernels<T, MseLoss>, pointwise_loss_kernels<T, L1Loss>, pointwise_loss_kernels<T, HuberLoss>,
-     pointwise_loss_kernels<T, BceLoss>, pointwise_loss_kernels<T, BceWithLogitsLoss>,
-     pointwise_loss_kernels<T, SoftMarginLoss>, pointwise_loss_kernels<T, KlDivLoss>,
-     pointwise_loss_kernels<T, KlDivLogTargetLoss>, pointwise_loss_kernels<T, PoissonNllLoss>,
-     pointwise_loss_kernels<T, Glu>},
-    multiply<T>,
-    addcmul<T>,
-    addcdiv<T>,
-    lerp<T>,
-    lerp_each<T>,
-    add_scaled<T>,
-    cube<T>,
-    masked_scale<T>,
-    truncate_to_int64<T>,
-    {distances<T, Metric::Count>, distances<T, Metric::Sum>, distances<T, Metric::Squares>,
-     distances<T, Metric::Largest>},
-    softmax<T>,
-    log_softmax<T>,
-    softmax_backward<T>,
-    log_softmax_backward<T>,
-    softmax_columns<T>,
-    log_softmax_columns<T>,
-    softmax_backward_columns<T>,
-    log_softmax_backward_columns<T>,
-    logsumexp_columns<T>,
-    cross_entropy_row<T>,
-    scale<T>,
-    sum<T, 1>,
-    sum<T, 2>,
-    sum_rows<T>,
-    sum_columns<T>,
-    complex_prod<T>,
-    complex_prod_columns<T>,
-    adam<T>,
-    sgd<T>,
-    {update<T, AdadeltaRule<T>>, update<T, AdagradRule<T>>, update<T, AdamaxRule<T>>,
-     asgd<T>, update<T, NAdamRule<T>>, radam<T>, rmsprop<T>,
-     update<T, RpropRule<T>>},
+    KERNEL(relu),
+    KERNEL(relu_backward),
+    KERNEL(sigmoid),
+    KERNEL(sigmoid_backward),
+    KERNEL(tanh_backward),
+    .gelu = gelu,
+    .gelu_backward = gelu_backward,
+    KERNEL(gelu_tanh),
+    KERNEL(gelu_tanh_backward),
+    KERNEL(dropout),
+    .rsqrt = rsqrt,
+    KERNEL(clamp),
+    .activations = {ACTIVATIONS(ACTIVATION) activation<T, Numbers>},
+    .activation_backward = {ACTIVATIONS(ACTIVATION_BACKWARD)},
+    .losses = {POINTWISE_LOSSES(LOSS) pointwise_loss_kernels<T, Glu>},
+    KERNEL(multiply),
+    KERNEL(addcmul),
+    KERNEL(addcdiv),
+    KERNEL(lerp),
+    KERNEL(lerp_each),
+    KERNEL(add_scaled),
+    KERNEL(cube),
+    KERNEL(masked_scale),
+    KERNEL(truncate_to_int64),
+    .distances = {METRICS(DISTANCE)},
+    KERNEL(softmax),
+    KERNEL(log_softmax),
+    KERNEL(softmax_backward),
+    KERNEL(log_softmax_backward),
+    KERNEL(softmax_columns),
+    KERNEL(log_softmax_columns),
+    KERNEL(softmax_backward_columns),
+    KERNEL(log_softmax_backward_columns),
+    KERNEL(logsumexp_columns),
+    KERNEL(cross_entropy_row),
+    KERNEL(scale),
+    .sum = sum<T, 1>,
+    .sum_every_second = sum<T, 2>,
+    KERNEL(sum_rows),
+    KERNEL(sum_columns),
+    KERNEL(complex_prod),
+    KERNEL(complex_prod_columns),
+    KERNEL(adam),
+    KERNEL(sgd),
+    .updates = {OPTIMIZERS(OPTIMIZER)},
 };
+#undef ACTIVATION
+#undef ACTIVATION_BACKWARD
+#undef LOSS
+#undef DISTANCE
+#undef OPTIMIZER
 
 template <class T>
 constexpr MinMaxKernels<T> folds = {
-    where<T>,
-    {minmax<T, false>, minmax<T, true>},
-    {minmax_columns<T, false>, minmax_columns<T, true>},
-    {argminmax_columns<T, false>, argminmax_columns<T, true>},
-    find<T>,
-    clamp_any<T>,
+    KERNEL(where),
+    .minmax = {minmax<T, false>, minmax<T, true>},
+    .minmax_columns = {minmax_columns<T, false>, minmax_columns<T, true>},
+    .argminmax_columns = {argminmax_columns<T, false>, argminmax_columns<T, true>},
+    KERNEL(find),
+    .clamp = clamp_any<T>,
 };
+#undef KERNEL
 
 template <class T>
-constexpr MomentKernels<T> moment_kernels = {{moment<T, 1>, moment<T, 2>},
-                                             {moment_columns<T, 1>, moment_columns<T, 2>}};
-
-template <class T>
-constexpr ReduceKernels<T> reduce_kernels = {
-    {sum_wide<T>, prod<T>, count<T>},
-    {sum_wide_columns<T>, prod_columns<T>, count_columns<T>},
+constexpr MomentKernels<T> moment_kernels = {
+    .rows = {moment<T, 1>, moment<T, 2>},
+    .columns = {moment_columns<T, 1>, moment_columns<T, 2>},
 };
+
+#define ROWS(name, rows, columns) rows,
+#define COLUMNS(name, rows, columns) columns,
+template <class T>
+constexpr ReduceKernels<T> reduce_kernels = {.rows = {REDUCTIONS(ROWS)}, .columns = {REDUCTIONS(COLUMNS)}};
+#undef ROWS
+#undef COLUMNS
 
 #define TABLES(T)                                      \
   const MinMaxKernels<T>& minmax_kernels_of(T) { return folds<T>; } \
@@ -154,16 +156,28 @@ TABLES(uint64_t)
 const MomentKernels<float>& moment_kernels_of(float) { return moment_kernels<float>; }
 const MomentKernels<double>& moment_kernels_of(double) { return moment_kernels<double>; }
 
-constexpr ElementaryKernels functions = {exp_floats, log_floats, sin_cos_floats<0>, sin_cos_floats<1>, cumsum};
+constexpr ElementaryKernels functions = {
+    .exp = exp_floats,
+    .log = log_floats,
+    .sin = sin_cos_floats<0>,
+    .cos = sin_cos_floats<1>,
+    .cumsum = cumsum,
+};
 const ElementaryKernels& functions_of() { return functions; }
-constexpr HalfKernels halves = {{widen_float16, widen_bfloat16}, {narrow_float16, narrow_bfloat16}, change_bits,
-                                {half_arithmetic<false>, half_arithmetic<true>}};
+constexpr HalfKernels halves = {
+    .widen = {widen_float16, widen_bfloat16},
+    .narrow = {narrow_float16, narrow_bfloat16},
+    .change_bits = change_bits,
+    .arithmetic = {half_arithmetic<false>, half_arithmetic<true>},
+};
 const HalfKernels& half_kernels_of() { return halves; }
 
-constexpr MemoryKernels memory_kernels = {copy_bytes, fill_bytes,
-                                          {reverse_elements<uint8_t>, reverse_elements<uint16_t>,
-                                           reverse_elements<uint32_t>,
-                                           reverse_elements<uint64_t>}};
+constexpr MemoryKernels memory_kernels = {
+    .copy = copy_bytes,
+    .fill = fill_bytes,
+    .reverse = {reverse_elements<uint8_t>, reverse_elements<uint16_t>, reverse_elements<uint32_t>,
+                reverse_elements<uint64_t>},
+};
 const MemoryKernels& memory_kernels_of() { return memory_kernels; }
 
 const Kernels<float>& float_kernels() { return table<float>; }

@@ -20,8 +20,10 @@ LEVEL(avx2)
 LEVEL(avx512)
 #undef LEVEL
 
+namespace {
+
 template <class T>
-RowKernel row_kernel(RowOp which) {
+RowKernel row_kernel(int which) {
   switch (isa_level()) {
     case Level::Avx512:
       return avx512::row_kernels_of(T())[which];
@@ -32,13 +34,14 @@ RowKernel row_kernel(RowOp which) {
   }
 }
 
+}  // namespace
+
 RowKernel named_row_kernel(const char* name, int type) {
-  static constexpr const char* kNames[kRowOps] = {
-      "add",       "subtract", "multiply",   "divide",  "equal",
-      "not_equal", "less",     "less_equal", "greater", "greater_equal"};
-  for (int i = 0; i < kRowOps; ++i) {
-    if (strcmp(name, kNames[i])) continue;
-    const RowOp which = static_cast<RowOp>(i);
+#define NAME(name, ...) #name,
+  static constexpr const char* kNames[kRowOperations] = {ROW_OPERATIONS(NAME) FLOATING_ROW_OPERATIONS(NAME)};
+#undef NAME
+  for (int which = 0; which < kRowOperations; ++which) {
+    if (strcmp(name, kNames[which])) continue;
     switch (type) {
       case NPY_FLOAT:
         return row_kernel<float>(which);

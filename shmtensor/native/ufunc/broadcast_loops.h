@@ -8,19 +8,23 @@
 
 namespace shmtensor {
 
-enum RowOp {
-  kSumRows,
-  kDifferenceRows,
-  kProductRows,
-  kQuotientRows,  // floating-point only
-  kEqualRows,
-  kUnequalRows,
-  kLessRows,
-  kLessEqualRows,
-  kGreaterRows,
-  kGreaterEqualRows,
-  kRowOps
-};
+// X(NumPy's name, the operation, the type of its results on T). The tables of kernels and of names are made from these.
+#define ROW_OPERATIONS(X)  \
+  X(add, Add, T)           \
+  X(subtract, Subtract, T) \
+  X(multiply, Multiply, T)
+// Of floating-point numbers only.
+#define FLOATING_ROW_OPERATIONS(X)        \
+  X(divide, Divide, T)                    \
+  X(equal, Equal, uint8_t)                \
+  X(not_equal, Unequal, uint8_t)          \
+  X(less, Less, uint8_t)                  \
+  X(less_equal, LessEqual, uint8_t)       \
+  X(greater, Greater, uint8_t)            \
+  X(greater_equal, GreaterEqual, uint8_t)
+#define COUNT_OPERATION(...) +1
+constexpr int kRowOperations = 0 ROW_OPERATIONS(COUNT_OPERATION) FLOATING_ROW_OPERATIONS(COUNT_OPERATION);
+#undef COUNT_OPERATION
 
 // One operand: its data, bytes from row to row, and whether a row is contiguous elements or a scalar.
 struct RowOperand {
@@ -32,10 +36,6 @@ struct RowOperand {
 // Computes `rows` rows of n contiguous results each.
 using RowKernel = void (*)(RowOperand x, RowOperand y, char* out, int64_t out_row, int64_t rows,
                            int64_t n);
-
-// T: float, double, uint32_t, uint64_t (integers wrap, and have no comparisons). nullptr: no kernel.
-template <class T>
-RowKernel row_kernel(RowOp which);
 
 // By a ufunc's name and the NumPy type of its inputs.
 RowKernel named_row_kernel(const char* name, int type);

@@ -93,16 +93,12 @@ struct GreaterEqual {
   }
 };
 
+#define ROWS(name, operation, result) apply_rows<operation, T, result>,
 template <class T>
-constexpr RowKernel floating_rows[kRowOps] = {
-    apply_rows<Add, T, T>,       apply_rows<Subtract, T, T>,   apply_rows<Multiply, T, T>,
-    apply_rows<Divide, T, T>,  apply_rows<Equal, T, uint8_t>,    apply_rows<Unequal, T, uint8_t>,
-    apply_rows<Less, T, uint8_t>,  apply_rows<LessEqual, T, uint8_t>, apply_rows<Greater, T, uint8_t>,
-    apply_rows<GreaterEqual, T, uint8_t>,
-};
+constexpr RowKernel floating_rows[kRowOperations] = {ROW_OPERATIONS(ROWS) FLOATING_ROW_OPERATIONS(ROWS)};
 template <class T>
-constexpr RowKernel integer_rows[kRowOps] = {apply_rows<Add, T, T>, apply_rows<Subtract, T, T>,
-                                             apply_rows<Multiply, T, T>};
+constexpr RowKernel integer_rows[kRowOperations] = {ROW_OPERATIONS(ROWS)};  // they wrap; the others are nullptr
+#undef ROWS
 
 const RowKernel* row_kernels_of(float) { return floating_rows<float>; }
 const RowKernel* row_kernels_of(double) { return floating_rows<double>; }

@@ -113,50 +113,22 @@ void run_complex_negative(char** args, npy_intp const* dimensions, npy_intp cons
   }
 }
 
-struct UnaryName {
-  const char* name;
-  Unary which;
-};
-constexpr UnaryName kUnaryNames[] = {
-    {"erf", kErf}, {"erfc", kErfc}, {"erfinv", kErfinv},
-    {"lgamma", kLgamma},   {"digamma", kDigamma},      {"i0", kI0},
-    {"i1", kI1},             {"i0e", kI0e},              {"i1e", kI1e},
-    {"sinc", kSinc},         {"sin", kSin},             {"cos", kCos},
-    {"frac", kFrac},     {"signs", kSignOf},       {"relu", kRelu},
-    {"j0", kJ0}, {"j1", kJ1}, {"y0", kY0}, {"y1", kY1}, {"k0", kK0}, {"k1", kK1}, {"k0e", kK0e},
-    {"k1e", kK1e}, {"spherical_j0", kSphericalJ0}, {"erfcx", kErfcx}, {"ndtr", kNdtr},
-    {"log_ndtr", kLogNdtr}, {"ndtri", kNdtri}, {"trigamma", kTrigamma},
-    {"exp", kExp}, {"exp2", kExp2}, {"expm1", kExpm1}, {"log", kLog},
-    {"log2", kLog2}, {"log10", kLog10}, {"log1p", kLog1p}, {"tan", kTan}, {"arcsin", kArcsin},
-    {"arccos", kArccos}, {"arctan", kArctan}, {"sinh", kSinh}, {"cosh", kCosh}, {"tanh", kTanh},
-    {"arcsinh", kArcsinh}, {"arccosh", kArccosh}, {"arctanh", kArctanh},
-};
-struct BinaryName {
-  const char* name;
-  Binary which;
-};
-constexpr BinaryName kBinaryNames[] = {
-    {"fmod", kFmod},           {"remainder", kRemainder},   {"floor_divide", kFloorDivide},
-    {"hypot", kHypot},         {"logaddexp", kLogAddExp},   {"logaddexp2", kLogAddExp2},
-    {"nextafter", kNextAfter}, {"prelu", kPrelu},             {"trunc_divide", kTruncDivide},
-    {"gammainc", kGammainc}, {"gammaincc", kGammaincc},
-    {"copysign", kCopySign},   {"arctan2", kArctan2},   {"power", kPower},
-};
-struct IntegerName {
-  const char* name;
-  IntegerBinary which;
-};
-constexpr IntegerName kIntegerNames[] = {
-    {"fmod", kIntegerFmod},
-    {"remainder", kIntegerRemainder},
-    {"floor_divide", kIntegerFloorDivide},
-    {"trunc_divide", kIntegerTruncDivide},
-};
-struct LogicalName {
-  const char* name;
-  Logical which;
-};
-constexpr LogicalName kLogicalNames[] = {{"logical_and", kAnd}, {"logical_or", kOr}, {"logical_xor", kXor}};
+#define NAME(name, ...) #name,
+constexpr const char* kUnaryNames[] = {UNARY_FUNCTIONS(NAME)};
+constexpr const char* kBinaryNames[] = {BINARY_FUNCTIONS(NAME)};
+constexpr const char* kIntegerNames[] = {INTEGER_FUNCTIONS(NAME)};
+constexpr const char* kLogicalNames[] = {LOGICAL_FUNCTIONS(NAME)};
+#undef NAME
+
+// The index of a name in a list, or -1.
+template <int n>
+int index_of(const char* const (&names)[n], const char* name) {
+  for (int i = 0; i < n; ++i) {
+    if (!strcmp(names[i], name)) return i;
+  }
+  return -1;
+}
+
 struct ElementaryName {
   const char* name;
   UnaryKernel<float> ElementaryKernels::*which;
@@ -170,41 +142,29 @@ constexpr ElementaryName kElementaryNames[] = {
 
 template <class T>
 KernelLoop find_floating(const char* name) {
-  for (const auto& entry : kUnaryNames) {
-    if (strcmp(entry.name, name)) continue;
-    if (auto f = functions<T>().unary[entry.which]) return {run_unary<T>, reinterpret_cast<void*>(f)};
+  if (const int i = index_of(kUnaryNames, name); i >= 0) {
+    if (auto f = functions<T>().unary[i]) return {run_unary<T>, reinterpret_cast<void*>(f)};
   }
-  for (const auto& entry : kBinaryNames) {
-    if (strcmp(entry.name, name)) continue;
-    if (auto f = functions<T>().binary[entry.which]) return {run_binary<T>, reinterpret_cast<void*>(f)};
+  if (const int i = index_of(kBinaryNames, name); i >= 0) {
+    if (auto f = functions<T>().binary[i]) return {run_binary<T>, reinterpret_cast<void*>(f)};
   }
   if (!strcmp(name, "logical_not"))
     return {run_unary_bool<T>, reinterpret_cast<void*>(logical_functions<T>().negation)};
-  for (const auto& entry : kLogicalNames) {
-    if (!strcmp(entry.name, name))
-      return {run_binary_bool<T>, reinterpret_cast<void*>(logical_functions<T>().binary[entry.which])};
-  }
+  if (const int i = index_of(kLogicalNames, name); i >= 0)
+    return {run_binary_bool<T>, reinterpret_cast<void*>(logical_functions<T>().binary[i])};
   return {nullptr, nullptr};
 }
 
 template <class T>
 KernelLoop find_integer(const char* name) {
-  for (const auto& entry : kIntegerNames) {
-    if (!strcmp(entry.name, name))
-      return {run_binary<T>, reinterpret_cast<void*>(integer_functions<T>().binary[entry.which])};
-  }
-  return {nullptr, nullptr};
+  const int i = index_of(kIntegerNames, name);
+  if (i < 0) return {nullptr, nullptr};
+  return {run_binary<T>, reinterpret_cast<void*>(integer_functions<T>().binary[i])};
 }
 
 // The number of operands of the function of that name; 0 if there is none.
 int operand_count(const char* name) {
-  for (const auto& entry : kUnaryNames) {
-    if (!strcmp(entry.name, name)) return 1;
-  }
-  for (const auto& entry : kBinaryNames) {
-    if (!strcmp(entry.name, name)) return 2;
-  }
-  return 0;
+  return index_of(kUnaryNames, name) >= 0 ? 1 : index_of(kBinaryNames, name) >= 0 ? 2 : 0;
 }
 
 }  // namespace
@@ -259,6 +219,7 @@ PyObject* elementwise(PyObject*, PyObject* argument) {
     ++n;
   }
   const char* permanent_name = strdup(name);
+  if (!permanent_name) return PyErr_NoMemory();
   Ref ufunc(PyUFunc_FromFuncAndData(loops, kernels, types, n, nin, 1, PyUFunc_None, permanent_name, nullptr, 0));
   Ref arguments(ufunc ? PyTuple_Pack(1, ufunc.get()) : nullptr);
   return arguments ? parallel(nullptr, arguments.get()) : nullptr;

@@ -15,8 +15,9 @@ constexpr int64_t kGrain = 16384;  // elements per slice
 constexpr int64_t kChunk = 2048;   // elements whose losses fit in the first-level cache
 constexpr int64_t kUnlock = 8192;
 
-constexpr const char* kNames[kGlu] = {"mse", "l1", "huber", "bce", "bce_with_logits", "soft_margin",
-                                           "kl_div", "kl_div_log_target", "poisson_nll"};
+#define NAME(name, python_name, ...) #python_name,
+constexpr const char* kNames[kGlu] = {POINTWISE_LOSSES(NAME)};
+#undef NAME
 
 enum class Reduction { None, Mean, Sum };
 

@@ -24,18 +24,44 @@ namespace SHMTENSOR_LEVEL {
 #include "kernels/nn/normalization.simd.h"
 #include "kernels/nn/conv_winograd.simd.h"
 
+// A table without an entry does not compile, nor does one whose entries are not in the order of the struct.
+#pragma GCC diagnostic error "-Wmissing-field-initializers"
+#define KERNEL(name) .name = name<T>
 template <class T>
 constexpr NnKernels<T> nn_kernels = {
-    sum<T>,        sum_of_squared_deviations<T>,
-    norm<T>,         affine<T>,         dots<T>,    norm_backward<T>, norm_backward_weight<T>,
-    affine_columns<T>, dots_columns<T>, norm_backward_columns<T>,
-    depthwise_3x3<T>,        depthwise_3x3_backward_weight<T>,   take_even<T>,
-    split_row_overlapping<T>,   split_row<T>,       merge_row<T>,
-    transform_input<T>,      transform_output<T>,       transform_output_adjoint<T>,
-    ctc_blanks<T>,   ctc_labels<T>,     ctc_shares<T>, exp_row<T>,
-    lstm_gates<T>,   lstm_gates_backward<T>,    gru_gates<T>,  gru_gates_backward<T>,
-    tanh_gates<T>,   relu_gates<T>,     tanh_gates_backward<T>, relu_gates_backward<T>,
+    KERNEL(sum),
+    KERNEL(sum_of_squared_deviations),
+    KERNEL(norm),
+    KERNEL(affine),
+    KERNEL(dots),
+    KERNEL(norm_backward),
+    KERNEL(norm_backward_weight),
+    KERNEL(affine_columns),
+    KERNEL(dots_columns),
+    KERNEL(norm_backward_columns),
+    KERNEL(depthwise_3x3),
+    KERNEL(depthwise_3x3_backward_weight),
+    KERNEL(take_even),
+    KERNEL(split_row_overlapping),
+    KERNEL(split_row),
+    KERNEL(merge_row),
+    KERNEL(transform_input),
+    KERNEL(transform_output),
+    KERNEL(transform_output_adjoint),
+    KERNEL(ctc_blanks),
+    KERNEL(ctc_labels),
+    KERNEL(ctc_shares),
+    KERNEL(exp_row),
+    KERNEL(lstm_gates),
+    KERNEL(lstm_gates_backward),
+    KERNEL(gru_gates),
+    KERNEL(gru_gates_backward),
+    KERNEL(tanh_gates),
+    KERNEL(relu_gates),
+    KERNEL(tanh_gates_backward),
+    KERNEL(relu_gates_backward),
 };
+#undef KERNEL
 
 const NnKernels<float>& nn_kernels_of(float) { return nn_kernels<float>; }
 const NnKernels<double>& nn_kernels_of(double) { return nn_kernels<double>; }

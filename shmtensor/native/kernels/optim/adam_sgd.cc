@@ -84,14 +84,14 @@ void adam_run(PyArrayObject* const* a, const double* v, bool decoupled, bool max
 
 template <class T>
 void sgd_run(PyArrayObject* const* a, const double* v, const bool* f) {
-  const SgdRule<T> rule{static_cast<T>(v[0]),
-                        static_cast<T>(v[1]),
-                        static_cast<T>(v[2]),
-                        static_cast<T>(v[3]),
-                        static_cast<T>(1 - v[2]),
-                        f[0],
-                        f[1],
-                        f[2]};
+  const SgdRule<T> rule{.lr = static_cast<T>(v[0]),
+                        .momentum = static_cast<T>(v[1]),
+                        .dampening = static_cast<T>(v[2]),
+                        .weight_decay = static_cast<T>(v[3]),
+                        .one_minus_dampening = static_cast<T>(1 - v[2]),
+                        .nesterov = f[0],
+                        .maximize = f[1],
+                        .first = f[2]};
   const auto kernel = kernels<T>().sgd;
   const int64_t n = PyArray_SIZE(a[0]);
   Unlocked unlocked(n > kUnlock);
@@ -108,17 +108,6 @@ struct Signature {
   int states, optional, numbers;
 };
 
-constexpr Signature signatures[kUpdates] = {
-    {"adadelta_", {"square_avg", "acc_delta"}, 2, 2, 4},
-    {"adagrad_", {"sum"}, 1, 1, 2},
-    {"adamax_", {"exp_avg", "exp_inf"}, 2, 2, 4},
-    {"asgd_", {"ax"}, 1, 1, 3},
-    {"nadam_", {"exp_avg", "exp_avg_sq"}, 2, 2, 8},
-    {"radam_", {"exp_avg", "exp_avg_sq"}, 2, 2, 7},
-    {"rmsprop_", {"square_avg", "momentum_buffer", "grad_avg"}, 3, 1, 5},
-    {"rprop_", {"prev", "step_size"}, 2, 2, 4},
-};
-
 template <class T>
 void update_run(Update which, PyArrayObject* const* a, const double* numbers, double weight_decay,
                 bool maximize) {
@@ -131,8 +120,7 @@ void update_run(Update which, PyArrayObject* const* a, const double* numbers, do
   });
 }
 
-PyObject* update(Update which, PyObject* const* args, Py_ssize_t n) {
-  const Signature& s = signatures[which];
+PyObject* update(Update which, const Signature& s, PyObject* const* args, Py_ssize_t n) {
   const int first = 2 + s.states, count = first + s.numbers + 2;
   if (!takes(s.where, n, count)) return nullptr;
   PyArrayObject* a[5] = {nullptr, nullptr, nullptr, nullptr, nullptr};
@@ -157,14 +145,30 @@ PyObject* update(Update which, PyObject* const* args, Py_ssize_t n) {
 
 }  // namespace
 
-PyObject* adadelta_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kAdadelta, args, n); }
-PyObject* adagrad_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kAdagrad, args, n); }
-PyObject* adamax_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kAdamax, args, n); }
-PyObject* asgd_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kAsgd, args, n); }
-PyObject* nadam_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kNAdam, args, n); }
-PyObject* radam_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kRAdam, args, n); }
-PyObject* rmsprop_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kRMSprop, args, n); }
-PyObject* rprop_(PyObject*, PyObject* const* args, Py_ssize_t n) { return update(kRprop, args, n); }
+PyObject* adadelta_(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return update(kAdadelta, {"adadelta_", {"square_avg", "acc_delta"}, 2, 2, 4}, args, n);
+}
+PyObject* adagrad_(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return update(kAdagrad, {"adagrad_", {"sum"}, 1, 1, 2}, args, n);
+}
+PyObject* adamax_(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return update(kAdamax, {"adamax_", {"exp_avg", "exp_inf"}, 2, 2, 4}, args, n);
+}
+PyObject* asgd_(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return update(kAsgd, {"asgd_", {"ax"}, 1, 1, 3}, args, n);
+}
+PyObject* nadam_(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return update(kNAdam, {"nadam_", {"exp_avg", "exp_avg_sq"}, 2, 2, 8}, args, n);
+}
+PyObject* radam_(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return update(kRAdam, {"radam_", {"exp_avg", "exp_avg_sq"}, 2, 2, 7}, args, n);
+}
+PyObject* rmsprop_(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return update(kRMSprop, {"rmsprop_", {"square_avg", "momentum_buffer", "grad_avg"}, 3, 1, 5}, args, n);
+}
+PyObject* rprop_(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  return update(kRprop, {"rprop_", {"prev", "step_size"}, 2, 2, 4}, args, n);
+}
 
 // adam_(p, g, m, v, vmax, step, lr, beta1, beta2, eps, weight_decay, decoupled, maximize)
 PyObject* adam_(PyObject*, PyObject* const* args, Py_ssize_t n) {

@@ -210,4 +210,6 @@ void multiply(const T* g, T* out, int64_t n) {
 
 template <class T, class M>
 constexpr PointwiseLossKernels<T> pointwise_loss_kernels = {
-    pointwise_loss<T, M>, {pointwise_loss_backward<T, M, 0>, pointwise_loss_backward<T, M, 1>}};
+    .value = pointwise_loss<T, M>,
+    .derivatives = {pointwise_loss_backward<T, M, 0>, pointwise_loss_backward<T, M, 1>},
+};

@@ -148,9 +148,9 @@ PyObject* softshrink(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 namespace {
 
-constexpr const char* kNames[kActivationsWithBackward] = {
-    "silu",        "softplus",  "logsigmoid", "mish",       "leaky_relu", "elu", "hardtanh",
-    "hardsigmoid", "hardswish", "hardshrink", "softshrink", "threshold"};
+#define NAME(name, python_name, ...) #python_name,
+constexpr const char* kNames[kActivationsWithBackward] = {ACTIVATIONS(NAME)};
+#undef NAME
 
 template <class T>
 void run_backward(int function, const Ref& g, const Ref& x, const Ref& out, const double* parameters) {

@@ -2,10 +2,9 @@
 #pragma once
 
 #include "kernels/arguments.h"
+#include "simd/kernel_table.h"
 
 namespace shmtensor {
-
-enum class ReduceOp { Sum, Prod, Count };
 
 // Reduces the marked dimensions, in any layout: int64 for integers and counts, else x's dtype.
 // Overwrites is_reduced. None for dtypes without a kernel.
