@@ -846,7 +846,7 @@ class OpFunction(Function):
         rule: what autograd knows of the row.
         name: what it is called.
         event: its name in a profile.
-        form: an index into `plan.FORMS`.
+        form: which form of the row, one of `op_function.FORMS`.
         modes: those that concern it, as bits.
         precision: what autocast does with its operands, by device type; "" nothing.
         array_class: the class of a device's arrays that it takes; None: NumPy's.
@@ -858,14 +858,15 @@ class OpFunction(Function):
         name: str,
         event: str,
         doc: str,
-        form: int,
+        form: str,
         modes: int,
         precision: dict[str, str],
         array_class: type | None,
         /,
     ) -> OpFunction: ...
     rule: Any
-    form: int
+    @property
+    def form(self) -> str: ...
     kernel: Any
     def unobserved(self, *args: Any, **kwargs: Any) -> Any: ...
     def call_bound(self, values: tuple[Any, ...], out: Any = None, /) -> Any: ...
@@ -881,7 +882,7 @@ class Gradients:
         zeros: which saved value has the shape and dtype of which output's missing gradient.
         n_outputs: how many outputs the row has.
         listed_at: the pullback of a listed input, or -1.
-        flags: 1 on Tensors, 2 the outputs are a list, 4 a listed input is saved.
+        flags: tensors (on Tensors), listed_outputs, listed_saved (a listed input is saved).
         ops: the table of ops for the pullbacks.
         take_buffer: `take_buffer(edge)` returns an array to write the gradient to, or None.
         make_zeros: makes zeros from a (shape, dtype).
@@ -895,7 +896,7 @@ class Gradients:
         zeros: tuple[Any, ...],
         n_outputs: int,
         listed_at: int,
-        flags: int,
+        flags: dict[str, bool],
         ops: Any,
         take_buffer: Any,
         make_zeros: Any,
@@ -913,7 +914,8 @@ class Composite(Function):
         compute: `compute(ops, ...)`.
         modes: those that concern it, as bits.
         precision: what autocast does with its operands, by device type; "" nothing.
-        flags: 1 on Tensors, 2 its first argument is a tensor, 4 `out=` is added to it.
+        flags: on_tensors, takes_first (its first argument is a tensor), takes_out (`out=` is
+            added).
     """
 
     def __new__(
@@ -924,7 +926,7 @@ class Composite(Function):
         ops: Any,
         modes: int,
         precision: dict[str, str],
-        flags: int,
+        flags: dict[str, bool],
         /,
     ) -> Composite: ...
     compute: Any
@@ -934,6 +936,11 @@ class Composite(Function):
 def set_op_hooks(**functions: Any) -> None: ...
 def set_composite_hooks(*, signature: Any, overloaded: Any, out: Any, explain: Any) -> None: ...
 def forget_promotions() -> None: ...
+
+AUTOCAST: int
+OBSERVED: int
+AUTOCAST_CUDA: int
+
 def set_modes(bits: int, on: bool, /) -> None: ...
 def leave_out_modes(bits: int, /) -> int: ...
 def set_mode_functions(autocast: Any, observed: Any, /) -> None: ...

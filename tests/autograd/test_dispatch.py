@@ -30,6 +30,23 @@ def test_every_form_of_every_row_has_a_plan() -> None:
             assert rule.arrays.event == rule.tensors.event, name
 
 
+def test_forms_say_which_they_are() -> None:
+    rule = rule_of("add")
+    for name in ("function", "method", "operator", "reflected", "inplace", "array"):
+        assert rule.form(name).form in (name, "function")  # a method may be the function itself
+    assert rule.inplace.form == "inplace"
+
+
+def test_names_that_the_core_does_not_know_are_errors() -> None:
+    new, rule = st.native.OpFunction, rule_of("add")
+    with pytest.raises(ValueError, match="OpFunction: no such name: 'reversed'"):
+        new(rule, "add", "add", "", "reversed", 0, {}, None)
+    with pytest.raises(ValueError, match=r"Composite: no such flag among: \{'takes_in': True\}"):
+        st.native.Composite("f", "", len, None, 0, {}, {"takes_in": True})
+    with pytest.raises(ValueError, match="Gradients: no such name: 'inputs'"):
+        st.native.Gradients("f", (), (("inputs", 0, 0),), (), 1, -1, {}, None, None, None)
+
+
 def test_functions_keep_their_identity() -> None:
     before = st.exp
     st.exp(st.ones(1))

@@ -7,7 +7,7 @@ made of others and is not in the list (`gelu` is not, `layer_norm` is) leaves th
 
 from __future__ import annotations
 
-from .plan import AUTOCAST, AUTOCAST_CUDA, OBSERVED
+from ...native import AUTOCAST, AUTOCAST_CUDA, OBSERVED
 
 Precisions = dict[str, str]  # device type -> "", "lower", "full", "widest", "alone" or "refused"
 

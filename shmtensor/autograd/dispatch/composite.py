@@ -34,7 +34,7 @@ def callable_of(composite: Composite, ops: Any, on_tensors: bool) -> Any:
     return native.Composite(
         composite.name, composite.doc, composite.compute, ops,
         modes_of(precisions), precisions,
-        on_tensors | takes_first << 1 | takes_out << 2,
+        {"on_tensors": on_tensors, "takes_first": takes_first, "takes_out": takes_out},
     )  # fmt: skip
 
 

@@ -16,7 +16,6 @@ from ...errors import ShmTensorError, is_explained
 from ...ops.table.op_definition import EMPTY
 from .foreign_operands import refuse_foreign
 from .numpy_messages import translate
-from .plan import FORMS
 
 AxisError = np.exceptions.AxisError
 DIM = "dims?[0-2]?|axis"  # names of arguments that are dimensions
@@ -55,7 +54,7 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
     Args:
         values: the op's arguments in the row's order.
     """
-    row, form = op.rule.row, FORMS[op.form]
+    row, form = op.rule.row, op.form
     n = len(row.inputs)
     inputs, attributes = values[:n], values[n:]
     if isinstance(error, (ShmTensorError, MemoryError, RuntimeError)) or is_explained(error):

@@ -21,7 +21,7 @@ from ...ops.table.op_definition import EMPTY, Row
 from ..engine.views_and_inplace import node_of
 from . import devices, promote_operands
 from .out_argument import copy_to_out
-from .plan import FORMS, is_operator, is_sized, numpy_names, takes_out
+from .plan import is_operator, is_sized, numpy_names, takes_out
 from .torch_function import call_torch_function, overloaded_args
 
 
@@ -37,7 +37,7 @@ class Binder:
 
     def __init__(self, op: Any) -> None:
         row: Row = op.rule.row
-        form = FORMS[op.form]
+        form = op.form
         inputs = [x.public for x in row.inputs]
         self.name = op.__name__
         self.names = [*inputs, *(a.name for a in row.attributes)]
@@ -140,7 +140,7 @@ def bind(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     values, rare, out = binder(args, kwargs)
     if not rare:
         return op.call_bound(values, out)
-    row, form = op.rule.row, FORMS[op.form]
+    row, form = op.rule.row, op.form
     n = len(row.inputs)
     attributes = {a.name: v for a, v in zip(row.attributes, values[n:])}
     ops = op.rule.ops.arrays if form == "array" else op.rule.ops
@@ -162,7 +162,7 @@ def call_general(op: Any, values: tuple[Any, ...], out: Any = None) -> Any:
     Raises:
         TypeError: an operand is of a class that no op takes.
     """
-    rule, form = op.rule, FORMS[op.form]
+    rule, form = op.rule, op.form
     row: Row = rule.row
     n = len(row.inputs)
     inputs, attributes = values[:n], values[n:]

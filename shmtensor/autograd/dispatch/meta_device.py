@@ -41,7 +41,7 @@ def cpu_kernel(row: Row) -> Callable[..., Any]:
     items, constants = plan.kernel_items(row, None)
 
     def run(*operands: Any) -> Any:
-        arguments = [constants[i] if what == plan.CONSTANT else operands[i] for what, i, _ in items]
+        arguments = [constants[i] if what == "constant" else operands[i] for what, i, _ in items]
         return kernel(*arguments)
 
     return run

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Protocol
 
 from ... import native
-from .plan import OBSERVED
+from ...native import OBSERVED
 
 lock = threading.Lock()
 os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]

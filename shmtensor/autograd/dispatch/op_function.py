@@ -35,6 +35,15 @@ from . import (
 from .cuda_device import use_cuda
 from .out_argument import copy_to_out
 
+# The forms of an op, and the attributes of Rule that hold them.
+FORMS = {
+    "function": "public",
+    "method": "method",
+    "operator": "operator",
+    "reflected": "reflected",
+    "inplace": "inplace",
+    "array": "on_array",
+}
 AUTOCAST_FORMS = ("function", "method", "operator", "reflected")
 
 plan_lock = threading.RLock()
@@ -140,7 +149,7 @@ class Rule:
             listed = f"r{name}" if form == "reflected" and name == "div" else name
             precisions = autocast_lists.precisions_of(listed, self.row.autocast)
         return native.OpFunction(
-            self, name, name, self.row.doc, plan.FORMS.index(form),
+            self, name, name, self.row.doc, form,
             autocast_lists.modes_of(precisions), precisions,
             None if self.device is None else self.device.array_class,
         )  # fmt: skip
@@ -180,12 +189,9 @@ class Rule:
         result = plan.gradients(self, tensors, grad_buffer.take_buffer, zeros)
         return result if self.device is None else self.device.guard_gradients(result)
 
-    def form(self, number: int) -> Any:
-        """A form by its number in plan.FORMS."""
-        forms = (
-            "public", "method", "operator", "reflected", "inplace", "on_array",
-        )  # fmt: skip
-        return getattr(self, forms[number])
+    def form(self, name: str) -> Any:
+        """The OpFunction of a form."""
+        return getattr(self, FORMS[name])
 
     def replay(self, tensor: Any, attributes: tuple[Any, ...]) -> Any:
         """Calls the op on a tensor, with attributes in the row's order, to record a view again."""

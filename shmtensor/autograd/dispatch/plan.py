@@ -26,18 +26,11 @@ from ...ops.table.native_or_numpy import half_kernel_of
 from ...ops.table.op_definition import EMPTY, Input, Row
 from .no_warnings import no_warnings
 
-FORMS = ("function", "method", "operator", "reflected", "inplace", "array")
-PROMOTIONS = {None: 0, "common": 1, "float": 2}
-INPUT, ATTRIBUTE, CONSTANT, SHAPE, DTYPE, OUTPUT, ZEROS, GRADIENT, OPS, GRAD_BUFFER, SAVED = range(
-    11
-)
-
-AUTOCAST, OBSERVED, AUTOCAST_CUDA = 1, 2, 4  # as in native/dispatch/modes.h
-
 NUMPY_NAMES = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
 NAMESPACED = {"i1"}  # rows of the core that are public in a namespace (`special.i1`)
 
-Item = tuple[int, int, int]
+# (what, index, condition); `what` is one of the names of native/dispatch/op_function.h.
+Item = tuple[str, int, int]
 
 
 # ---------------------------------------------------------------- properties of a row
@@ -156,17 +149,17 @@ class SavedValues:
         for n in self.names:
             base, _, part = n.rpartition("_")
             if n.endswith(" like"):
-                items.append((ZEROS, self.output(n.removesuffix(" like")), 0))
+                items.append(("zeros", self.output(n.removesuffix(" like")), 0))
             elif n in inputs:
-                items.append((INPUT, inputs[n], self.users(n)))
+                items.append(("input", inputs[n], self.users(n)))
             elif n in outputs:
-                items.append((OUTPUT, outputs[n], 0))
+                items.append(("output", outputs[n], 0))
             elif n in attributes:
-                items.append((ATTRIBUTE, attributes[n], 0))
+                items.append(("attribute", attributes[n], 0))
             else:
-                items.append((SHAPE if part == "shape" else DTYPE, inputs[base], 0))
+                items.append(("shape" if part == "shape" else "dtype", inputs[base], 0))
         if self.listed is not None:
-            items.append((INPUT, inputs[self.listed.name], 0))
+            items.append(("input", inputs[self.listed.name], 0))
         return items
 
     def users(self, name: str) -> int:
@@ -184,12 +177,12 @@ class SavedValues:
 
 def kernel_items(row: Row, device: Any) -> tuple[list[Item], tuple[Any, ...]]:
     """The kernel's arguments, and the constants among them. A device's kernel is a forward."""
-    inputs = {x.name: (INPUT, i, 0) for i, x in enumerate(row.inputs)}
-    attributes = {a.name: (ATTRIBUTE, len(inputs) + i, 0) for i, a in enumerate(row.attributes)}
+    inputs = {x.name: ("input", i, 0) for i, x in enumerate(row.inputs)}
+    attributes = {a.name: ("attribute", len(inputs) + i, 0) for i, a in enumerate(row.attributes)}
     if device is not None:
-        return [(CONSTANT, 0, 0), *inputs.values(), *attributes.values()], (device.xp,)
+        return [("constant", 0, 0), *inputs.values(), *attributes.values()], (device.xp,)
     if not isinstance(row.numpy, tuple):
-        first: list[Item] = [(CONSTANT, 0, 0)] if row.numpy is None else []
+        first: list[Item] = [("constant", 0, 0)] if row.numpy is None else []
         return [*first, *inputs.values(), *attributes.values()], (np,)
     by_name = inputs | attributes
     items: list[Item] = []
@@ -198,7 +191,7 @@ def kernel_items(row: Row, device: Any) -> tuple[list[Item], tuple[Any, ...]]:
         if word in by_name:
             items.append(by_name[word])
         else:
-            items.append((CONSTANT, len(constants), 0))
+            items.append(("constant", len(constants), 0))
             constants.append(literal_eval(word))
     return items, tuple(constants)
 
@@ -213,14 +206,19 @@ def arguments(row: Row, form: str) -> list[tuple[Any, ...]]:
     for x, name in zip(row.inputs, names):
         promoted = row.promote is not None and x.name in row.promoted
         number = row.broadcast and promoted and x.name not in row.tensors and x is not anchor
-        flags = x.listed | x.optional << 1 | promoted << 2
-        flags |= (x.name in row.pullbacks) << 3 | number << 4
+        flags = {
+            "listed": x.listed,
+            "optional": x.optional,
+            "promoted": promoted,
+            "differentiable": x.name in row.pullbacks,
+            "number": number,
+        }
         columns.append((name, None, (None,) if x.optional else None, flags, "-"))
     spellings = {} if is_operator(form) else numpy_names(row)
     kinds = {"index": "i", "sizes": "s", "dtype": "d"}
     for a in row.attributes:
         default = None if a.default is EMPTY else (a.default,)
-        columns.append((a.name, spellings.get(a.name), default, 0, kinds.get(a.kind, "-")))
+        columns.append((a.name, spellings.get(a.name), default, {}, kinds.get(a.kind, "-")))
     return columns
 
 
@@ -236,7 +234,7 @@ def rare_composite(row: Row, form: str) -> Any:
 
 def fill(op: Any) -> None:
     """Fills in the columns of an OpFunction."""
-    rule, form = op.rule, FORMS[op.form]
+    rule, form = op.rule, op.form
     row: Row = rule.row
     is_on_cpu = rule.device is None
     sizes_position = next((i for i, a in enumerate(row.attributes) if is_sized(row, form, a)), None)
@@ -259,16 +257,16 @@ def fill(op: Any) -> None:
         and row.check_dtypes is None
         and form not in ("inplace", "array")
     )
-    flags = (
-        row.listed
-        | row.view << 1
-        | writes << 2
-        | writes_out << 3
-        | (form == "function" and takes_out(row)) << 4
-        | bool(row.saves) << 5
-        | is_pair << 6
-        | row.wraps << 7
-    )
+    flags = {
+        "listed": row.listed,
+        "view": row.view,
+        "writes": writes,
+        "writes_out": writes_out,
+        "takes_out": form == "function" and takes_out(row),
+        "keeps": bool(row.saves),
+        "pair": is_pair,
+        "wraps": row.wraps,
+    }
     items, constants = kernel_items(row, rule.device)
     widening = None
     if is_on_cpu and not row.view and not row.halves:  # computes 16-bit floats in float32
@@ -281,9 +279,9 @@ def fill(op: Any) -> None:
         n_inputs=n_inputs,
         n_positional=n_inputs + len(plain) if sizes_position is None else 1 << 16,
         sizes_at=-1 if sizes_position is None else n_inputs + sizes_position,
-        promotion=PROMOTIONS[row.promote],
+        promotion=row.promote or "none",
         n_outputs=len(row.outputs),
-        flags=int(flags),
+        flags=flags,
         kernel=rule.kernel,
         kernel_items=tuple(items),
         constants=constants,
@@ -300,7 +298,7 @@ def fill(op: Any) -> None:
 def signature(op: Any) -> inspect.Signature:
     """The signature of a row's function, for `help` and `inspect`."""
     P = inspect.Parameter
-    row, form = op.rule.row, FORMS[op.form]
+    row, form = op.rule.row, op.form
     parameters = [
         P(x.public, P.POSITIONAL_OR_KEYWORD, default=None if x.optional else P.empty)
         for x in row.inputs
@@ -340,19 +338,19 @@ def gradients(rule: Any, tensors: bool, take_buffer: Any, make_zeros: Any) -> An
 
     def tensor_item(name: str) -> Item:
         if name in inputs:
-            return INPUT, edges.get(name, -1), 0
+            return "input", edges.get(name, -1), 0
         if name in row.outputs:
-            return OUTPUT, row.outputs.index(name), 0
-        return CONSTANT if name in row.saves else ATTRIBUTE, 0, 0
+            return "output", row.outputs.index(name), 0
+        return "constant" if name in row.saves else "attribute", 0, 0
 
     def argument(name: str) -> Item:
         if saved_values.is_gradient(name):
-            return GRADIENT, saved_values.output(name), 0
+            return "gradient", saved_values.output(name), 0
         if name in ("ops", "into"):
-            return OPS if name == "ops" else GRAD_BUFFER, 0, 0
+            return "ops" if name == "ops" else "grad_buffer", 0, 0
         if saved_values.listed is not None and name == saved_values.listed.name:
-            return SAVED, len(saved_values.names), 0
-        return SAVED, saved_values.names.index(name), 0
+            return "saved", len(saved_values.names), 0
+        return "saved", saved_values.names.index(name), 0
 
     pullbacks = []
     for x in saved_values.differentiable:
@@ -362,7 +360,7 @@ def gradients(rule: Any, tensors: bool, take_buffer: Any, make_zeros: Any) -> An
             function = rule.device.pullback_of(row, x.name)
         pullbacks.append((function, tuple(argument(n) for n in pullback.needs)))
     zeros = [
-        (ZEROS, i, saved_values.output(n.removesuffix(" like")))
+        ("zeros", i, saved_values.output(n.removesuffix(" like")))
         for i, n in enumerate(saved_values.names)
         if n.endswith(" like")
     ]
@@ -375,7 +373,11 @@ def gradients(rule: Any, tensors: bool, take_buffer: Any, make_zeros: Any) -> An
         tuple(zeros),
         len(row.outputs),
         listed_at,
-        tensors | row.listed << 1 | (saved_values.listed is not None) << 2,
+        {
+            "tensors": tensors,
+            "listed_outputs": row.listed,
+            "listed_saved": saved_values.listed is not None,
+        },
         rule.ops if tensors else rule.ops.arrays,
         take_buffer,
         make_zeros,

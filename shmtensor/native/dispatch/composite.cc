@@ -103,12 +103,15 @@ PyObject* composite_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t
   return run(as_composite(self), args, n, names, false);
 }
 
-// Composite(name, doc, compute, ops, modes, precision, flags); flags: 1 on tensors, 2 its first argument is a tensor,
-// 4 `out=` is added.
+// Composite(name, doc, compute, ops, modes, precision, flags); flags: on_tensors, takes_first, takes_out.
 PyObject* composite_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *name, *doc, *compute, *ops, *precision;
-  unsigned mask, flags;
-  if (!PyArg_ParseTuple(args, "UOOOIOI:Composite", &name, &doc, &compute, &ops, &mask, &precision, &flags))
+  PyObject* flags;
+  unsigned mask;
+  bool on_tensors, takes_first, takes_out;
+  if (!PyArg_ParseTuple(args, "UOOOIOO:Composite", &name, &doc, &compute, &ops, &mask, &precision, &flags) ||
+      !read_flags("Composite", flags,
+                  {{"on_tensors", &on_tensors}, {"takes_first", &takes_first}, {"takes_out", &takes_out}}))
     return nullptr;
   Composite* self = as_composite(type->tp_alloc(type, 0));
   if (!self) return nullptr;
@@ -118,9 +121,9 @@ PyObject* composite_new(PyTypeObject* type, PyObject* args, PyObject*) {
   self->function.event = Py_NewRef(name);
   self->function.doc = Py_NewRef(doc);
   self->function.precision = Py_NewRef(precision);
-  self->on_tensors = flags & 1;
-  self->takes_first = flags & 2;
-  self->takes_out = flags & 4;
+  self->on_tensors = on_tensors;
+  self->takes_first = takes_first;
+  self->takes_out = takes_out;
   self->compute = Py_NewRef(compute);
   self->ops = Py_NewRef(ops);
   return as_object(self);
@@ -156,8 +159,11 @@ PyType_Slot composite_slots[] = {
 PyType_Spec composite_spec = {"shmtensor.native.Composite", sizeof(Composite), 0, kFunctionFlags, composite_slots};
 
 PyObject* set_composite_hooks(PyObject*, PyObject* args, PyObject* kwargs) {
-  static const char* const names[] = {"signature", "overloaded", "out", "explain"};
-  return set_hooks(&hooks, names, args, kwargs);
+  return set_hooks(args, kwargs,
+                   {{"signature", &hooks.signature},
+                    {"overloaded", &hooks.overloaded},
+                    {"out", &hooks.out},
+                    {"explain", &hooks.explain}});
 }
 
 PyMethodDef functions[] = {

@@ -64,6 +64,33 @@ PyType_Spec spec = {"shmtensor.native.Function", sizeof(Function), 0, kFunctionF
 PyObject* function_doc(PyObject* self, void*) { return Py_NewRef(as_function(self)->doc); }
 PyObject* function_module(PyObject*, void*) { return PyUnicode_FromString("shmtensor"); }
 
+bool read_flags(const char* where, PyObject* dictionary, std::initializer_list<Flag> flags) {
+  if (!PyDict_Check(dictionary)) return raise("TypeError", "%s: flags: a dict is needed", where);
+  Py_ssize_t found = 0;
+  for (const Flag& flag : flags) {
+    PyObject* value = PyDict_GetItemString(dictionary, flag.name);
+    const int is_set = value ? PyObject_IsTrue(value) : 0;
+    if (is_set < 0) return false;
+    *flag.value = is_set;
+    found += value != nullptr;
+  }
+  if (found == PyDict_GET_SIZE(dictionary)) return true;
+  PyErr_Format(PyExc_ValueError, "%s: no such flag among: %R", where, dictionary);
+  return false;
+}
+
+PyObject* set_hooks(PyObject* args, PyObject* keywords, std::initializer_list<Hook> hooks) {
+  const Py_ssize_t n = static_cast<Py_ssize_t>(hooks.size());
+  if (PyTuple_GET_SIZE(args) || !keywords || PyDict_GET_SIZE(keywords) != n)
+    return raise("TypeError", "set_hooks: %zd keywords are needed", n);
+  for (const Hook& hook : hooks) {
+    PyObject* function = PyDict_GetItemString(keywords, hook.name);
+    if (!function) return raise("TypeError", "set_hooks: %s= is missing", hook.name);
+    Py_XSETREF(*hook.function, Py_NewRef(function));
+  }
+  Py_RETURN_NONE;
+}
+
 int add_function(PyObject* module) {
   function_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   return function_type ? PyModule_AddObjectRef(module, "Function", reinterpret_cast<PyObject*>(function_type)) : -1;

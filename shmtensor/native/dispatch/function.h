@@ -5,6 +5,8 @@
 
 #include "kernels/arguments.h"
 
+#include <initializer_list>
+
 namespace shmtensor {
 
 // The base type of OpFunction and Composite: a named function that modes may concern.
@@ -80,6 +82,28 @@ PyObject* list_of(Py_ssize_t n, F item) {
   return result;
 }
 
+// Note [Names from Python]: where Python chooses a value of an enum, or sets booleans of a struct, it gives names, not
+// numbers or bits: a name that is unknown here is an error. The names stand beside the values, in one list.
+
+// The value that a str names, by its index in `names`. False: ValueError.
+template <class Enum, size_t n>
+bool read_name(const char* where, PyObject* text, const char* const (&names)[n], Enum* value) {
+  for (size_t i = 0; i < n; ++i) {
+    if (!PyUnicode_Check(text) || PyUnicode_CompareWithASCIIString(text, names[i])) continue;
+    *value = static_cast<Enum>(i);
+    return true;
+  }
+  PyErr_Format(PyExc_ValueError, "%s: no such name: %R", where, text);
+  return false;
+}
+
+struct Flag {
+  const char* name;
+  bool* value;
+};
+// Sets booleans by a dictionary from names to bool; those that it lacks become false. False: an exception is set.
+bool read_flags(const char* where, PyObject* dictionary, std::initializer_list<Flag> flags);
+
 // Does a ContextVar have the value True? `otherwise` if it cannot be read.
 inline bool is_true(PyObject* variable, bool otherwise) {
   PyObject* value = nullptr;
@@ -92,18 +116,11 @@ inline bool is_true(PyObject* variable, bool otherwise) {
   return on;
 }
 
-// Fills a struct of references from the keywords of a call, in the order of `names`. Returns None, or null.
-template <class Hooks, size_t n>
-PyObject* set_hooks(Hooks* hooks, const char* const (&names)[n], PyObject* args, PyObject* keywords) {
-  static_assert(sizeof(Hooks) == n * sizeof(PyObject*), "a name for each");
-  if (PyTuple_GET_SIZE(args) || !keywords || PyDict_GET_SIZE(keywords) != n)
-    return raise("TypeError", "set_hooks: %zd keywords are needed", static_cast<Py_ssize_t>(n));
-  for (size_t i = 0; i < n; ++i) {
-    PyObject* function = PyDict_GetItemString(keywords, names[i]);
-    if (!function) return raise("TypeError", "set_hooks: %s= is missing", names[i]);
-    Py_XSETREF(reinterpret_cast<PyObject**>(hooks)[i], Py_NewRef(function));
-  }
-  Py_RETURN_NONE;
-}
+struct Hook {
+  const char* name;
+  PyObject** function;
+};
+// Sets references to the keywords of a call, which are exactly these. Returns None, or null.
+PyObject* set_hooks(PyObject* args, PyObject* keywords, std::initializer_list<Hook> hooks);
 
 }  // namespace shmtensor

@@ -223,12 +223,11 @@ PyObject* gradients_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t
 // ---------------------------------------------------------------- the type
 
 // Gradients(event, pullbacks: ((function, items), ...), saved, zeros, n_outputs, listed_at, flags, ops, take_buffer,
-// make_zeros); flags: 1 tensors, 2 listed outputs, 4 a listed input is saved.
+// make_zeros); flags: tensors, listed_outputs, listed_saved.
 PyObject* gradients_new(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *event, *pullbacks, *saved, *zeros, *ops, *take_buffer, *make_zeros;
+  PyObject *event, *pullbacks, *saved, *zeros, *flags, *ops, *take_buffer, *make_zeros;
   int n_outputs, listed_at;
-  unsigned flags;
-  if (!PyArg_ParseTuple(args, "UO!OOiiIOOO:Gradients", &event, &PyTuple_Type, &pullbacks, &saved, &zeros, &n_outputs,
+  if (!PyArg_ParseTuple(args, "UO!OOiiOOOO:Gradients", &event, &PyTuple_Type, &pullbacks, &saved, &zeros, &n_outputs,
                         &listed_at, &flags, &ops, &take_buffer, &make_zeros))
     return nullptr;
   Ref owned(type->tp_alloc(type, 0));
@@ -236,9 +235,11 @@ PyObject* gradients_new(PyTypeObject* type, PyObject* args, PyObject*) {
   if (!plan) return nullptr;
   if (n_outputs > kMaxArguments) return raise("ValueError", "Gradients: too many outputs: %d", n_outputs);
   plan->vectorcall = gradients_call;
-  plan->tensors = flags & 1;
-  plan->listed_outputs = flags & 2;
-  plan->listed_saved = flags & 4;
+  if (!read_flags("Gradients", flags,
+                  {{"tensors", &plan->tensors},
+                   {"listed_outputs", &plan->listed_outputs},
+                   {"listed_saved", &plan->listed_saved}}))
+    return nullptr;
   plan->listed_at = listed_at;
   plan->n_outputs = n_outputs;
   plan->event = Py_NewRef(event);

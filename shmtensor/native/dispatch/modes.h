@@ -11,6 +11,7 @@
 
 namespace shmtensor {
 
+// Python has these, too: native.AUTOCAST, ...
 enum Mode : uint32_t {
   kAutocast = 1,      // autograd/dispatch/autocast.py, on the CPU
   kObserved = 2,      // autograd/dispatch/observers.py: profiles and counters see each call

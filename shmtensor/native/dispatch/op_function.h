@@ -27,14 +27,27 @@
 
 namespace shmtensor {
 
-enum class Form : int8_t { kFunction, kMethod, kOperator, kReflected, kInplace, kArray };
-enum class Promotion : int8_t { kNone, kCommon, kFloat };
+// Enums whose values autograd/dispatch/plan.py names, as Note [Names from Python] says: X(value, name).
+#define FORMS(X)                                                                                   \
+  X(kFunction, "function") X(kMethod, "method") X(kOperator, "operator") X(kReflected, "reflected") \
+  X(kInplace, "inplace") X(kArray, "array")
+#define PROMOTIONS(X) X(kNone, "none") X(kCommon, "common") X(kFloat, "float")
+// An argument of a kernel, or a saved value of a node: (what, index, condition).
+#define WHATS(X)                                                                                                      \
+  X(kInput, "input") X(kAttribute, "attribute") X(kConstant, "constant") X(kShape, "shape") X(kDtype, "dtype")        \
+  X(kOutput, "output") X(kZeros, "zeros") X(kGradient, "gradient") X(kOps, "ops") X(kGradBuffer, "grad_buffer")       \
+  X(kSaved, "saved")
 
-// An argument of a kernel, or a saved value of a node: (what, index, condition). autograd/dispatch/plan.py writes
-// these.
-enum class What : int8_t {
-  kInput, kAttribute, kConstant, kShape, kDtype, kOutput, kZeros, kGradient, kOps, kGradBuffer, kSaved
-};
+#define VALUE(value, name) value,
+#define NAME(value, name) name,
+enum class Form : int8_t { FORMS(VALUE) };
+enum class Promotion : int8_t { PROMOTIONS(VALUE) };
+enum class What : int8_t { WHATS(VALUE) };
+constexpr const char* kFormNames[] = {FORMS(NAME)};
+constexpr const char* kPromotionNames[] = {PROMOTIONS(NAME)};
+constexpr const char* kWhatNames[] = {WHATS(NAME)};
+#undef VALUE
+#undef NAME
 
 struct Item {
   What what;
@@ -60,6 +73,16 @@ struct Argument {
   char kind;  // of an attribute: 'i' index, 's' sizes, 'd' dtype, 0 any
 };
 
+// Properties of an op: X(name, which autograd/dispatch/plan.py gives, too).
+#define OP_FLAGS(X)                                                                            \
+  X(listed)      /* any number of outputs */                                                   \
+  X(view)        /* outputs may be views of the first input */                                 \
+  X(writes)      /* the kernel takes the result array as one more argument */                  \
+  X(writes_out)  /* `out=` may be that argument */                                             \
+  X(takes_out)   /* there is an `out=` */                                                      \
+  X(keeps)       /* the kernel returns extra values after the outputs, for pullbacks */        \
+  X(wraps)       /* a Python integer that does not fit into the tensor's dtype wraps around */ \
+  X(pair)        /* its arguments are two inputs that are cast to their common dtype */
 struct Op {
   Function function;
   PyTypeObject* array_class;  // the class of its arrays
@@ -67,14 +90,9 @@ struct Op {
   Form form;
   Promotion promotion;
   int n_inputs, n_arguments, n_positional, sizes_at, n_outputs, n_differentiable, n_rare;
-  bool listed;       // any number of outputs
-  bool view;         // outputs may be views of the first input
-  bool writes;       // the kernel takes the result array as one more argument
-  bool writes_out;   // `out=` may be that argument
-  bool takes_out;    // there is an `out=`
-  bool keeps;        // the kernel returns extra values after the outputs, for pullbacks
-  bool wraps;        // a Python integer that does not fit into the tensor's dtype wraps around
-  bool pair;         // its arguments are two inputs that are cast to their common dtype
+#define FIELD(name) bool name;
+  OP_FLAGS(FIELD)
+#undef FIELD
   int n_kernel, n_saved;
   PyObject* kernel;     // null: not planned yet
   PyObject* constants;  // tuple: the kernel's constant arguments
@@ -103,24 +121,28 @@ struct Op {
 };
 
 // Python functions, set once by autograd/dispatch/op_function.py.
+#define OP_HOOKS(X)                                                                                          \
+  X(plan)                    /* plan(op): fills in the columns, at the first call */                         \
+  X(signature)               /* signature(op) -> inspect.Signature */                                        \
+  X(bind)                    /* bind(op, args, keywords): arguments that the parser here does not handle */  \
+  X(call_general)            /* call_general(op, values, out): operands of other classes, dtypes, devices */ \
+  X(explain)                 /* explain(op, values, error): raises the error that the caller sees */         \
+  X(copy_to_out)             /* copy_to_out(out, name, result) */                                            \
+  X(as_index)                /* as_index(index, input) */                                                    \
+  X(as_dtype)                /* as_dtype(dtype) */                                                           \
+  X(view_node)               /* view_node(view) -> its current node */                                       \
+  X(recording)               /* the ContextVar */                                                            \
+  X(check_recorded_write)    /* check_recorded_write(tensor) */                                              \
+  X(check_unrecorded_write)  /* check_unrecorded_write(tensor): for a write without history */               \
+  X(rewrite_history)         /* rewrite_history(tensor, rule, edges, *saved) */                              \
+  X(common_dtype)            /* common_dtype(promotion, x, y) */                                             \
+  X(cast)                    /* cast(tensor, dtype), recorded */                                             \
+  X(twin)                    /* twin(op) -> the same form of the device's rule */
+#define HOOK(name) PyObject* name;
 struct OpHooks {
-  PyObject* plan;          // plan(op): fills in the columns, at the first call
-  PyObject* signature;     // signature(op) -> inspect.Signature
-  PyObject* bind;          // bind(op, args, keywords): arguments that the parser here does not handle
-  PyObject* call_general;  // call_general(op, values, out): operands of other classes, dtypes, devices
-  PyObject* explain;       // explain(op, values, error): raises the error that the caller sees
-  PyObject* copy_to_out;   // copy_to_out(out, name, result)
-  PyObject* as_index;      // as_index(index, input)
-  PyObject* as_dtype;      // as_dtype(dtype)
-  PyObject* view_node;     // view_node(view) -> its current node
-  PyObject* recording;     // the ContextVar
-  PyObject* check_recorded_write;    // check_recorded_write(tensor)
-  PyObject* check_unrecorded_write;  // check_unrecorded_write(tensor): for a write without history
-  PyObject* rewrite_history;         // rewrite_history(tensor, rule, edges, *saved)
-  PyObject* common_dtype;  // common_dtype(promotion, x, y)
-  PyObject* cast;          // cast(tensor, dtype), recorded
-  PyObject* twin;          // twin(op) -> the same form of the device's rule
+  OP_HOOKS(HOOK)
 };
+#undef HOOK
 extern OpHooks hooks;
 
 enum class Outcome : int8_t { kError, kGeneral, kFast };

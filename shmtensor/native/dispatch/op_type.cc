@@ -41,20 +41,19 @@ PyObject* interned(PyObject* text) {
 
 // A tuple (name, NumPy's name or None, (default,) or None, flags, kind).
 bool read_argument(PyObject* column, Argument* argument) {
-  PyObject *name, *spelling, *value;
-  unsigned flags;
+  PyObject *name, *spelling, *value, *flags;
   int kind;
-  if (!PyArg_ParseTuple(column, "UOOIC", &name, &spelling, &value, &flags, &kind)) return false;
+  if (!PyArg_ParseTuple(column, "UOOOC", &name, &spelling, &value, &flags, &kind)) return false;
   argument->name = interned(name);
   argument->spelling = spelling == Py_None ? nullptr : interned(spelling);
   argument->value = value == Py_None ? nullptr : Py_NewRef(PyTuple_GET_ITEM(value, 0));
-  argument->listed = flags & 1;
-  argument->optional = flags & 2;
-  argument->promoted = flags & 4;
-  argument->differentiable = flags & 8;
-  argument->number = flags & 16;
   argument->kind = kind == '-' ? 0 : static_cast<char>(kind);
-  return true;
+  return read_flags("OpFunction", flags,
+                    {{"listed", &argument->listed},
+                     {"optional", &argument->optional},
+                     {"promoted", &argument->promoted},
+                     {"differentiable", &argument->differentiable},
+                     {"number", &argument->number}});
 }
 
 // widening: (outputs, first or None), or None; format: (layout, first, inputs, arguments, leads, outputs), or None.
@@ -66,12 +65,12 @@ bool read_policy(PyObject* widening, PyObject* format, KernelPolicy* policy) {
     policy->widens = true;
   }
   if (format == Py_None) return true;
-  int layout;
+  PyObject* layout;
   Format& target = policy->format;
-  if (!PyArg_ParseTuple(format, "innnkn", &layout, &target.first, &target.inputs, &target.arguments,
-                        &target.leads, &target.outputs))
+  if (!PyArg_ParseTuple(format, "Unnnkn", &layout, &target.first, &target.inputs, &target.arguments,
+                        &target.leads, &target.outputs) ||
+      !read_name("OpFunction", layout, kLayoutNames, &target.layout))
     return false;
-  target.layout = static_cast<Layout>(layout);
   policy->formatted = true;
   return true;
 }
@@ -81,11 +80,10 @@ PyObject* op_fill(PyObject* self, PyObject* args, PyObject* kwargs) {
   static const char* keywords[] = {"arguments", "n_inputs", "n_positional", "sizes_at",  "promotion", "n_outputs",
                                    "flags",     "kernel",   "kernel_items", "constants", "saved_items",
                                    "rare",      "rare_defaults", "ops", "result", "widening", "format", nullptr};
-  PyObject *arguments, *kernel, *kernel_items, *constants, *saved_items, *rare, *rare_defaults, *ops, *result, *widening,
-      *format;
-  int n_inputs, n_positional, sizes_at, promotion, n_outputs;
-  unsigned flags;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!iiiiiIOOO!OOO!OOOO:fill", const_cast<char**>(keywords),
+  PyObject *arguments, *promotion, *flags, *kernel, *kernel_items, *constants, *saved_items, *rare, *rare_defaults;
+  PyObject *ops, *result, *widening, *format;
+  int n_inputs, n_positional, sizes_at, n_outputs;
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!iiiOiOOOO!OOO!OOOO:fill", const_cast<char**>(keywords),
                                    &PyTuple_Type, &arguments, &n_inputs, &n_positional, &sizes_at, &promotion, &n_outputs, &flags,
                                    &kernel, &kernel_items, &PyTuple_Type, &constants, &saved_items, &rare,
                                    &PyDict_Type, &rare_defaults, &ops, &result, &widening, &format))
@@ -98,16 +96,11 @@ PyObject* op_fill(PyObject* self, PyObject* args, PyObject* kwargs) {
   op->n_arguments = static_cast<int>(PyTuple_GET_SIZE(arguments));
   op->n_positional = n_positional;
   op->sizes_at = sizes_at;
-  op->promotion = static_cast<Promotion>(promotion);
+  if (!read_name("OpFunction", promotion, kPromotionNames, &op->promotion)) return nullptr;
   op->n_outputs = n_outputs;
-  op->listed = flags & 1;
-  op->view = flags & 2;
-  op->writes = flags & 4;
-  op->writes_out = flags & 8;
-  op->takes_out = flags & 16;
-  op->keeps = flags & 32;
-  op->pair = flags & 64;
-  op->wraps = flags & 128;
+#define FLAG(name) {#name, &op->name},
+  if (!read_flags("OpFunction", flags, {OP_FLAGS(FLAG)})) return nullptr;
+#undef FLAG
   for (int i = 0; i < op->n_arguments; ++i) {
     if (!read_argument(PyTuple_GET_ITEM(arguments, i), &op->arguments[i])) return nullptr;
     op->n_differentiable += i < n_inputs && op->arguments[i].differentiable;
@@ -131,11 +124,13 @@ PyObject* op_fill(PyObject* self, PyObject* args, PyObject* kwargs) {
 
 // OpFunction(rule, name, event, doc, form, modes, precision, array_class: of a device, or None)
 PyObject* op_new(PyTypeObject* type, PyObject* args, PyObject*) {
-  PyObject *rule, *name, *event, *doc, *precision;
-  int form;
+  PyObject *rule, *name, *event, *doc, *form_name, *precision;
+  Form form;
   unsigned mask;
   PyObject* array_class;
-  if (!PyArg_ParseTuple(args, "OUUOiIOO:OpFunction", &rule, &name, &event, &doc, &form, &mask, &precision, &array_class))
+  if (!PyArg_ParseTuple(args, "OUUOUIOO:OpFunction", &rule, &name, &event, &doc, &form_name, &mask, &precision,
+                        &array_class) ||
+      !read_name("OpFunction", form_name, kFormNames, &form))
     return nullptr;
   PyTypeObject* device_type = array_class == Py_None ? nullptr : reinterpret_cast<PyTypeObject*>(array_class);
   if (device_type && device_type != device_array_type && device_type != meta_array_type)
@@ -148,7 +143,7 @@ PyObject* op_new(PyTypeObject* type, PyObject* args, PyObject*) {
   op->function.event = Py_NewRef(event);
   op->function.doc = Py_NewRef(doc);
   op->function.precision = Py_NewRef(precision);
-  op->form = static_cast<Form>(form);
+  op->form = form;
   op->rule = Py_NewRef(rule);
   op->on_device = device_type != nullptr;
   op->array_class = device_type ? device_type : &PyArray_Type;
@@ -159,10 +154,15 @@ PyObject* op_new(PyTypeObject* type, PyObject* args, PyObject*) {
 
 PyObject* op_signature(PyObject* self, void*) { return PyObject_CallOneArg(hooks.signature, self); }
 
+PyObject* op_form(PyObject* self, void*) {
+  return PyUnicode_InternFromString(kFormNames[static_cast<int>(as_op(self)->form)]);
+}
+
 PyGetSetDef op_getset[] = {
     kFunctionDoc,
     kFunctionModule,
     {"__signature__", op_signature, nullptr, nullptr, nullptr},
+    {"form", op_form, nullptr, "which form of the row", nullptr},
     {nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
@@ -177,7 +177,6 @@ PyMethodDef op_methods[] = {
 PyMemberDef op_members[] = {
     {"kernel", T_OBJECT, offsetof(Op, kernel), READONLY, "the kernel; None before the first call"},
     {"rule", T_OBJECT_EX, offsetof(Op, rule), READONLY, "the row's rule"},
-    {"form", T_BYTE, offsetof(Op, form), READONLY, "which form of the row, an index into plan.FORMS"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
@@ -195,11 +194,9 @@ PyType_Slot op_slots[] = {
 PyType_Spec op_spec = {"shmtensor.native.OpFunction", sizeof(Op), 0, kFunctionFlags, op_slots};
 
 PyObject* set_op_hooks(PyObject*, PyObject* args, PyObject* kwargs) {
-  static const char* const names[] = {
-      "plan",      "signature", "bind",      "call_general", "explain",
-      "copy_to_out", "as_index", "as_dtype", "view_node",    "recording",
-      "check_recorded_write", "check_unrecorded_write", "rewrite_history", "common_dtype", "cast", "twin"};
-  return set_hooks(&hooks, names, args, kwargs);
+#define HOOK(name) {#name, &hooks.name},
+  return set_hooks(args, kwargs, {OP_HOOKS(HOOK)});
+#undef HOOK
 }
 
 PyMethodDef functions[] = {
@@ -215,10 +212,14 @@ bool read_items(const char* where, PyObject* list, Item* items, int* n) {
     return raise("ValueError", "%s: a tuple of at most %d is needed", where, kMaxArguments);
   *n = static_cast<int>(PyTuple_GET_SIZE(list));
   for (int i = 0; i < *n; ++i) {
-    int kind, index;
+    PyObject* name;
+    What what;
+    int index;
     unsigned mask;
-    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(list, i), "iiI", &kind, &index, &mask)) return false;
-    items[i] = {static_cast<What>(kind), static_cast<int16_t>(index), mask};
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(list, i), "UiI", &name, &index, &mask) ||
+        !read_name(where, name, kWhatNames, &what))
+      return false;
+    items[i] = {what, static_cast<int16_t>(index), mask};
   }
   return true;
 }

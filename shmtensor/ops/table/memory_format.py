@@ -14,24 +14,17 @@ from ...storage import owner_of
 from .constants import data_of
 from .op_definition import Row
 
-RULES = (
-    "pointwise",
-    "images",
-    "all",
-    "contiguous",
-    "like",
-)  # in the order of native/kernels/shape/memory_format.h
-POINTWISE = 0
 
-
-def rule_of(row: Row, kernel: Any) -> int | None:
-    """The number of a row's rule for memory formats; None: the kernel decides."""
+def rule_of(row: Row, kernel: Any) -> str | None:
+    """A row's rule for memory formats, by its name in native/kernels/shape/memory_format.h; None:
+    the kernel decides.
+    """
     if row.layout:
-        return RULES.index(row.layout.partition(" ")[0])
-    return POINTWISE if row.broadcast or hasattr(kernel, "nin") else None
+        return row.layout.partition(" ")[0]
+    return "pointwise" if row.broadcast or hasattr(kernel, "nin") else None
 
 
-def format_of(row: Row, kernel: Any) -> tuple[int, ...] | None:
+def format_of(row: Row, kernel: Any) -> tuple[str, int, int, int, int, int] | None:
     """The format of a row's results, as `OpFunction.fill` takes it; None: the kernel's own."""
     rule = rule_of(row, kernel)
     if rule is None or isinstance(row.numpy, tuple) or row.view:

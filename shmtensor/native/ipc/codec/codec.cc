@@ -134,7 +134,7 @@ MessageEncoder::Outcome MessageEncoder::view(PyObject* object, char tag) {
   ViewHead head = {i,
                static_cast<uint8_t>(wire_of(PyArray_DESCR(array)->type_num)),
                static_cast<uint8_t>(ndim),
-               static_cast<uint8_t>((PyArray_ISWRITEABLE(array) ? 1 : 0) | (strided ? 2 : 0)),
+               static_cast<uint8_t>((PyArray_ISWRITEABLE(array) ? kWriteable : 0) | (strided ? kStrided : 0)),
                0,
                data - block.base};
   size_t sizes = static_cast<size_t>(ndim) * sizeof(npy_intp);
@@ -378,10 +378,10 @@ class Reader {
     if (!take(&head, sizeof head)) return nullptr;
     bool has_no_block = head.block == kNoBlock;
     if (!has_no_block && head.block >= n_blocks_) return malformed("it names a block that it does not have");
-    if (head.ndim > NPY_MAXDIMS || !is_plain_number(head.dtype) || head.flags > 3 || head.zero)
+    if (head.ndim > NPY_MAXDIMS || !is_plain_number(head.dtype) || head.flags & ~(kWriteable | kStrided) || head.zero)
       return malformed("no such array");
     size_t n = head.ndim * sizeof(npy_intp);
-    bool strided = head.flags & 2;
+    bool strided = head.flags & kStrided;
     if (!take(sizes, n) || (strided && !take(strides, n))) return nullptr;
     PyArray_Descr* descr = PyArray_DescrFromType(type_of(head.dtype));
     if (!descr) return nullptr;
@@ -403,7 +403,7 @@ class Reader {
       return nullptr;
     }
     PyObject* array = view_block(block, static_cast<char*>(block_base(block)), block_nbytes(block), descr, head.ndim, sizes,
-                                 strided ? strides : nullptr, head.offset, head.flags & 1);
+                                 strided ? strides : nullptr, head.offset, head.flags & kWriteable);
     Py_DECREF(block);
     if (!array || tag == 'a') return array;
     PyObject* tensor = tensor_access.make(array);

@@ -37,6 +37,7 @@ struct TensorAccess {
 };
 extern TensorAccess tensor_access;
 
+enum ViewFlag : uint8_t { kWriteable = 1, kStrided = 2 };
 struct ViewHead {  // of an array
   uint32_t block;
   uint8_t dtype, ndim, flags, zero;

@@ -49,7 +49,7 @@ struct Peers {  // the data pointers of all ranks
 bool reduce_ranks(Group& group, const Operand& x, ReduceOp op, Collective what, int root, double timeout) {
   Record call = call_of(what, x, op, root);
   bool is_direct = x.nbytes > kInline, all = root < 0;
-  if (!group.begin(call, x.data, is_direct, true, -1, timeout)) return false;
+  if (!group.begin(call, x.data, is_direct, true, Group::kReadsAll, timeout)) return false;
   int world = group.world();
   size_t count = x.item ? x.nbytes / x.item : 0;
   Peers peers(group);
@@ -72,13 +72,13 @@ bool reduce_ranks(Group& group, const Operand& x, ReduceOp op, Collective what, 
 bool barrier(Group& group, double timeout) {
   Record call{};
   call.what = Collective::Barrier, call.op = ReduceOp::None, call.dtype = -1, call.root = -1;
-  return group.begin(call, nullptr, false, false, -2, timeout) && group.end(timeout);
+  return group.begin(call, nullptr, false, false, Group::kReadsNone, timeout) && group.end(timeout);
 }
 
 bool broadcast(Group& group, const Operand& x, int root, double timeout) {
   Record call = call_of(Collective::Broadcast, x, ReduceOp::None, root);
   bool is_direct = x.nbytes > kInline, is_root = group.rank() == root;
-  int reads = is_direct ? -1 : is_root ? -2 : root;
+  int reads = is_direct ? Group::kReadsAll : is_root ? Group::kReadsNone : root;
   if (!group.begin(call, x.data, is_direct, is_direct || is_root, reads, timeout)) return false;
   {
     Unlocked unlocked;
@@ -103,7 +103,7 @@ bool reduce(Group& group, const Operand& x, ReduceOp op, int root, double timeou
 
 bool all_gather(Group& group, const Operand& x, char* const* out, double timeout) {
   Record call = call_of(Collective::AllGather, x, ReduceOp::None, -1);
-  if (!group.begin(call, x.data, x.nbytes > kInline, true, -1, timeout)) return false;
+  if (!group.begin(call, x.data, x.nbytes > kInline, true, Group::kReadsAll, timeout)) return false;
   {
     Unlocked unlocked;
     for (int p = 0; p < group.world() && x.nbytes; p++)
@@ -115,7 +115,8 @@ bool all_gather(Group& group, const Operand& x, char* const* out, double timeout
 bool gather(Group& group, const Operand& x, char* const* out, int root, double timeout) {
   Record call = call_of(Collective::Gather, x, ReduceOp::None, root);
   bool is_root = group.rank() == root;
-  if (!group.begin(call, x.data, x.nbytes > kInline, true, is_root ? -1 : -2, timeout)) return false;
+  if (!group.begin(call, x.data, x.nbytes > kInline, true, is_root ? Group::kReadsAll : Group::kReadsNone, timeout))
+    return false;
   {
     Unlocked unlocked;
     for (int p = 0; p < group.world() && is_root && x.nbytes; p++)
@@ -126,7 +127,7 @@ bool gather(Group& group, const Operand& x, char* const* out, int root, double t
 
 bool reduce_scatter(Group& group, const Operand& x, char* out, ReduceOp op, double timeout) {
   Record call = call_of(Collective::ReduceScatter, x, op, -1);
-  if (!group.begin(call, x.data, x.nbytes > kInline, true, -1, timeout)) return false;
+  if (!group.begin(call, x.data, x.nbytes > kInline, true, Group::kReadsAll, timeout)) return false;
   size_t chunk = x.nbytes / static_cast<size_t>(group.world());
   Peers peers(group, chunk * static_cast<size_t>(group.rank()));
   {
@@ -140,7 +141,8 @@ bool scatter(Group& group, const Operand& out, char* const* in, int root, double
   Record call = call_of(Collective::Scatter, out, ReduceOp::None, root);
   bool is_root = group.rank() == root;
   // The outputs are shared and the root writes them, whatever the size: its inputs are many, an output is one.
-  if (!group.begin(call, out.data, out.nbytes > 0, !is_root, is_root ? -1 : -2, timeout)) return false;
+  if (!group.begin(call, out.data, out.nbytes > 0, !is_root, is_root ? Group::kReadsAll : Group::kReadsNone, timeout))
+    return false;
   {
     Unlocked unlocked;
     for (int p = 0; p < group.world() && is_root && out.nbytes; p++) memmove(group.at(p), in[p], out.nbytes);
@@ -150,7 +152,7 @@ bool scatter(Group& group, const Operand& out, char* const* in, int root, double
 
 bool all_to_all(Group& group, const Operand& x, char* out, double timeout) {
   Record call = call_of(Collective::AllToAll, x, ReduceOp::None, -1);
-  if (!group.begin(call, x.data, x.nbytes > kInline, true, -1, timeout)) return false;
+  if (!group.begin(call, x.data, x.nbytes > kInline, true, Group::kReadsAll, timeout)) return false;
   size_t chunk = x.nbytes / static_cast<size_t>(group.world()), own_offset = chunk * static_cast<size_t>(group.rank());
   {
     Unlocked unlocked;
@@ -163,7 +165,7 @@ bool all_to_all(Group& group, const Operand& x, char* out, double timeout) {
 bool exchange(Group& group, const Operand& x, char* const* out, const size_t* nbytes, const size_t* offsets, bool is_direct,
               double timeout) {
   Record call = call_of(Collective::Exchange, x, ReduceOp::None, -1);
-  if (!group.begin(call, x.data, is_direct, x.nbytes > 0, -1, timeout)) return false;
+  if (!group.begin(call, x.data, is_direct, x.nbytes > 0, Group::kReadsAll, timeout)) return false;
   for (int p = 0; p < group.world(); p++) {
     if (!nbytes[p] || (group.at(p) && offsets[p] <= group.nbytes_at(p) && nbytes[p] <= group.nbytes_at(p) - offsets[p])) continue;
     raise("CollectiveMismatch", "exchange: rank %d has less than was agreed: %zu bytes, wanted %zu at %zu", p,

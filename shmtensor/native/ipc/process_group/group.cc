@@ -224,7 +224,7 @@ bool Group::meet(const char* where, double timeout) {
   for (int p = 0; p < world_; p++) {
     if (p == rank_) continue;
     Condition peer{&line(p).phase, &line(p).sleepers, phase, false};
-    if (!wait(where, peer, -1, deadline, timeout)) return false;
+    if (!wait(where, peer, kAll, deadline, timeout)) return false;
   }
   fault("group.met");
   return true;
@@ -319,7 +319,7 @@ bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int rea
       data_[p] = inline_data(p, number_);
     else if (p == rank_)
       data_[p] = static_cast<char*>(data);
-    else if ((reads == -1 || reads == p) && !hold(p)) {
+    else if ((reads == kReadsAll || reads == p) && !hold(p)) {
       // The others continue to the second meeting, which this rank cannot reach.
       break_off("it could not hold the data of a peer");
       good = false;

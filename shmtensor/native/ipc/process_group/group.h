@@ -169,7 +169,8 @@ class Group {
 
   // A collective: begin() publishes the call, meets, compares; then at(p) is rank p's data; end() meets again if the data
   // is direct, and drops the holds. `shares`: whether other ranks read or write this rank's data. `reads`: the rank whose
-  // data this rank needs (-1: all, -2: none).
+  // data this rank needs, or one of these.
+  static constexpr int kReadsAll = -1, kReadsNone = -2;
   bool begin(Record& call, void* data, bool is_direct, bool shares, int reads, double timeout);
   char* at(int p) const { return data_[p]; }
   size_t nbytes_at(int p) const { return line(p).records[number_ & 1].record.nbytes; }

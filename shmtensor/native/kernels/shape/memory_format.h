@@ -51,8 +51,15 @@ Ref with_strides(Ref array, const npy_intp* strides);
 bool obeys_layout_contract(PyArrayObject* gradient, PyArrayObject* like);
 Ref by_layout_contract(PyArrayObject* gradient, PyArrayObject* like);
 
-// ops/table/memory_format.py has the same order
-enum class Layout { kPointwise, kChannels, kAllChannels, kRows, kLike };
+// X(value, its name in `layout`)
+#define LAYOUTS(X) \
+  X(kPointwise, "pointwise") X(kChannels, "images") X(kAllChannels, "all") X(kRows, "contiguous") X(kLike, "like")
+#define VALUE(value, name) value,
+#define NAME(value, name) name,
+enum class Layout { LAYOUTS(VALUE) };
+constexpr const char* kLayoutNames[] = {LAYOUTS(NAME)};
+#undef VALUE
+#undef NAME
 
 struct Format {
   Layout layout;
