@@ -15,7 +15,7 @@ PyObject* recast(PyObject*, PyObject* const* args, Py_ssize_t n) {
     PyArrayObject* out = as_array(args[1]);
     const bool rounds = PyArray_TYPE(x) == NPY_FLOAT && is_half(PyArray_TYPE(out)) && PyArray_SAMESHAPE(x, out) &&
                         PyArray_ISWRITEABLE(out);
-    if ((rounds ? narrow_into(x, out) : PyArray_CopyInto(out, x)) < 0) return nullptr;
+    if (rounds ? !narrow_into(x, out) : PyArray_CopyInto(out, x) < 0) return nullptr;
     return Py_NewRef(args[1]);
   }
   PyArray_Descr* dtype = canonical_dtype(args[1]);

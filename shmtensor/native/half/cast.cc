@@ -47,16 +47,16 @@ PyObject* widen_array(PyArrayObject* x) {
   return out.release();
 }
 
-int narrow_into(PyArrayObject* x, PyArrayObject* out) {
+bool narrow_into(PyArrayObject* x, PyArrayObject* out) {
   Ref dense;
   PyArrayObject* target = out;
   if (!is_plain(out) || !is_plain(x) || !same_layout(x, out)) {
     dense = new_array_like(x, PyArray_TYPE(out));
-    if (!dense) return -1;
+    if (!dense) return false;
     target = dense.array();
     if (!is_plain(x) || !same_layout(x, target)) {  // gaps in x
       Ref contiguous_x = new_array_like(x, NPY_FLOAT);
-      if (!contiguous_x || PyArray_CopyInto(contiguous_x.array(), x) < 0) return -1;
+      if (!contiguous_x || PyArray_CopyInto(contiguous_x.array(), x) < 0) return false;
       return narrow_into(contiguous_x.array(), out);
     }
   }
@@ -68,12 +68,12 @@ int narrow_into(PyArrayObject* x, PyArrayObject* out) {
     Unlocked unlocked(n > kUnlock);
     ranges(n, kGrain, [&](int64_t start, int64_t stop) { kernel(from + start, to + start, stop - start); });
   }
-  return target == out ? 0 : PyArray_CopyInto(out, target);
+  return target == out || PyArray_CopyInto(out, target) == 0;
 }
 
 PyObject* narrow_array(PyArrayObject* x, int type) {
   Ref out = new_array_like(x, type);
-  return out && narrow_into(x, out.array()) == 0 ? out.release() : nullptr;
+  return out && narrow_into(x, out.array()) ? out.release() : nullptr;
 }
 
 }  // namespace shmtensor

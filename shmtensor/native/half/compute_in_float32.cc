@@ -87,7 +87,7 @@ struct Call {
       if (pair.second.get() != result_object) continue;
       Py_DECREF(result_object);
       PyArrayObject* array = as_array(pair.first);
-      if (PyArray_ISWRITEABLE(array) && narrow_into(pair.second.array(), array) < 0) return nullptr;
+      if (PyArray_ISWRITEABLE(array) && !narrow_into(pair.second.array(), array)) return nullptr;
       return Py_NewRef(pair.first);
     }
     if (PyTuple_CheckExact(result_object) || PyList_CheckExact(result_object)) return result_object;

@@ -37,7 +37,7 @@ uint64_t hash_bytes(const void* bytes, Py_ssize_t length, uint64_t seed) {
 
 }  // namespace
 
-int Key::init(PyObject* object, uint64_t seed) {
+Answer Key::init(PyObject* object, uint64_t seed) {
   object_ = object;
   if (PyUnicode_Check(object)) {
     Py_ssize_t length;
@@ -45,7 +45,7 @@ int Key::init(PyObject* object, uint64_t seed) {
       text_ = PyUnicode_1BYTE_DATA(object), length = PyUnicode_GET_LENGTH(object);
     } else {
       encoded_ = Ref(PyUnicode_AsEncodedString(object, "utf-8", "surrogatepass"));
-      if (!encoded_) return -1;
+      if (!encoded_) return Answer::Error;
       text_ = reinterpret_cast<uint8_t*>(PyBytes_AS_STRING(encoded_.get())), length = PyBytes_GET_SIZE(encoded_.get());
     }
     hash_ = hash_bytes(text_, length, seed);
@@ -58,12 +58,12 @@ int Key::init(PyObject* object, uint64_t seed) {
     hash_ = hash_bytes(PyBytes_AS_STRING(object), PyBytes_GET_SIZE(object), seed + 1);
   } else if (PyTuple_Check(object)) {
     hash_ = seed + 2 + uint64_t(PyTuple_GET_SIZE(object));
-    if (Py_EnterRecursiveCall(" while hashing a key")) return -1;
-    int result = 1;
-    for (Py_ssize_t i = 0; result == 1 && i < PyTuple_GET_SIZE(object); ++i) {
+    if (Py_EnterRecursiveCall(" while hashing a key")) return Answer::Error;
+    Answer result = Answer::Yes;
+    for (Py_ssize_t i = 0; result == Answer::Yes && i < PyTuple_GET_SIZE(object); ++i) {
       Key part;
       result = part.init(PyTuple_GET_ITEM(object, i), seed);
-      if (result == 1) hash_ = mix(hash_ ^ part.hash_, kOther) + kOdd;
+      if (result == Answer::Yes) hash_ = mix(hash_ ^ part.hash_, kOther) + kOdd;
     }
     Py_LeaveRecursiveCall();
     return result;
@@ -71,28 +71,29 @@ int Key::init(PyObject* object, uint64_t seed) {
     hash_ = mix(seed ^ kOther, kOdd);
   } else {
     const Py_hash_t python_hash = PyObject_Hash(object);  // of a NaN: its address, but it is equal to no key
-    if (python_hash == -1) return -1;
+    if (python_hash == -1) return Answer::Error;
     hash_ = mix(uint64_t(python_hash) ^ seed, kOther);
     int overflow = 1;
     const long long n = PyLong_CheckExact(object) ? PyLong_AsLongLongAndOverflow(object, &overflow) : 0;
     if (!overflow) n_head_ = encode_int(n, head_);
-    return PyNumber_Check(object);
+    return PyNumber_Check(object) ? Answer::Yes : Answer::No;
   }
-  return 1;
+  return Answer::Yes;
 }
 
-int Key::matches(Reader& r) const {
+Answer Key::matches(Reader& r) const {
   if (n_head_ && r.p < r.end) {
     const size_t n = n_head_ + n_text_;
     if (n <= size_t(r.end - r.p) && memcmp(r.p, head_, n_head_) == 0 && memcmp(r.p + n_head_, text_, n_text_) == 0) {
       r.p += n;
-      return 1;
+      return Answer::Yes;
     }
     const uint8_t tag = load<uint8_t>(r.p);
-    if (head_[0] == kString ? tag == kString : tag >= kInt1 && tag <= kBigInt) return 0;
+    if (head_[0] == kString ? tag == kString : tag >= kInt1 && tag <= kBigInt) return Answer::No;
   }
   Ref element(read_value(r));
-  return element ? PyObject_RichCompareBool(element.get(), object_, Py_EQ) : -1;
+  const int is_equal = element ? PyObject_RichCompareBool(element.get(), object_, Py_EQ) : -1;
+  return is_equal < 0 ? Answer::Error : is_equal ? Answer::Yes : Answer::No;
 }
 
 int64_t Store::find(const Key& key, Reader* after) const {
@@ -103,8 +104,8 @@ int64_t Store::find(const Key& key, Reader* after) const {
     if (uint32_t(entry >> 32) != hash) continue;
     const int64_t number = int64_t(entry & 0xFFFFFFFF) - 1;
     if (!at(uint64_t(number), after)) return kFailed;
-    const int same = key.matches(*after);
-    if (same) return same < 0 ? kFailed : number;
+    const Answer same = key.matches(*after);
+    if (same != Answer::No) return same == Answer::Error ? kFailed : number;
   }
   return kMissing;
 }
@@ -231,8 +232,8 @@ PyObject* list_subscript(PyObject* o, PyObject* key) {
 int64_t find(PyObject* o, PyObject* object, Reader* after) {
   const Store& store = *as_view(o)->store;
   Key key;
-  const int is_key = key.init(object, store.seed);
-  return is_key == 1 ? store.find(key, after) : is_key == 0 ? kMissing : kFailed;
+  const Answer is_key = key.init(object, store.seed);
+  return is_key == Answer::Yes ? store.find(key, after) : is_key == Answer::No ? kMissing : kFailed;
 }
 
 PyObject* dict_subscript(PyObject* o, PyObject* key) {

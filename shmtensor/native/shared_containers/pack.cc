@@ -241,11 +241,11 @@ class Packer : Store {
     Ref object(Py_NewRef(PySequence_Fast_GET_ITEM(pair.get(), 0)));
     Ref value(Py_NewRef(PySequence_Fast_GET_ITEM(pair.get(), 1)));
     Key key;
-    const int is_key = key.init(object.get(), seed);
-    if (is_key == 0)
+    const Answer is_key = key.init(object.get(), seed);
+    if (is_key == Answer::No)
       raise("TypeError", "%s: a key is a str, bytes, number, None or a tuple of these: %s", where_,
             Py_TYPE(object.get())->tp_name);
-    if (is_key != 1) return false;
+    if (is_key != Answer::Yes) return false;
     set_part(data_.base, positions_.base);
     Reader r;
     const int64_t number = find(key, &r);

@@ -60,12 +60,14 @@ inline bool is_packable(PyArray_Descr* descr) { return PyDataType_ISLEGACY(descr
 // Note [Stable hash]: Python's hash of a str differs between processes that were not forked from one another, so strings
 // and bytes are hashed here, with the dictionary's own seed. Python's hash of a number is the same everywhere and equal
 // for equal numbers (1, 1.0, True), so it is used.
+enum class Answer { Error, No, Yes };  // Error: an exception is set
+
 class Key {
  public:
-  // 1; 0: a hashable object, but no such key can be packed; -1: exception set. The object must outlive the key.
-  int init(PyObject* object, uint64_t seed);
-  // 1: the element at r is this key, 0: it is not, -1: exception set. r is moved behind it only if it is.
-  int matches(Reader& r) const;
+  // Whether the object can be a key; No: it is hashable, but cannot be packed. The object must outlive the key.
+  Answer init(PyObject* object, uint64_t seed);
+  // Whether the element at r is this key. r is moved behind it only if it is.
+  Answer matches(Reader& r) const;
   uint32_t hash() const { return uint32_t(hash_ ^ hash_ >> 32); }
 
  private:

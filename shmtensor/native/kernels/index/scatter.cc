@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "kernels/arguments.h"
+#include "kernels/prepared.h"
 #include "kernels/shape/memcpy.h"
 #include "kernels/index/indices.h"
 #include "simd/kernel_table.h"
@@ -47,31 +48,30 @@ PyObject* computed(const char* name, bool has_kernel, bool valid, bool is_in_pla
   return PyBool_FromLong(has_kernel && valid);
 }
 
-// 1: ready; 0: no kernel for these arguments; -1: exception.
-int prepare(PyObject* const* args, PyObject* base, ScatterArguments* w, int* dim) {
+Prepared prepare(PyObject* const* args, PyObject* base, ScatterArguments* w, int* dim) {
   for (int i = 0; i < 3; ++i) {
-    if (!PyArray_CheckExact(args[i])) return 0;
+    if (!PyArray_CheckExact(args[i])) return Prepared::NoKernel;
   }
   w->out = as_array(args[0]);
   PyArrayObject *source = as_array(args[1]), *index = as_array(args[2]);
   *dim = dim_or_none(args[3], PyArray_NDIM(w->out));
   const int type = PyArray_TYPE(w->out);
-  if (*dim < 0 || type != PyArray_TYPE(source) || !PyArray_ISCARRAY(w->out)) return 0;
+  if (*dim < 0 || type != PyArray_TYPE(source) || !PyArray_ISCARRAY(w->out)) return Prepared::NoKernel;
   if (base != Py_None) {
     if (!PyArray_CheckExact(base) || PyArray_TYPE(as_array(base)) != type ||
         !PyArray_SAMESHAPE(w->out, as_array(base)))
-      return 0;
+      return Prepared::NoKernel;
     w->base = to_contiguous(as_array(base));
-    if (!w->base) return -1;
+    if (!w->base) return Prepared::Error;
   }
   w->indices = int64_indices(args[2]);
-  if (!w->indices) return PyErr_Occurred() ? -1 : 0;
+  if (!w->indices) return PyErr_Occurred() ? Prepared::Error : Prepared::NoKernel;
   w->source = to_contiguous(source);
-  if (!w->source) return -1;
+  if (!w->source) return Prepared::Error;
   w->layout = layout_around(w->out, *dim);
   const int nd = PyArray_NDIM(index);
   w->count = nd == 1 ? PyArray_DIM(index, 0) : nd > *dim ? PyArray_DIM(index, *dim) : 0;
-  return 1;
+  return Prepared::Ready;
 }
 
 void copy_base(const ScatterArguments& w) {
@@ -255,10 +255,10 @@ PyObject* scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
     PyErr_Clear();
     return raise("RuntimeError", "scatter: unknown reduction: %ld", reduction);
   }
-  const int ready = prepare(args, n > 5 ? args[5] : Py_None, &w, &dim);
-  if (ready < 0) return nullptr;
+  const Prepared ready = prepare(args, n > 5 ? args[5] : Py_None, &w, &dim);
+  if (ready == Prepared::Error) return nullptr;
   PyArrayObject* index = as_array(args[2]);
-  if (ready == 0 || !same_shape_except(w.out, index, dim) ||
+  if (ready == Prepared::NoKernel || !same_shape_except(w.out, index, dim) ||
       (!PyArray_SAMESHAPE(w.source.array(), index) && (reduction != kAssign || PyArray_NDIM(w.source.array())))) {
     Py_RETURN_FALSE;
   }
@@ -296,10 +296,10 @@ PyObject* index_add(PyObject*, PyObject* const* args, Py_ssize_t n) {
     PyErr_Clear();
     return raise("RuntimeError", "index_add: unknown reduction: %ld", reduction);
   }
-  const int ready = prepare(args, n > 4 ? args[4] : Py_None, &w, &dim);
-  if (ready < 0) return nullptr;
+  const Prepared ready = prepare(args, n > 4 ? args[4] : Py_None, &w, &dim);
+  if (ready == Prepared::Error) return nullptr;
   PyArrayObject* source = w.source.array();
-  if (ready == 0 || PyArray_NDIM(as_array(args[2])) != 1 ||
+  if (ready == Prepared::NoKernel || PyArray_NDIM(as_array(args[2])) != 1 ||
       !same_shape_except(w.out, source, dim) || PyArray_DIM(source, dim) != w.count) {
     Py_RETURN_FALSE;
   }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/arguments.h"
+#include "kernels/prepared.h"
 #include "kernels/shape/contiguous.h"
 #include "threading/thread_pool.h"
 
@@ -142,22 +143,21 @@ struct Arguments {
   int64_t rows = 0, n = 0, k = 0;
 };
 
-// 1: ready; 0: no kernel for these arguments; -1: exception.
-int parse_arguments(PyObject* weights, PyObject* u, Arguments* a) {
-  if (!PyArray_CheckExact(weights) || !PyArray_CheckExact(u)) return 0;
+Prepared parse_arguments(PyObject* weights, PyObject* u, Arguments* a) {
+  if (!PyArray_CheckExact(weights) || !PyArray_CheckExact(u)) return Prepared::NoKernel;
   PyArrayObject *w = as_array(weights), *numbers = as_array(u);
   const int type = PyArray_TYPE(w);
   if ((type != NPY_FLOAT && type != NPY_DOUBLE) || PyArray_NDIM(w) != 2 || PyArray_NDIM(numbers) != 2 ||
       PyArray_TYPE(numbers) != NPY_DOUBLE || !PyArray_ISCARRAY(numbers) || PyArray_SIZE(w) == 0 ||
       PyArray_DIM(w, 0) != PyArray_DIM(numbers, 0) || PyArray_DIM(numbers, 1) == 0)
-    return 0;
+    return Prepared::NoKernel;
   a->weights = to_contiguous(w);
-  if (!a->weights) return -1;
+  if (!a->weights) return Prepared::Error;
   a->u = numbers;
   a->rows = PyArray_DIM(w, 0);
   a->n = PyArray_DIM(w, 1);
   a->k = PyArray_DIM(numbers, 1);
-  return 1;
+  return Prepared::Ready;
 }
 
 }  // namespace
@@ -165,9 +165,9 @@ int parse_arguments(PyObject* weights, PyObject* u, Arguments* a) {
 PyObject* multinomial(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("multinomial", n, 2)) return nullptr;
   Arguments a;
-  const int ready = parse_arguments(args[0], args[1], &a);
-  if (ready < 0) return nullptr;
-  if (ready == 0) Py_RETURN_NONE;
+  const Prepared ready = parse_arguments(args[0], args[1], &a);
+  if (ready == Prepared::Error) return nullptr;
+  if (ready == Prepared::NoKernel) Py_RETURN_NONE;
   const npy_intp size = a.n > kPiece || a.rows == 1 ? a.n : 0;
   Ref cumulative(new_array(1, &size, NPY_DOUBLE)), out(new_array(2, PyArray_DIMS(a.u), NPY_INT64));
   if (!cumulative || !out) return nullptr;
@@ -189,9 +189,9 @@ PyObject* multinomial_without_replacement(PyObject*, PyObject* const* args, Py_s
   const Py_ssize_t k = PyLong_AsSsize_t(args[2]);
   if (k == -1 && PyErr_Occurred()) return nullptr;
   Arguments a;
-  const int ready = parse_arguments(args[0], args[1], &a);
-  if (ready < 0) return nullptr;
-  if (ready == 0 || a.k != a.n) Py_RETURN_FALSE;
+  const Prepared ready = parse_arguments(args[0], args[1], &a);
+  if (ready == Prepared::Error) return nullptr;
+  if (ready == Prepared::NoKernel || a.k != a.n) Py_RETURN_FALSE;
   bool valid;
   {
     Unlocked unlocked(a.rows * a.n > kUnlock);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/arguments.h"
+#include "kernels/prepared.h"
 #include "simd/flush_denormals.h"
 #include "simd/kernel_table.h"
 #include "kernels/shape/contiguous.h"
@@ -28,16 +29,15 @@ struct DimLayout3 {
   int64_t outer = 1, m = 1, inner = 1;
 };
 
-// 1: ready; 0: no kernel, NumPy computes it; -1: exception.
-int prepare(PyArrayObject* x, PyObject* dim_object, DimLayout3* a) {
+Prepared prepare(PyArrayObject* x, PyObject* dim_object, DimLayout3* a) {
   const int nd = PyArray_NDIM(x);
-  if (nd == 0) return 0;
+  if (nd == 0) return Prepared::NoKernel;
   const int dim = dim_argument("dim", dim_object, nd);
-  if (dim < 0) return -1;
+  if (dim < 0) return Prepared::Error;
   for (int i = 0; i < nd; ++i)
     (i < dim ? a->outer : i > dim ? a->inner : a->m) *= PyArray_DIM(x, i);
   a->x = to_contiguous(x);
-  return a->x ? 1 : -1;
+  return a->x ? Prepared::Ready : Prepared::Error;
 }
 
 // body(first element, number of columns) for each row, or strip of columns.
@@ -285,9 +285,9 @@ PyObject* logcumsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int type = PyArray_TYPE(x);
   if ((type != NPY_FLOAT && type != NPY_DOUBLE) || !PyArray_SIZE(x)) Py_RETURN_NONE;
   DimLayout3 a;
-  const int ready = prepare(x, args[1], &a);
-  if (ready < 0) return fall_back();
-  if (ready == 0) Py_RETURN_NONE;
+  const Prepared ready = prepare(x, args[1], &a);
+  if (ready == Prepared::Error) return fall_back();
+  if (ready == Prepared::NoKernel) Py_RETURN_NONE;
   Ref out(new_array(PyArray_NDIM(x), PyArray_DIMS(x), type));
   if (!out) return nullptr;
   Unlocked unlocked(PyArray_SIZE(x) > kUnlock);
@@ -314,9 +314,9 @@ PyObject* cumsum_cumprod(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const bool complex = type == NPY_CFLOAT || type == NPY_CDOUBLE;
   if (type > NPY_DOUBLE && !complex) Py_RETURN_NONE;
   DimLayout3 a;
-  const int ready = prepare(x, args[1], &a);
-  if (ready < 0) return fall_back();
-  if (ready == 0) Py_RETURN_NONE;
+  const Prepared ready = prepare(x, args[1], &a);
+  if (ready == Prepared::Error) return fall_back();
+  if (ready == Prepared::NoKernel) Py_RETURN_NONE;
   Ref out(new_array(PyArray_NDIM(x), PyArray_DIMS(x), type < NPY_FLOAT ? NPY_INT64 : type));
   if (!out) return nullptr;
   if (PyArray_SIZE(x) == 0) return out.release();
@@ -348,9 +348,9 @@ PyObject* cummax_cummin(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (largest < 0) return nullptr;
   if (PyArray_TYPE(x) > NPY_DOUBLE) Py_RETURN_NONE;
   DimLayout3 a;
-  const int ready = prepare(x, args[1], &a);
-  if (ready < 0) return fall_back();
-  if (ready == 0) Py_RETURN_NONE;
+  const Prepared ready = prepare(x, args[1], &a);
+  if (ready == Prepared::Error) return fall_back();
+  if (ready == Prepared::NoKernel) Py_RETURN_NONE;
   Ref values(new_array(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
   Ref indices(new_array(PyArray_NDIM(x), PyArray_DIMS(x), NPY_INT64));
   if (!values || !indices) return nullptr;

@@ -7,6 +7,7 @@
 
 #include "kernels/arguments.h"
 #include "kernels/buffer.h"
+#include "kernels/prepared.h"
 #include "kernels/sort/topk_select.h"
 #include "kernels/sort/sort_keys.h"
 #include "kernels/shape/contiguous.h"
@@ -193,21 +194,20 @@ Ref swap_with_last(PyArrayObject* x, int dim) {
   return Ref(PyArray_SwapAxes(x, dim, PyArray_NDIM(x) - 1));
 }
 
-// x along dim with `count` results a row (negative: as many as elements). 1: ready; 0: no kernel, NumPy computes it;
-// -1: exception.
-int parse_arguments(const char* where, PyObject* const* args, PyObject* dim_argument_object, int64_t count,
+// x along dim with `count` results a row (negative: as many as elements).
+Prepared parse_arguments(const char* where, PyObject* const* args, PyObject* dim_argument_object, int64_t count,
                     SortArguments* w) {
   PyArrayObject* x = array_argument(where, "input", args[0]);
-  if (!x) return -1;
+  if (!x) return Prepared::Error;
   const int nd = PyArray_NDIM(x), type = PyArray_TYPE(x);
-  if (nd == 0 || type > NPY_DOUBLE) return 0;
+  if (nd == 0 || type > NPY_DOUBLE) return Prepared::NoKernel;
   w->dim = dim_argument(where, dim_argument_object, nd);
-  if (w->dim < 0) return -1;
+  if (w->dim < 0) return Prepared::Error;
   Ref transposed;
   int dim = w->dim;
   if (dim != nd - 1 && PyArray_SIZE(x) >= kTransposeFrom) {
     transposed = swap_with_last(x, dim);
-    if (!transposed) return -1;
+    if (!transposed) return Prepared::Error;
     x = transposed.array();
     dim = nd - 1;
     w->transposed = true;
@@ -217,12 +217,12 @@ int parse_arguments(const char* where, PyObject* const* args, PyObject* dim_argu
     dims[i] = PyArray_DIM(x, i);
     (i < dim ? w->outer : i > dim ? w->inner : w->m) *= dims[i];
   }
-  if (w->m >= INT64_C(0xffffffff)) return 0;
+  if (w->m >= INT64_C(0xffffffff)) return Prepared::NoKernel;
   w->count = dims[dim] = count < 0 ? w->m : count;
   w->x = to_contiguous(x);
   w->values = Ref(new_array(nd, dims, type));
   w->indices = Ref(new_array(nd, dims, NPY_INT64));
-  return w->x && w->values && w->indices ? 1 : -1;
+  return w->x && w->values && w->indices ? Prepared::Ready : Prepared::Error;
 }
 
 Ref restore_dim(const SortArguments& w, const Ref& out) {
@@ -248,9 +248,9 @@ PyObject* sort(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("sort", n, 3)) return nullptr;
   const int descending = PyObject_IsTrue(args[2]);
   SortArguments w;
-  const int ready = descending < 0 ? -1 : parse_arguments("sort", args, args[1], -1, &w);
-  if (ready < 0) return fall_back();
-  if (ready == 0) Py_RETURN_NONE;
+  const Prepared ready = descending < 0 ? Prepared::Error : parse_arguments("sort", args, args[1], -1, &w);
+  if (ready == Prepared::Error) return fall_back();
+  if (ready == Prepared::NoKernel) Py_RETURN_NONE;
   const npy_intp nbytes =
       w.is_long() ? radix_scratch(w.m, PyArray_ITEMSIZE(w.x.array())) : 0;
   Ref scratch(new_array(1, &nbytes, NPY_BYTE));  // from the heap, whose pages are already mapped
@@ -271,9 +271,9 @@ PyObject* topk(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (largest < 0) return nullptr;
   if (k < 0) Py_RETURN_NONE;
   SortArguments w;
-  const int ready = parse_arguments("topk", args, args[2], k, &w);
-  if (ready < 0) return fall_back();
-  if (ready == 0 || k > w.m) Py_RETURN_NONE;
+  const Prepared ready = parse_arguments("topk", args, args[2], k, &w);
+  if (ready == Prepared::Error) return fall_back();
+  if (ready == Prepared::NoKernel || k > w.m) Py_RETURN_NONE;
   return run_and_pack(w, [&](auto zero) {
     using T = decltype(zero);
     w.is_long() && k <= kMostFirst ? topk_long_rows<T>(w, largest != 0)
@@ -287,9 +287,9 @@ PyObject* kthvalue(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const Py_ssize_t k = PyNumber_AsSsize_t(args[1], PyExc_OverflowError);
   if (k == -1 && PyErr_Occurred()) return nullptr;
   SortArguments w;
-  const int ready = parse_arguments("kthvalue", args, args[2], 1, &w);
-  if (ready < 0) return fall_back();
-  if (ready == 0 || w.m == 0 || k == 0 || k < kNanMedian || k > w.m) Py_RETURN_NONE;
+  const Prepared ready = parse_arguments("kthvalue", args, args[2], 1, &w);
+  if (ready == Prepared::Error) return fall_back();
+  if (ready == Prepared::NoKernel || w.m == 0 || k == 0 || k < kNanMedian || k > w.m) Py_RETURN_NONE;
   return run_and_pack(w, [&](auto zero) {
     using T = decltype(zero);
     w.is_long() ? kth_long_rows<T>(w, k) : kth_rows<T>(w, k);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/arguments.h"
+#include "kernels/prepared.h"
 #include "kernels/index/indices.h"
 #include "simd/kernel_table.h"
 #include "kernels/shape/contiguous.h"
@@ -263,28 +264,28 @@ bool unique_consecutive_runs(PyArrayObject* array, bool with_inverse, UniqueResu
   return true;
 }
 
-// 1: done; 0: no kernel, NumPy computes it; -1: exception.
-int unique_results(PyObject* argument, bool with_inverse, bool runs, UniqueResults* f) {
-  if (!PyArray_CheckExact(argument)) return 0;
+Prepared unique_results(PyObject* argument, bool with_inverse, bool runs, UniqueResults* f) {
+  if (!PyArray_CheckExact(argument)) return Prepared::NoKernel;
   PyArrayObject* x = as_array(argument);
-  if (!is_plain(x) || PyArray_SIZE(x) >= INT64_C(0xffffffff)) return 0;
+  if (!is_plain(x) || PyArray_SIZE(x) >= INT64_C(0xffffffff)) return Prepared::NoKernel;
   Ref in(to_contiguous(x));
-  if (!in) return -1;
+  if (!in) return Prepared::Error;
   bool status = true;
   const bool has_kernel = with_type(PyArray_TYPE(x), [&](auto zero) {
     using T = decltype(zero);
     status = runs ? unique_consecutive_runs<T>(in.array(), with_inverse, f)
                   : find_unique<T>(in.array(), with_inverse, f);
   });
-  return !status ? -1 : has_kernel && f->is_supported;
+  if (!status) return Prepared::Error;
+  return has_kernel && f->is_supported ? Prepared::Ready : Prepared::NoKernel;
 }
 
 PyObject* values_only(PyObject* const* args, Py_ssize_t n, bool runs) {
   if (!takes("unique", n, 1)) return nullptr;
   UniqueResults f;
-  const int status = unique_results(args[0], false, runs, &f);
-  if (status < 0) return nullptr;
-  if (status == 0) Py_RETURN_NONE;
+  const Prepared status = unique_results(args[0], false, runs, &f);
+  if (status == Prepared::Error) return nullptr;
+  if (status == Prepared::NoKernel) Py_RETURN_NONE;
   return f.values.release();
 }
 
@@ -292,9 +293,9 @@ PyObject* values_inverse_counts(PyObject* const* args, Py_ssize_t n, bool runs) 
   if (!takes("unique", n, 1, 2)) return nullptr;
   if (n > 1 && args[1] != Py_None) Py_RETURN_NONE;
   UniqueResults f;
-  const int status = unique_results(args[0], true, runs, &f);
-  if (status < 0) return nullptr;
-  if (status == 0) Py_RETURN_NONE;
+  const Prepared status = unique_results(args[0], true, runs, &f);
+  if (status == Prepared::Error) return nullptr;
+  if (status == Prepared::NoKernel) Py_RETURN_NONE;
   return PyTuple_Pack(3, f.values.get(), f.inverse.get(), f.counts.get());
 }
 

@@ -12,37 +12,41 @@ DeviceLock* as_lock(PyObject* o) { return reinterpret_cast<DeviceLock*>(o); }
 
 bool is_own(const DeviceLock* self) { return self->count && self->owner == PyThread_get_thread_ident(); }
 
-// 1: this thread has the lock; 0: another has it; -1: a signal handler has raised an exception, and this thread has it not.
-int take(DeviceLock* self, bool is_blocking) {
+// *has_lock: whether this thread has the lock now. False: a signal handler has raised an exception; it has it not.
+bool take(DeviceLock* self, bool is_blocking, bool* has_lock) {
+  *has_lock = true;
   if (is_own(self)) {
     ++self->count;
-    return 1;
+    return true;
   }
   PyLockStatus status = PyThread_acquire_lock_timed(self->lock, 0, 0);
   while (status != PY_LOCK_ACQUIRED) {
-    if (!is_blocking) return 0;
+    if (!is_blocking) {
+      *has_lock = false;
+      return true;
+    }
     {
       Unlocked unlocked;
       status = PyThread_acquire_lock_timed(self->lock, -1, 1);
     }
-    if (status == PY_LOCK_INTR && Py_MakePendingCalls() < 0) return -1;
+    if (status == PY_LOCK_INTR && Py_MakePendingCalls() < 0) return false;
   }
   self->owner = PyThread_get_thread_ident();
   self->count = 1;
-  return 1;
+  return true;
 }
 
 PyObject* acquire(PyObject* self, PyObject* const* args, Py_ssize_t n) {
   if (!takes("DeviceLock.acquire", n, 0, 1)) return nullptr;
   const int is_blocking = n ? PyObject_IsTrue(args[0]) : 1;
   if (is_blocking < 0) return nullptr;
-  const int has_lock = take(as_lock(self), is_blocking);
-  return has_lock < 0 ? nullptr : PyBool_FromLong(has_lock);
+  bool has_lock;
+  return take(as_lock(self), is_blocking, &has_lock) ? PyBool_FromLong(has_lock) : nullptr;
 }
 
 PyObject* enter(PyObject* self, PyObject*) {
-  if (take(as_lock(self), true) < 0) return nullptr;
-  return Py_NewRef(self);
+  bool has_lock;
+  return take(as_lock(self), true, &has_lock) ? Py_NewRef(self) : nullptr;
 }
 
 PyObject* release(PyObject* self, PyObject*) {

@@ -200,7 +200,7 @@ const char* enter(Domain& d) {
   d.lock_dev = st.st_dev;
   d.lock_ino = st.st_ino;
   if (const char* error = set_process_name(d)) return error;
-  int probe = by_process(d) ? EAGAIN : try_lock(d.lock, int(kRows));
+  Errno probe = by_process(d) ? EAGAIN : try_lock(d.lock, int(kRows));
   if (probe == EINVAL)
     return with_errno(
         "this kernel has no open-file-description locks (F_OFD_SETLK), which tell which process is alive");

@@ -140,7 +140,7 @@ void set_role(Domain& d, const char* role);
 bool record_exit(int row, uint32_t inc, int code);
 bool record_exit_pid(int pid, int code);
 int open_description(Domain& d);  // of control, on a high descriptor number, or -1 (errno)
-int try_lock(int fd, int row);    // 0: locked; else errno
+Errno try_lock(int fd, int row);
 void unlock_row(int fd, int row);
 // Obtains a free row (by fd's lock, or by name); -1: none. The row's inc is in its word.
 int claim_row(Domain& d, int fd, RowState state);

@@ -43,6 +43,8 @@ using Half = std::atomic<uint32_t>;
 static_assert(Word::is_always_lock_free && Half::is_always_lock_free,
               "shared words must be lock free");
 
+using Errno = int;  // what a function returns: 0, or an errno
+
 constexpr uint32_t kLayoutVersion = 6;
 constexpr uint32_t kRows = 256;               // R
 constexpr uint32_t kBlocks = 65536;           // NB

@@ -45,11 +45,11 @@ Liveness liveness_of_name(const Domain& d, uint64_t name) {
   return liveness_of_process(pid_of(name), start_of(name), d.header->timens);
 }
 
-int maps_control(const Domain& d, int pid) {
+Mapped maps_control(const Domain& d, int pid) {
   char path[40], text[4096], pattern[64];
   snprintf(path, sizeof path, "/proc/%d/maps", pid);
   int fd = open(path, O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return -1;
+  if (fd < 0) return Mapped::Unknown;
   snprintf(pattern, sizeof pattern, "%02x:%02x %llu ", major(d.lock_dev), minor(d.lock_dev),
            static_cast<unsigned long long>(d.lock_ino));
   size_t length = 0;
@@ -65,7 +65,7 @@ int maps_control(const Domain& d, int pid) {
     length = tail;
   }
   close(fd);
-  return found ? 1 : has_data && n == 0 ? 0 : -1;
+  return found ? Mapped::Yes : has_data && n == 0 ? Mapped::No : Mapped::Unknown;
 }
 
 // ---- the mode
@@ -93,7 +93,7 @@ const char* choose_liveness(Domain& d) {
 static bool sees_member(Domain& d) {
   for (uint32_t r = 0; r < d.row_high(); ++r) {
     uint64_t name = d.rows[r].holder.load(acquire);
-    if (name && liveness_of_name(d, name) == Liveness::Alive && maps_control(d, pid_of(name)) == 1) return true;
+    if (name && liveness_of_name(d, name) == Liveness::Alive && maps_control(d, pid_of(name)) == Mapped::Yes) return true;
   }
   return false;
 }
@@ -248,7 +248,7 @@ static bool unstarted_child_may_exist(Domain& d, uint64_t parent) {
         start < start_of(parent))
       continue;
     // The mapping is read before the names: a process that enters its name in between is still detected.
-    exists = maps_control(d, pid) != 0 && !is_named(d, name_of(pid, start)) &&
+    exists = maps_control(d, pid) != Mapped::No && !is_named(d, name_of(pid, start)) &&
             liveness_of_name(d, name_of(pid, start)) != Liveness::Dead;
   }
   closedir(proc);
@@ -256,38 +256,38 @@ static bool unstarted_child_may_exist(Domain& d, uint64_t parent) {
 }
 
 // ---- rows
-static int obtain_by_name(Domain& d, int r, bool thorough) {
+static bool obtain_by_name(Domain& d, int r, bool thorough) {
   Row& row = d.rows[r];
   uint64_t old = row.holder.load(acquire), word = row.state.load(acquire);
   bool has_pipe = d.local->fork_pipe[r] != 0, is_pending = is_fork_pending(d, r);
   if (old == d.name) {
     // The own row, or a child's, or one from before an exec or from an earlier time as a guest. The holder is read again
     // after the end of file, because a child enters its name before it closes the pipe.
-    if (r == d.row || is_pending || row.holder.load(acquire) != d.name) return EAGAIN;
+    if (r == d.row || is_pending || row.holder.load(acquire) != d.name) return false;
     bool is_born = state_of_row(word) == kRowBorn;
-    return is_born && !has_pipe && unstarted_child_may_exist(d, old) ? EAGAIN : 0;
+    return !(is_born && !has_pipe && unstarted_child_may_exist(d, old));
   }
   if (old) {
     if (row.frozen.load(relaxed) == inc_of_row(word) && state_of_row(word) != kRowFree)
-      return EAGAIN;  // Note [Freeze]
+      return false;  // Note [Freeze]
     Liveness liveness = liveness_of_name(d, old);
     // Has it executed another program, or left an unstarted child? Every member has the mapping.
-    if (thorough && liveness == Liveness::Alive && maps_control(d, pid_of(old)) == 0)
+    if (thorough && liveness == Liveness::Alive && maps_control(d, pid_of(old)) == Mapped::No)
       liveness = liveness_of_name(d, old) == Liveness::Doomed ? Liveness::Doomed : Liveness::Dead;
-    if (liveness != Liveness::Dead) return EAGAIN;
+    if (liveness != Liveness::Dead) return false;
     // Read again: the dead process may have obtained the row and forked since the first read, which only its last writes
     // show (tests/protocol/holder.pml, STATE_READ_EARLY).
     word = row.state.load(acquire);
-    if (state_of_row(word) == kRowBorn && unstarted_child_may_exist(d, old)) return EAGAIN;
+    if (state_of_row(word) == kRowBorn && unstarted_child_may_exist(d, old)) return false;
   }
-  if (!swap_word(row.holder, old, d.name)) return EAGAIN;
+  if (!swap_word(row.holder, old, d.name)) return false;
   fence();
   fault("row.obtained");
-  return 0;
+  return true;
 }
 
-int obtain_row(Domain& d, int fd, int row, bool thorough) {
-  return by_process(d) ? obtain_by_name(d, row, thorough) : try_lock(fd, row);
+bool obtain_row(Domain& d, int fd, int row, bool thorough) {
+  return by_process(d) ? obtain_by_name(d, row, thorough) : try_lock(fd, row) == 0;
 }
 
 void yield_row(Domain& d, int fd, int row) {

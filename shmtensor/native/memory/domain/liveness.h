@@ -22,9 +22,9 @@ const char* check_liveness_environment();
 // Sets the name of this process. nullptr, or why it cannot be a member.
 const char* set_process_name(Domain& d);
 
-// 0: no process is alive there, and no other one obtains the row until yield_row(). thorough: also detects a process
-// that has executed another program.
-int obtain_row(Domain& d, int fd, int row, bool thorough = false);
+// Whether no process is alive there; if so, no other one obtains the row until yield_row(). thorough: also detects a
+// process that has executed another program.
+bool obtain_row(Domain& d, int fd, int row, bool thorough = false);
 void yield_row(Domain& d, int fd, int row);
 // By /proc, which must be that of the pid's namespace; `timens`: of the start time. Dead: none of its threads can run, so it
 // has no address space any more: it does not exist, another process has its pid, or it is a zombie without further threads.
@@ -32,8 +32,9 @@ void yield_row(Domain& d, int fd, int row);
 Liveness liveness_of_process(int pid, uint64_t start, uint64_t timens);
 Liveness liveness_of_name(const Domain& d, uint64_t name);
 Liveness liveness_by_name(const Domain& d, const Row& row, RowState state);
-// Whether that process has the control file mapped. 1: yes, 0: no, -1: unknown.
-int maps_control(const Domain& d, int pid);
+// Whether that process has the control file mapped.
+enum class Mapped { No, Yes, Unknown };
+Mapped maps_control(const Domain& d, int pid);
 
 // ---- fork. Ledger mutex held.
 bool prepare_fork(Domain& d);           // false: this child cannot have a row

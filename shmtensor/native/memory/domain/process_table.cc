@@ -33,7 +33,7 @@ static int lock_byte(int fd, int row, short type, int command, short* answer = n
   if (answer) *answer = lock.l_type;
   return 0;
 }
-int try_lock(int fd, int row) { return lock_byte(fd, row, F_WRLCK, F_OFD_SETLK); }
+Errno try_lock(int fd, int row) { return lock_byte(fd, row, F_WRLCK, F_OFD_SETLK); }
 void unlock_row(int fd, int row) { lock_byte(fd, row, F_UNLCK, F_OFD_SETLK); }
 
 // In gVisor each stat of the file has another inode number.
@@ -98,7 +98,7 @@ void identify_row(Domain& d, int row) {
 int claim_row(Domain& d, int fd, RowState state) {
   for (bool under_pressure : {false, true}) {
     for (int r = 0; r < int(kRows); ++r) {
-      if (r == d.row || obtain_row(d, fd, r, under_pressure) != 0) continue;
+      if (r == d.row || !obtain_row(d, fd, r, under_pressure)) continue;
       Row& row = d.rows[r];
       if (state_of_row(row.state.load(acquire)) != kRowFree && !d.read_only) {
         sweep_row(d, r);

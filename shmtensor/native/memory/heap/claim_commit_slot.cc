@@ -122,7 +122,7 @@ void release_slots(Domain& d, uint32_t head, uint32_t n, bool claimed) {
   finish_freeing(d, head);
 }
 
-int commit(Domain& d, uint32_t slot, size_t offset, size_t n) {
+Errno commit(Domain& d, uint32_t slot, size_t offset, size_t n) {
   if (!take_headroom(n)) return EDQUOT;
   int fd = d.volume[d.volume_of(slot)];
   // In steps: on a signal the kernel undoes the entire call (EINTR), which must not repeat for ever.

@@ -115,7 +115,7 @@ bool all_committed(const Arena* a, int first, int n) {
 }
 
 // Commits the uncommitted pages of [first, first + n). 0 or an errno. May run without the mutex: the pages are reserved.
-int commit_pages(Arena* a, int first, int n) {
+Errno commit_pages(Arena* a, int first, int n) {
   for (int i = first; i < first + n;) {
     if (test(a->committed, uint32_t(i))) {
       ++i;

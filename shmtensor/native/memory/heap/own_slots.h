@@ -37,7 +37,7 @@ inline size_t page_bytes(const Arena* a) { return size_t(kPageGranules) << a->sh
 int take_pages(Arena* a, int n);  // the first of n free pages in a row, or -1
 void put_pages(Arena* a, int first, int n);
 bool all_committed(const Arena* a, int first, int n);
-int commit_pages(Arena* a, int first, int n);  // 0 or an errno; needs no mutex, the pages are taken
+Errno commit_pages(Arena* a, int first, int n);  // needs no mutex, the pages are taken
 size_t idle_bytes(const Arena* a);             // free but committed
 void drop_warm(int i);
 void bound_warmth();
@@ -50,7 +50,7 @@ inline int class_of(size_t n) {     // 1 <= n <= kLargestClass
 }
 inline Page& span_page(uint32_t id) { return domain.arenas[id >> 10]->page[id & 1023]; }
 void give_span_back(Arena* a, int first, int cls);
-int refill(Bin& bin, int cls);  // 0, or why there was no more
+Errno refill(Bin& bin, int cls);  // why there was no more
 void flush(Bin& bin, uint32_t keep);
 
 // ---- blocks beyond the size classes (large.cc)

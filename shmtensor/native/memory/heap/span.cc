@@ -146,7 +146,7 @@ void heap_return(Arena* a, uint32_t index) {
   }
 }
 
-int refill(Bin& bin, int cls) {
+Errno refill(Bin& bin, int cls) {
   const SizeClass& c = classes[cls];
   uint32_t target = c.cached > 8 ? c.cached / 2 : 1u;
   int error = 0;

@@ -155,7 +155,7 @@ void publish_slots(Domain& d, uint32_t head);  // CLAIMED -> TAIL, LIVE
 void release_slots(Domain& d, uint32_t head, uint32_t n, bool claimed);  // FREEING, punch, FREE
 void finish_freeing(Domain& d, uint32_t head);  // by the sweeper of a dead process
 void free_slot_word(Domain& d, uint32_t s);     // -> FREE, inc + 1
-int commit(Domain& d, uint32_t slot, size_t offset, size_t n);  // 0 or errno; EDQUOT: no headroom
+Errno commit(Domain& d, uint32_t slot, size_t offset, size_t n);  // EDQUOT: no headroom
 void punch(Domain& d, uint32_t slot, size_t offset, size_t n);
 extern std::atomic<uint64_t> committed_bytes;  // by this process, now
 

@@ -19,7 +19,7 @@ static bool closed_by_mistake(const Domain& d, const Row& row) {
   int pid = int(row.pid.load(acquire));
   if (!pid || !d.pidns || row.pidns.load(relaxed) != d.pidns) return false;
   return liveness_of_process(pid, row.start.load(relaxed), row.timens.load(relaxed)) != Liveness::Dead &&
-         maps_control(d, pid) == 1;
+         maps_control(d, pid) == Mapped::Yes;
 }
 
 // Note [Context]: a process that uses a GPU is killed. Its lock is free as soon as its descriptors are closed, but the driver
@@ -215,7 +215,7 @@ int sweep(Domain& d, bool force) {
   for (uint32_t r = 0, rows = d.row_high(); r < rows; ++r) {
     if (int(r) == d.row) continue;
     RowState state = state_of_row(d.rows[r].state.load(acquire));
-    if (state == kRowFree || obtain_row(d, d.lock, int(r), force) != 0) continue;
+    if (state == kRowFree || !obtain_row(d, d.lock, int(r), force)) continue;
     uint64_t before = d.counts.rows_swept;
     sweep_row(d, int(r));
     swept += int(d.counts.rows_swept - before);
