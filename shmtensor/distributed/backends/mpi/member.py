@@ -175,9 +175,13 @@ class MpiMember(Member):
         text = f"{type(error).__name__}: {text}"
         return self.wire.set_failure("gave up", self.rank, text, **describe_process(self.rank))
 
+    def node_failure(self) -> tuple[str, int, str] | None:
+        """Who broke the node's group, and why, as `native.Group.failure`; None: nobody."""
+        return None if self.local_group is None else self.local_group.failure
+
     def has_news(self) -> bool:
         """Whether a rank of this node has broken its group for a reason that comes as news."""
-        failure = self.local_group.failure if self.local_group is not None else None
+        failure = self.node_failure()
         return failure is not None and failure[0] == "gave up" and failure[2] == SEE_NEWS
 
     def report_failure(self, where: str, error: BaseException) -> None:
@@ -202,8 +206,7 @@ class MpiMember(Member):
         try:
             getattr(self.local_group, method)(*operands, timeout)
         except (CollectiveTimeout, RuntimeError) as error:
-            assert self.local_group is not None
-            failure = self.local_group.failure
+            failure = self.node_failure()
             is_lost = failure is not None and failure[0] == "lost"
             if isinstance(error, PeerLostError) and (is_lost or error.exitcode is not None):
                 raise  # it names the process by its role
