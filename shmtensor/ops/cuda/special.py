@@ -17,8 +17,6 @@ from ..table.op_definition import ROWS
 
 # CuPy's; of modified Bessel functions and the normal distribution it has some that overflow.
 UFUNCS: dict[str, Any] = {
-    "erf": special.erf,
-    "erfc": special.erfc,
     "lgamma": special.gammaln,
     "special_bessel_j0": special.j0,
     "special_bessel_j1": special.j1,

@@ -114,7 +114,7 @@ def implicit_dim(name: str, input: Any, stacklevel: int = 3) -> int:
 @op(samples=[((3, 4), bools((3, 4)), 2.0)], layout="pointwise")
 def _masked_scale(xp, x, mask, /, scale):
     """scale * x where the mask is true, else 0: dropout with a given mask."""
-    return xp.where(mask, x * x.dtype.type(scale), xp.zeros((), x.dtype))
+    return xp.where(mask, x * scale, xp.zeros((), x.dtype))
 
 
 _masked_scale.numpy = kernel_or_fallback(native.masked_scale, _masked_scale.forward)

@@ -140,9 +140,14 @@ def positive(ops, input):
 @op(broadcast=True, promote="common", out=True, samples=TRIPLE, tensors="x tensor1 tensor2")
 def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
     """x + value * tensor1 * tensor2; for integer tensors value is truncated to an integer."""
-    if value != 1:
-        value = check_factor("addcmul", value, x)
-    return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
+    if is_one(value):
+        return x + tensor1 * tensor2
+    return x + check_factor("addcmul", value, x) * tensor1 * tensor2
+
+
+def is_one(value: Any) -> bool:
+    """Whether it is the number 1."""
+    return value.__class__ in (int, float) and value == 1
 
 
 def addcmul_kernel(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None) -> Any:
@@ -183,7 +188,7 @@ addcmul.pullback(
 )
 def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
     """x + value * tensor1 / tensor2."""
-    return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
+    return x + (tensor1 / tensor2 if is_one(value) else value * tensor1 / tensor2)
 
 
 def addcdiv_forward(
