@@ -278,6 +278,9 @@ class Trace:
             raise NotTraceable("an array of a shape")
         return self.symbol(0.0)
 
+    def zeros_like(self, x: Any) -> Symbol:
+        return self.symbol(0.0)
+
     def isnan(self, x: Any) -> Symbol:
         return self.emit("isnan({}) != 0", (x,), TRUTH)
 
