@@ -408,6 +408,13 @@ class TracedRoutine(Routine):
         )
 
 
+def float64_code(function: Callable[..., Any], *names: str) -> tuple[str, str]:
+    """A function of numbers in C: statements, and the result. `acc_t` must be double."""
+    f = Trace(FLOAT64, FLOAT64)
+    result = function(*(Symbol(f, name, VALUE) for name in names))
+    return "\n".join(f.statements), result.text
+
+
 # ---- functions of arrays
 
 
