@@ -54,6 +54,13 @@ def gradient(p: Any, g: Any, weight_decay: Any, maximize: bool) -> Any:
     return g + weight_decay * p if weight_decay else g
 
 
+def choose(condition: Any, x: Any, y: Any) -> Any:
+    """x if a condition on numbers holds, else y; the condition is not known in a trace."""
+    if isinstance(condition, (bool, np.bool_)):
+        return x if condition else y
+    return np.where(condition, x, y)
+
+
 def averages(
     d: Any, exp_avg: Any, exp_avg_sq: Any, one_minus_beta1: Any, beta2: Any, one_minus_beta2: Any
 ) -> tuple[Any, Any]:
@@ -99,7 +106,7 @@ def sgd(
     d = gradient(p, g, weight_decay, maximize)
     if momentum_buffer is not None:
         following = momentum_buffer * momentum + d * (1 - dampening)
-        momentum_buffer = np.where(first, d, following)
+        momentum_buffer = choose(first, d, following)
         d = d + momentum * momentum_buffer if nesterov else momentum_buffer
     return p - lr * d, momentum_buffer
 
@@ -141,7 +148,7 @@ def asgd(
     """Averaged gradient descent (Polyak, Juditsky 1992); eta: the step's length; mu: how much of
     the parameter enters its average ax."""
     p = p * shrink - eta * gradient(p, g, weight_decay, maximize)
-    return p, np.where(mu == 1, p, ax + (p - ax) * mu)
+    return p, choose(mu == 1, p, ax + (p - ax) * mu)
 
 
 def nadam(
@@ -166,7 +173,7 @@ def radam(
     0 in the first steps, which use the average alone."""
     d = gradient(p, g, weight_decay, maximize)
     exp_avg, exp_avg_sq = averages(d, exp_avg, exp_avg_sq, one_minus_beta1, beta2, one_minus_beta2)
-    factor = np.where(rectification == 0, 1.0, rectification / (np.sqrt(exp_avg_sq) + eps))
+    factor = choose(rectification == 0, 1.0, rectification / (np.sqrt(exp_avg_sq) + eps))
     return p * shrink - step_size * exp_avg * factor, exp_avg, exp_avg_sq
 
 
