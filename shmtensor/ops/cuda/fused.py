@@ -1,27 +1,28 @@
-"""Rows of several pointwise steps as one CUDA kernel, by tracing their forwards and pullbacks.
+"""Pointwise functions as one CUDA kernel, by tracing forwards, pullbacks and update rules.
 
-`fused(function, n, fallback)` runs `function(f, *operands)` once for each kind of operands, with
-symbols in place of arrays: their operators write CUDA code, and `f` has the functions of the array
-module and of the op table. Arrays are float16, float32 or float64, all of one dtype, or bool; the
-kernel computes in float32 or float64 and rounds once. What cannot be traced, as a branch on
-values, and all other operands are a call of `fallback`.
+`trace(name, function, kinds)` runs `function(f, *operands)` with symbols in place of arrays: their
+operators and NumPy's functions write CUDA code, and `f` has the functions of the array module and
+of the op table. Arrays are float16, float32 or float64, all of one dtype, or bool; the kernel
+computes in float32 or float64 and rounds once. What cannot be traced, as a branch on values,
+raises NotTraceable: then `fallback` computes, and `statistics()` says why.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy
 import numpy as np
+from cupy._core._scalar import get_typename
 
 from ... import native
 from ..table.op_definition import ROWS
 from .pointwise import Routine
 
 FLOATS = {np.dtype(c): np.dtype("d" if c == "d" else "f") for c in "efd"}  # dtype: computed in
-BOOL = np.dtype(np.bool_)
+BOOL, FLOAT64 = np.dtype(np.bool_), np.dtype(np.float64)
 VALUE, TRUTH = "acc_t", "bool"  # the C types of symbols
 
 
@@ -29,19 +30,61 @@ class NotTraceable(Exception):
     """The function does with a symbol what no expression has."""
 
 
-def binary(text: str, kind: str = VALUE) -> Callable[[Symbol, Any], Symbol]:
-    """An operator of symbols: {0} is the symbol, {1} the other operand."""
-
-    def operator(x: Symbol, y: Any) -> Symbol:
-        return x.trace.emit(text, (x, y), kind)
-
-    return operator
+class NoAttribute(NotTraceable, AttributeError):
+    """A symbol or `f` has no such attribute, as `hasattr` asks."""
 
 
-class Symbol:
+class NeedsFloat64(Exception):
+    """The function computes float32 in float64."""
+
+
+def refuse(what: str) -> Callable[..., Any]:
+    """A method that is not traceable."""
+
+    def method(*operands: Any, **keywords: Any) -> Any:
+        raise NotTraceable(what)
+
+    return method
+
+
+class Placeholder:
+    """Stands for an array or a number of which no value is known."""
+
+    __hash__ = None  # type: ignore[assignment]
+    __bool__ = refuse("a branch on a value")
+    __float__ = __int__ = __index__ = refuse("a Python number of a value")
+    __array__ = __iter__ = __len__ = __getitem__ = refuse("an array of a value")
+    __array_function__ = refuse("a function of arrays")
+
+    def __getattr__(self, name: str) -> Any:
+        raise NoAttribute(f"attribute {name}")
+
+
+# Operators and NumPy's functions: C, where {0} and {1} are the operands, and its type.
+BINARY = {
+    "add": ("{0} + {1}", VALUE), "subtract": ("{0} - {1}", VALUE),
+    "multiply": ("{0} * {1}", VALUE), "divide": ("{0} / {1}", VALUE),
+    "less": ("{0} < {1}", TRUTH), "less_equal": ("{0} <= {1}", TRUTH),
+    "greater": ("{0} > {1}", TRUTH), "greater_equal": ("{0} >= {1}", TRUTH),
+    "equal": ("{0} == {1}", TRUTH), "not_equal": ("{0} != {1}", TRUTH),
+    "arctan2": ("atan2({0}, {1})", VALUE), "copysign": ("copysign({0}, {1})", VALUE),
+    "hypot": ("hypot({0}, {1})", VALUE),
+    "maximum": ("isnan({0}) || isnan({1}) ? acc_t(NAN) : max({0}, {1})", VALUE),
+    "minimum": ("isnan({0}) || isnan({1}) ? acc_t(NAN) : min({0}, {1})", VALUE),
+}  # fmt: skip
+
+
+def operator(name: str) -> Callable[[Symbol, Any], Symbol]:
+    return lambda x, y: x.trace.emit(BINARY[name][0], (x, y), BINARY[name][1])
+
+
+def reflected(name: str) -> Callable[[Symbol, Any], Symbol]:
+    return lambda y, x: y.trace.emit(BINARY[name][0], (x, y), BINARY[name][1])
+
+
+class Symbol(Placeholder):
     """A number or a truth value in a kernel. Its operators add statements to the trace."""
 
-    __array_ufunc__ = None
     is_number = False  # whether it depends on Python numbers only
 
     def __init__(self, trace: Trace, text: str, kind: str) -> None:
@@ -64,35 +107,42 @@ class Symbol:
             return self
         if dtype is BOOL:
             return self != 0
-        if dtype is not self.trace.dtype:
+        if dtype is FLOAT64 and self.trace.wide is not FLOAT64:
+            raise NeedsFloat64
+        if dtype not in (self.trace.dtype, FLOAT64):
             raise NotTraceable(f"a cast to {dtype}")
         return self.trace.value(self)
 
-    def __bool__(self) -> bool:
-        raise NotTraceable("a branch on a value")
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **keywords: Any) -> Any:
+        if method != "__call__" or keywords:
+            raise NotTraceable(f"{ufunc.__name__}.{method}")
+        return getattr(self.trace, ufunc.__name__)(*operands)
 
-    __add__, __radd__ = binary("{0} + {1}"), binary("{1} + {0}")
-    __sub__, __rsub__ = binary("{0} - {1}"), binary("{1} - {0}")
-    __mul__, __rmul__ = binary("{0} * {1}"), binary("{1} * {0}")
-    __truediv__, __rtruediv__ = binary("{0} / {1}"), binary("{1} / {0}")
-    __rpow__ = binary("pow({1}, {0})")
-    __lt__, __le__ = binary("{0} < {1}", TRUTH), binary("{0} <= {1}", TRUTH)
-    __gt__, __ge__ = binary("{0} > {1}", TRUTH), binary("{0} >= {1}", TRUTH)
-    __eq__ = binary("{0} == {1}", TRUTH)  # type: ignore[assignment]
-    __ne__ = binary("{0} != {1}", TRUTH)  # type: ignore[assignment]
+    def __array_function__(self, function: Any, types: Any, operands: Any, keywords: Any) -> Any:
+        return getattr(self.trace, function.__name__)(*operands, **keywords)
+
+    __add__, __radd__ = operator("add"), reflected("add")
+    __sub__, __rsub__ = operator("subtract"), reflected("subtract")
+    __mul__, __rmul__ = operator("multiply"), reflected("multiply")
+    __truediv__, __rtruediv__ = operator("divide"), reflected("divide")
+    __lt__, __le__ = operator("less"), operator("less_equal")
+    __gt__, __ge__ = operator("greater"), operator("greater_equal")
+    __eq__ = operator("equal")  # type: ignore[assignment]
+    __ne__ = operator("not_equal")  # type: ignore[assignment]
+
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = refuse("an integer quotient")
 
     def __pow__(self, y: Any) -> Symbol:
-        if y.__class__ in (int, float) and y == 2:
-            return self * self
         return self.trace.power(self, y)
+
+    def __rpow__(self, x: Any) -> Symbol:
+        return self.trace.emit("pow({}, {})", (x, self), VALUE)
 
     def __neg__(self) -> Symbol:
         return self.trace.emit("-{}", (self,), VALUE)
 
     def __abs__(self) -> Symbol:
-        return self.trace.abs(self)
-
-    __hash__ = None  # type: ignore[assignment]
+        return self.trace.emit("fabs({})", (self,), VALUE)
 
     def __and__(self, y: Any) -> Symbol:
         return self.trace.logical("{} && {}", self, y)
@@ -115,7 +165,7 @@ class Number(Symbol):
 
     @property
     def dtype(self) -> Any:
-        raise AttributeError("dtype")
+        raise NoAttribute("dtype")
 
 
 class Trace:
@@ -123,13 +173,17 @@ class Trace:
 
     Attributes:
         dtype: of the floating-point arrays.
+        wide: the dtype that is computed in.
     """
 
     inf, nan, pi, e = math.inf, math.nan, math.pi, math.e
+    float64 = np.float64
+    literal = "static_cast<acc_t>"
 
-    def __init__(self, dtype: Any) -> None:
-        self.dtype = dtype
+    def __init__(self, dtype: Any, wide: Any) -> None:
+        self.dtype, self.wide = dtype, wide
         self.statements: list[str] = []
+        self.rows: list[str] = []  # of the op table, whose forwards are running
 
     def symbol(self, x: Any) -> Symbol:
         if isinstance(x, Symbol):
@@ -140,7 +194,7 @@ class Trace:
             x = float(x)
             text = repr(x) if math.isfinite(x) else "NAN" if x != x else "INFINITY"
             sign = "-" if x == -math.inf else ""
-            symbol = Symbol(self, f"static_cast<acc_t>({sign}{text})", VALUE)
+            symbol = Symbol(self, f"{self.literal}({sign}{text})", VALUE)
             symbol.is_number = True
             return symbol
         raise NotTraceable(f"an operand of {type(x)}")
@@ -171,7 +225,8 @@ class Trace:
     # ---- functions of the array module, and of the op table
 
     def where(self, condition: Any, x: Any, y: Any) -> Symbol:
-        if self.symbol(condition).kind is not TRUTH:
+        condition = self.symbol(condition)
+        if condition.kind is not TRUTH:
             raise NotTraceable("a condition that is not bool")
         symbols = self.symbol(x), self.symbol(y)
         if all(s.kind is TRUTH for s in symbols):
@@ -187,21 +242,20 @@ class Trace:
     def _where_other(self, condition: Any, x: Any, y: Any) -> Symbol:
         return self.where(condition, y, x)
 
-    def maximum(self, x: Any, y: Any) -> Symbol:
-        return self.emit("isnan({0}) || isnan({1}) ? acc_t(NAN) : max({0}, {1})", (x, y), VALUE)
-
-    def minimum(self, x: Any, y: Any) -> Symbol:
-        return self.emit("isnan({0}) || isnan({1}) ? acc_t(NAN) : min({0}, {1})", (x, y), VALUE)
-
     def power(self, x: Any, y: Any) -> Symbol:
+        if y.__class__ in (int, float) and y == 2:
+            return self.emit("{0} * {0}", (x,), VALUE)
         power = "{1} == acc_t(2) ? {0} * {0} : pow({0}, {1})"
         if self.symbol(y).is_number:  # a root of -inf is NaN, but its power by an array is not
             roots = "{1} == acc_t(0.5) ? sqrt({0}) : {1} == acc_t(-0.5) ? acc_t(1) / sqrt({0}) : "
             power = roots + power
         return self.emit(power, (x, y), VALUE)
 
-    def clip(self, x: Any, low: Any, high: Any) -> Symbol:
-        return self.minimum(self.maximum(x, low), high)
+    def clip(self, x: Any, low: Any, high: Any) -> Any:
+        x = self.value(x) if low is None else self.maximum(x, low)
+        return x if high is None else self.minimum(x, high)
+
+    _clamp = clip
 
     def logaddexp(self, x: Any, y: Any) -> Symbol:
         x, y = self.value(x), self.value(y)
@@ -211,56 +265,62 @@ class Trace:
         equal = self.emit("{} + log(acc_t(2))", (x,), VALUE)
         return self.where(x == y, equal, different)
 
-    def sigmoid(self, x: Any) -> Symbol:
-        e = self.exp(-abs(x))
-        return self.where(x >= 0, 1 / (1 + e), e / (1 + e))
-
-    def softplus(self, x: Any) -> Symbol:
-        return self.logaddexp(x, 0)
+    def sinc(self, x: Any) -> Symbol:
+        a = math.pi * x
+        return self.where(x == 0, 1.0, self.sin(a) / a)
 
     def sign(self, x: Any) -> Symbol:
+        """The sign; NaN of NaN, as the array module's."""
         return self.where(x > 0, 1.0, self.where(x < 0, -1.0, self.where(x == 0, 0.0, x)))
-
-    def signs(self, x: Any) -> Symbol:
-        """The sign; 0 of NaN."""
-        return self.where(x > 0, 1.0, self.where(x < 0, -1.0, 0.0))
-
-    sgn = signs
 
     def zeros(self, shape: Any, dtype: Any) -> Symbol:
         if shape != ():
             raise NotTraceable("an array of a shape")
         return self.symbol(0.0)
 
+    def zeros_like(self, x: Any) -> Symbol:
+        return self.symbol(0.0)
+
     def isnan(self, x: Any) -> Symbol:
         return self.emit("isnan({}) != 0", (x,), TRUTH)
+
+    def isinf(self, x: Any) -> Symbol:
+        return self.emit("isinf({}) != 0", (x,), TRUTH)
 
     def isfinite(self, x: Any) -> Symbol:
         return self.emit("isfinite({}) != 0", (x,), TRUTH)
 
+    def asarray(self, x: Any, dtype: Any = None) -> Symbol:
+        symbol = self.symbol(x)
+        return symbol if dtype is None else symbol.astype(dtype)
+
     def _to_copy(self, x: Any, dtype: Any) -> Symbol:
         return self.symbol(x).astype(dtype)
-
-    def abs(self, x: Any) -> Symbol:
-        return self.emit("fabs({})", (x,), VALUE)
-
-    def _clamp(self, x: Any, low: Any, high: Any) -> Symbol:
-        x = self.value(x) if low is None else self.maximum(x, low)
-        return x if high is None else self.minimum(x, high)
 
     def __getattr__(self, name: str) -> Any:
         if name in FUNCTIONS:
             text = FUNCTIONS[name] + "({})"
             return lambda x: self.emit(text, (x,), VALUE)
-        if name in ROWS:
-            return lambda *operands: ROWS[name].forward(self, *operands)
-        raise NotTraceable(f"no function {name}")
+        if name in BINARY:
+            return lambda x, y: self.emit(BINARY[name][0], (x, y), BINARY[name][1])
+        if name not in ROWS or name in self.rows:
+            raise NoAttribute(f"function {name}")
+
+        def forward(*operands: Any) -> Any:
+            self.rows.append(name)
+            result = ROWS[name].forward(self, *operands)
+            self.rows.remove(name)
+            return result
+
+        return forward
 
 
 class OpsTrace(Trace):
     """The functions of the op table, where they differ from the array module's."""
 
-    sign = Trace.signs
+    def sign(self, x: Any) -> Symbol:
+        """The sign; 0 of NaN."""
+        return self.where(x > 0, 1.0, self.where(x < 0, -1.0, 0.0))
 
 
 CONSTANTS = """
@@ -275,70 +335,172 @@ FUNCTIONS = {
     name: name
     for name in (
         "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "sin", "cos", "tan",
-        "sinh", "cosh", "tanh", "erf", "erfc", "floor", "ceil", "trunc",
+        "sinh", "cosh", "tanh", "erf", "erfc", "floor", "ceil", "trunc", "rint",
     )
-} | {"absolute": "fabs", "arcsin": "asin", "arccos": "acos", "arctan": "atan"}  # fmt: skip
+} | {
+    "abs": "fabs", "absolute": "fabs", "arcsin": "asin", "arccos": "acos", "arctan": "atan",
+}  # fmt: skip
 
 
 def trace(
-    name: str, function: Callable[..., Any], kinds: tuple[Any, ...], scope_class: type[Trace]
-) -> Routine | None:
-    """The routine of a function for operands; None if it is not traceable, or needs no kernel."""
-    dtypes = {kind for kind in kinds if isinstance(kind, np.dtype)}
-    floats = dtypes - {BOOL}
+    name: str, function: Callable[..., Any], kinds: tuple[Any, ...], scope: type[Trace] = Trace
+) -> Routine:
+    """The routine of a function for kinds of operands: dtypes of arrays, classes of numbers, and
+    the values of others.
+
+    Args:
+        name: the kernel's, and the row's if it is its forward: then that does not call itself.
+
+    Raises:
+        NotTraceable: it has none, or needs none.
+    """
+    floats = {kind for kind in kinds if isinstance(kind, np.dtype)} - {BOOL}
     if len(floats) != 1 or not floats <= FLOATS.keys():
-        return None
+        raise NotTraceable("dtypes")
     dtype = floats.pop()
-    wide = FLOATS[dtype]
-    scope = scope_class(dtype)
+    try:
+        return trace_in(name, function, kinds, scope(dtype, FLOATS[dtype]))
+    except NeedsFloat64:
+        return trace_in(name, function, kinds, scope(dtype, FLOAT64))
+
+
+def trace_in(name: str, function: Callable[..., Any], kinds: tuple[Any, ...], f: Trace) -> Routine:
     operands: list[Any] = []
     in_dtypes: list[Any] = []
     for i, kind in enumerate(kinds):
         if isinstance(kind, np.dtype):
-            operands.append(Symbol(scope, f"in{i}", TRUTH if kind == BOOL else VALUE))
-            in_dtypes.append(BOOL if kind == BOOL else wide)
+            operands.append(Symbol(f, f"in{i}", TRUTH if kind == BOOL else VALUE))
+            in_dtypes.append(BOOL if kind == BOOL else f.wide)
         elif kind in (int, float):
-            operands.append(Number(scope, f"in{i}", VALUE))
-            in_dtypes.append(wide)
+            operands.append(Number(f, f"in{i}", VALUE))
+            in_dtypes.append(f.wide)
         elif kind is None or isinstance(kind, (bool, str)):
             operands.append(kind)
             in_dtypes.append(None)
         else:
-            return None
-    result = function(scope, *operands)
+            raise NotTraceable(f"an operand {kind}")
+    f.rows.append(name)
+    result = function(f, *operands)
     if not isinstance(result, Symbol) or any(result is x for x in operands):
-        return None
-    out_dtype = BOOL if result.kind is TRUTH else dtype
-    number = "double" if wide.char == "d" else "float"
-    text = "\n".join([*scope.statements, f"out0 = static_cast<out0_type>({result.text})"])
-    preamble = f"{CONSTANTS}typedef {number} acc_t;\n"
-    return Routine(name, text, tuple(in_dtypes), out_dtype, preamble)
+        raise NotTraceable("no new array")
+    out_dtype = BOOL if result.kind is TRUTH else f.dtype
+    text = "\n".join([*f.statements, f"out0 = static_cast<out0_type>({result.text})"])
+    preamble = f"{CONSTANTS}typedef {get_typename(f.wide)} acc_t;\n"
+    return TracedRoutine(f"shmtensor_{name}", text, tuple(in_dtypes), out_dtype, preamble)
 
 
-def find_fused(
-    name: str, function: Callable[..., Any], scope_class: type[Trace] = Trace
-) -> Callable[[tuple[Any, ...]], Any]:
-    """The `find` of `native.DevicePointwise` for a traced function."""
+class TracedRoutine(Routine):
+    """A routine that was traced."""
 
-    def find(key: tuple[Any, ...]) -> Any:
-        *kinds, out, singles = key
+    def elementwise(self, kinds: tuple[Any, ...]) -> Any:
+        parameters, casts = [], []
+        for i, dtype in enumerate(self.in_dtypes):
+            if dtype is not None:
+                source = kinds[i] if isinstance(kinds[i], np.dtype) else dtype
+                parameters.append(f"{source.name} x{i}")
+                casts.append(f"const {'bool' if dtype == BOOL else 'acc_t'} in{i} = x{i};\n")
+        return cupy.ElementwiseKernel(
+            ", ".join(parameters),
+            f"{self.out_dtype.name} out0",
+            "".join(casts) + self.text,
+            f"{self.name}_strided",
+            preamble=f"{self.preamble}typedef {get_typename(self.out_dtype)} out0_type;\n",
+        )
+
+
+def float64_code(function: Callable[..., Any], *names: str) -> tuple[str, str]:
+    """A function of numbers in C: statements, and the result. `acc_t` must be double."""
+    f = Trace(FLOAT64, FLOAT64)
+    result = function(*(Symbol(f, name, VALUE) for name in names))
+    return "\n".join(f.statements), result.text
+
+
+# ---- functions of arrays
+
+
+class Statistics(NamedTuple):
+    """What this process has traced.
+
+    Attributes:
+        kernels: kernels that were made, each for one kind of operands.
+        fallbacks: by function, why it was not traced, the last time.
+    """
+
+    kernels: int
+    fallbacks: dict[str, str]
+
+
+counts = {"kernels": 0}
+reasons: dict[str, str] = {}
+
+
+def statistics() -> Statistics:
+    """The kernels and fallbacks so far."""
+    return Statistics(counts["kernels"], dict(reasons))
+
+
+class Fused:
+    """A function of n operands as one kernel, for each kind of operands.
+
+    Args:
+        routine: `routine(kinds)`: what the kernel computes; raises NotTraceable.
+        plain: computes what has none; it gets the same arguments, and keywords.
+        skip: the first arguments that are no operands.
+    """
+
+    def __init__(
+        self, name: str, routine: Callable[..., Routine], plain: Callable[..., Any], n: int,
+        skip: int = 0,
+    ) -> None:  # fmt: skip
+        self.name, self.routine, self.plain, self.n, self.skip = name, routine, plain, n, skip
+        self.kernels: dict[tuple[Any, ...], Any] = {}
+
+    def make(self, kinds: tuple[Any, ...], finish: Callable[[Routine], Any]) -> Any:
+        """A kernel of operands; None: `plain` computes."""
         try:
-            routine = trace(f"shmtensor_{name}", function, tuple(kinds), scope_class)
-        except Exception:  # of any kind: then the fallback computes, or raises it for the arrays
+            kernel = finish(self.routine(kinds))
+        except NotTraceable as reason:
+            reasons[self.name] = str(reason)
             return None
-        return None if routine is None else routine.kernel(tuple(kinds), out, singles)
+        counts["kernels"] += kernel is not None
+        return kernel
 
-    return find
+    def find(self, key: tuple[Any, ...]) -> Any:
+        """The `find` of `native.DevicePointwise`."""
+        *kinds, out, singles = key
+        return self.make(tuple(kinds), lambda routine: routine.kernel(tuple(kinds), out, singles))
+
+    def fallback(self, *arguments: Any, **keywords: Any) -> Any:
+        """One kernel for operands of other shapes and strides, if there is one."""
+        operands = arguments[self.skip :]
+        if keywords or len(operands) != self.n:
+            return self.plain(*arguments, **keywords)
+        kinds = tuple(map(kind_of, operands))
+        if kinds not in self.kernels:
+            self.kernels[kinds] = self.make(kinds, lambda routine: routine.elementwise(kinds))
+        kernel = self.kernels[kinds]
+        if kernel is None:
+            return self.plain(*arguments)
+        return kernel(*(x for x in operands if not (x is None or x.__class__ in (bool, str))))
+
+    def function(self) -> Any:
+        return native.DevicePointwise(self.fallback, self.find, self.n, self.skip, cupy.ndarray)
+
+
+def kind_of(x: Any) -> Any:
+    """What an operand is in a key: as `native.DevicePointwise`'s."""
+    if isinstance(x, cupy.ndarray):
+        return x.dtype
+    return x if x is None or x.__class__ in (bool, str) else x.__class__
 
 
 def fused(
-    name: str, function: Callable[..., Any], n: int, fallback: Callable[..., Any], skip: int = 0
-) -> Any:
-    """A function of n operands as one kernel.
+    name: str, function: Callable[..., Any], n: int, plain: Callable[..., Any], skip: int = 0,
+    scope: type[Trace] = Trace,
+) -> Any:  # fmt: skip
+    """`function(f, *operands)` of n operands as one kernel. The arguments are those of Fused."""
 
-    Args:
-        function: `function(f, *operands)`.
-        fallback: computes all other calls; it gets the same arguments.
-        skip: the first arguments that are no operands.
-    """
-    return native.DevicePointwise(fallback, find_fused(name, function), n, skip, cupy.ndarray)
+    def routine(kinds: tuple[Any, ...]) -> Routine:
+        return trace(name, function, kinds, scope)
+
+    return Fused(name, routine, plain, n, skip).function()

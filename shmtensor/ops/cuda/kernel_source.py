@@ -19,7 +19,6 @@ KERNELS: dict[str, tuple[str, ...]] = {
     "index": FLOATING,
     "ldl": ("float32", "float64"),
     "norm": FLOATING,
-    "optim": FLOATING,
     "pooling": FLOATING,
     "random": FLOATING,
     "reduce": FLOATING,
@@ -37,6 +36,10 @@ def kernel_source(name: str, dtype: str) -> str:
     """
     if dtype not in KERNELS[name]:
         raise ValueError(f"kernel_source: {name}.cu has no {dtype}: one of {KERNELS[name]}")
+    return with_common((FOLDER / f"{name}.cu").read_text(), dtype)
+
+
+def with_common(source: str, dtype: str) -> str:
+    """A source, with what the kernels share, for a dtype."""
     common = (FOLDER / "common.cuh").read_text()
-    source = (FOLDER / f"{name}.cu").read_text()
     return f"#define SCALAR_{dtype.upper()}\n{common}\n{source}"

@@ -114,6 +114,10 @@ class Routine:
         self.name, self.text, self.preamble, self.loop_prep = name, text, preamble, loop_prep
         self.in_dtypes, self.out_dtype = in_dtypes, out_dtype
 
+    def elementwise(self, kinds: tuple[Any, ...]) -> Any:
+        """A kernel for operands of any shapes and strides; None: a ufunc has its own."""
+        return None
+
     def kernel(self, kinds: tuple[Any, ...], out: Any, singles: int) -> Any:
         """The DeviceKernel for operands, or None if they are cast in other ways.
 
@@ -215,13 +219,20 @@ def example(kind: Any) -> Any:
     return CScalar(kind(0) if isinstance(kind, type) else kind)
 
 
-def routine_of(ufunc: Any, kinds: tuple[Any, ...]) -> Routine | None:
-    """The routine that a CuPy ufunc runs for operands; None if it is none of one expression."""
+def routine_of_ufunc(ufunc: Any, kinds: tuple[Any, ...]) -> Routine | None:
+    """The routine that a CuPy ufunc runs for operands; None if it is none of one expression, or the
+    ufunc raises an error for them.
+    """
+    # a bool stands for itself in a key, and for its class here
+    kinds = tuple(bool if kind is True or kind is False else kind for kind in kinds)
     if ufunc.nout != 1 or any(kind is None or isinstance(kind, str) for kind in kinds):
         return None
-    op = ufunc._ops.guess_routine(
-        ufunc.name, ufunc._routine_cache, list(map(example, kinds)), None, ufunc._out_ops
-    )
+    try:
+        op = ufunc._ops.guess_routine(
+            ufunc.name, ufunc._routine_cache, list(map(example, kinds)), None, ufunc._out_ops
+        )
+    except (TypeError, ValueError):
+        return None
     text = op.routine
     if op._resolution_func is not None or not isinstance(text, str):
         return None
@@ -236,13 +247,8 @@ def find_ufunc(ufunc: Any) -> Callable[[tuple[Any, ...]], Any]:
 
     def find(key: tuple[Any, ...]) -> Any:
         *kinds, out, singles = key
-        # a bool stands for itself in a key, and for its class here
-        classes = tuple(bool if kind is True or kind is False else kind for kind in kinds)
-        try:
-            routine = routine_of(ufunc, classes)
-        except (TypeError, ValueError):  # the ufunc raises its own
-            return None
-        return None if routine is None else routine.kernel(classes, out, singles)
+        routine = routine_of_ufunc(ufunc, tuple(kinds))
+        return None if routine is None else routine.kernel(tuple(kinds), out, singles)
 
     return find
 

@@ -1,14 +1,13 @@
 """The pointwise rows on CUDA, one kernel each, and in place without a copy.
 
-Most are traced (`fused.py`); those that are one CuPy ufunc keep its values and dtypes, for all
-dtypes (`pointwise.py`). What neither takes (broadcasting, strides, other dtypes) is computed by the
-row's own forward.
+A row has no text of its own here: its forward is traced (`fused.py`), or, where it is one ufunc, is
+CuPy's ufunc with its values and dtypes (`pointwise.py`). What neither takes is computed by the
+row's forward on CuPy's arrays.
 """
 
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,80 +18,16 @@ from ... import native
 from ...cuda_arrays import check_bfloat16, check_writable, device_of
 from ...dtypes import bfloat16
 from ..loss.pointwise_loss import POINTWISE_LOSSES, loss_weight
-from ..nn.activation_backward import ARGUMENT_COUNTS, DERIVATIVES
 from ..table.op_definition import ROWS, Row
-from .fused import OpsTrace, find_fused, fused
-from .pointwise import Routine, cuda_ufunc, find_ufunc
+from .fused import Fused, NotTraceable, OpsTrace, Placeholder, fused, kind_of, trace
+from .pointwise import Routine, cuda_ufunc, routine_of_ufunc
 
-UFUNCS = {
-    "add": cupy.add, "sub": cupy.subtract, "mul": cupy.multiply, "div": cupy.true_divide,
-    "neg": cupy.negative, "eq": cupy.equal, "ne": cupy.not_equal, "lt": cupy.less,
-    "le": cupy.less_equal, "gt": cupy.greater, "ge": cupy.greater_equal, "isnan": cupy.isnan,
-    "isinf": cupy.isinf, "isfinite": cupy.isfinite, "maximum": cupy.maximum,
-    "minimum": cupy.minimum, "fmax": cupy.fmax, "fmin": cupy.fmin, "abs": cupy.abs,
-    "exp": cupy.exp, "exp2": cupy.exp2, "expm1": cupy.expm1, "log": cupy.log, "log2": cupy.log2,
-    "log10": cupy.log10, "log1p": cupy.log1p, "sqrt": cupy.sqrt, "sin": cupy.sin, "cos": cupy.cos,
-    "tan": cupy.tan, "sinh": cupy.sinh, "cosh": cupy.cosh, "tanh": cupy.tanh,
-    "logical_and": cupy.logical_and, "logical_or": cupy.logical_or,
-    "logical_xor": cupy.logical_xor, "logical_not": cupy.logical_not,
-    "_clamp_min": cupy.maximum, "_clamp_max": cupy.minimum,
-}  # fmt: skip
-# CuPy orders complex numbers, and compiles the others for them; the CPU and PyTorch refuse them.
-REAL = (
-    "lt", "le", "gt", "ge", "maximum", "minimum", "fmax", "fmin", "_clamp", "_clamp_min",
-    "_clamp_max", "_clamp_tensor", "relu", "_gelu", "atan2", "copysign", "hypot", "nextafter",
-)  # fmt: skip
 COMPLEX = {np.dtype("F"), np.dtype("D"), complex}
-# Of float16 and a number, these are computed in float32: the number may be beyond float16.
-ARITHMETIC = ("add", "sub", "mul", "div")
-# Round a number to float16 anyway, or depend on the dtype of the operand.
-SELECTING = ("_where", "_where_other", "_clamp", "threshold", "nan_to_num")
 FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
 NUMBERS = (int, float)
-ROOT_HALF, ROOT_2_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
-
-
-# ---- functions whose row's own forward cannot be traced
-
-
-def gelu(f: Any, x: Any, tanh: bool) -> Any:
-    if tanh:
-        return 0.5 * x * (1 + f.tanh(ROOT_2_PI * (x + 0.044715 * x * x * x)))
-    return 0.5 * x * (1 + f.erf(x * ROOT_HALF))
-
-
-def gelu_backward(f: Any, x: Any, y: Any, tanh: bool) -> Any:
-    from ..nn.activation import gelu_derivative
-
-    return x * gelu_derivative(f, f.erf, y, tanh)
-
-
-def activation_backward(f: Any, x: Any, y: Any, name: str, *numbers: Any) -> Any:
-    derivatives = DERIVATIVES[name]
-    derivative = derivatives.first(f, y, *numbers[: ARGUMENT_COUNTS.get(name, 0)])
-    out = x * derivative
-    return f.where(derivative == 0, 0.0, out) if derivatives.excludes else out
-
-
-OWN: dict[str, Callable[..., Any]] = {
-    "_gelu": gelu,
-    "_gelu_backward": gelu_backward,
-    "_activation_backward": activation_backward,
-    "threshold": lambda f, x, threshold, value: f.where(x <= threshold, value, x),
-    "addcmul": lambda f, x, y, z, value: x + value * y * z,
-    "addcdiv": lambda f, x, y, z, value: x + value * y / z,
-    "sign": lambda f, x: f.signs(x),
-    "sgn": lambda f, x: f.signs(x),
-    "_clamp": lambda f, x, low, high: f._clamp(x, low, high),
-    "erf": lambda f, x: f.erf(x),
-    "erfc": lambda f, x: f.erfc(x),
-    "sinc": lambda f, x: f.where(x == 0, 1.0, f.sin(math.pi * x) / (math.pi * x)),
-    "square": lambda f, x: x * x,
-    "reciprocal": lambda f, x: 1 / x,
-    "pow": lambda f, x, y: f.power(x, y),
-    "_masked_scale": lambda f, x, mask, scale: f.where(mask, x * scale, 0.0),
-}
-REPLACED = ("erf", "erfc", "pow")  # have a forward, which takes other operands
+# Of float16 and a number these round the number first, as comparisons; others compute in float32.
+SELECTING = ("_where", "_where_other", "_clamp", "threshold", "nan_to_num")
+OWN = ("pow",)  # has a forward for CUDA, which checks the powers of integers and bools
 
 
 def loss_value(f: Any, x: Any, y: Any, name: str, a: float, b: float) -> Any:
@@ -106,18 +41,76 @@ def loss_backward(
     return x * weight * derivative
 
 
-def traced(row: Row) -> Callable[..., Any]:
-    """The function of a row for `fused`, with all attributes by position."""
-    own = OWN.get(row.name)
-    if own is not None:
-        return own
+# ---- what a row computes, by its own forward
+
+
+class Operand(Placeholder, np.lib.mixins.NDArrayOperatorsMixin):
+    """An operand of a forward, or what one of NumPy's ufuncs makes of operands."""
+
+    def __init__(self, dtype: Any = None, ufunc: Any = None, operands: Any = ()) -> None:
+        if dtype is not None:
+            self.dtype = dtype
+        self.ufunc, self.operands = ufunc, operands
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **keywords: Any) -> Any:
+        if method != "__call__" or keywords or self.ufunc is not None:
+            raise NotTraceable("several ufuncs")
+        return Operand(None, ufunc, operands)
+
+
+def own_forward(row: Row) -> Callable[..., Any]:
+    """`(f, *operands)`: the row's forward, with all attributes by position."""
     names = [a.name for a in row.attributes if a.keyword_only]
     n = len(row.inputs) + len(row.attributes) - len(names)
+    if not names:
+        return row.forward
+    return lambda f, *operands: row.forward(f, *operands[:n], **dict(zip(names, operands[n:])))
 
-    def function(f: Any, *operands: Any) -> Any:
-        return row.forward(f, *operands[:n], **dict(zip(names, operands[n:])))
 
-    return function
+def ufunc_of(row: Row, kinds: tuple[Any, ...]) -> Any:
+    """The ufunc of NumPy that the row's forward is for these operands; None: it is not one."""
+    if row.attributes or row.name in OWN:
+        return None
+    operands = [Operand(kind if isinstance(kind, np.dtype) else None) for kind in kinds]
+    try:
+        result = row.forward(np, *operands)
+    except NotTraceable:
+        return None
+    is_one = isinstance(result, Operand) and len(operands) == len(result.operands)
+    if is_one and all(x is y for x, y in zip(operands, result.operands)):
+        return result.ufunc
+    return None
+
+
+def is_selecting(row: Row, ufunc: Any) -> bool:
+    """Whether operands are compared, or one of them is the result."""
+    return row.name in SELECTING or (ufunc is not None and ufunc.types[-1][-1] == "?")
+
+
+def empty_operand(kind: Any) -> Any:
+    """An operand of a kind, without elements."""
+    if isinstance(kind, np.dtype):
+        return np.empty(0, kind)
+    return kind(0) if isinstance(kind, type) else kind
+
+
+def routine_of(row: Row, kinds: tuple[Any, ...]) -> Routine:
+    """What a kernel of the row computes: CuPy's ufunc of the same name, with its values and dtypes,
+    where the forward is one, else the forward, traced.
+
+    Raises:
+        NotTraceable: neither takes the operands. What the CPU's kernel raises for complex numbers.
+    """
+    if row.numpy is not None and not COMPLEX.isdisjoint(kinds):  # CuPy orders them: see the CPU's
+        row.numpy(*map(empty_operand, kinds))
+    ufunc = ufunc_of(row, kinds)
+    in_float32 = FLOAT16 in kinds and not set(NUMBERS).isdisjoint(kinds)
+    if ufunc is not None and not (in_float32 and not is_selecting(row, ufunc)):
+        routine = routine_of_ufunc(getattr(cupy, ufunc.__name__), kinds)
+        if routine is None:
+            raise NotTraceable(f"not one expression: {ufunc.__name__}")
+        return routine
+    return trace(row.name, own_forward(row), kinds)
 
 
 # ---- losses of two tensors of one shape
@@ -220,19 +213,7 @@ def _to_copy(xp: Any, x: Any, dtype: Any) -> Any:
     return cast_array(x, dtype)
 
 
-# ---- forwards for the operands that kernels do not take
-
-
-def refusing_complex(forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A forward that raises TypeError, as the CPU's kernels do, if an operand is complex."""
-
-    def run(xp: Any, *operands: Any, **keywords: Any) -> Any:
-        for x in operands:
-            if getattr(x, "dtype", x.__class__) in COMPLEX:
-                raise TypeError("not supported for complex numbers")
-        return forward(xp, *operands, **keywords)
-
-    return run
+# ---- declaration
 
 
 def has_half_and_number(operands: tuple[Any, ...]) -> bool:
@@ -245,98 +226,66 @@ def has_half_and_number(operands: tuple[Any, ...]) -> bool:
     )
 
 
-def arithmetic_in_float32(ufunc: Any, forward: Callable[..., Any], xp: Any, x: Any, y: Any) -> Any:
-    """The forward of a row in ARITHMETIC: of float16 and a number in one pass, rounded once."""
-    if not has_half_and_number((x, y)):
-        return forward(xp, x, y)
-    out = cupy.empty_like(x if hasattr(x, "dtype") else y)
-    return ufunc(x, y, out=out, dtype=FLOAT32, casting="unsafe")
-
-
 def in_float32(function: Callable[..., Any], skip: int = 1) -> Callable[..., Any]:
-    """A function that computes float16 with numbers in float32, and rounds the result once.
+    """A function that computes float16 with numbers in float32, and rounds the result once: for
+    what cannot be traced.
 
     Args:
         skip: the first arguments that are no operands.
     """
 
-    def run(*arguments: Any, **keywords: Any) -> Any:
+    def run(*arguments: Any) -> Any:
         operands = arguments[skip:]
-        if not has_half_and_number((*operands, *keywords.values())):
-            return function(*arguments, **keywords)
+        if not has_half_and_number(operands):
+            return function(*arguments)
         wide = (x.astype(FLOAT32) if getattr(x, "dtype", 0) == FLOAT16 else x for x in operands)
-        out = function(*arguments[:skip], *wide, **keywords)
+        out = function(*arguments[:skip], *wide)
         return out.astype(FLOAT16) if getattr(out, "dtype", None) == FLOAT32 else out
 
     return run
-
-
-def fallback_of(row: Row) -> Callable[..., Any]:
-    """The forward of a row for operands that its kernels do not take."""
-    forward = row.device_forwards.get("cuda", row.forward)
-    if row.name in REAL:
-        forward = refusing_complex(forward)
-    if row.name in ARITHMETIC:
-        return functools.partial(arithmetic_in_float32, UFUNCS[row.name], forward)
-    return forward if row.name in UFUNCS or row.name in SELECTING else in_float32(forward)
-
-
-# ---- declaration
-
-
-def with_out(row: Row, forward: Callable[..., Any]) -> Callable[..., Any]:
-    """A forward, by position, that may have one more argument: the array for the result."""
-    names = [a.name for a in row.attributes if a.keyword_only]
-    n = 1 + len(row.inputs) + len(row.attributes)
-    split = n - len(names)
-
-    def run(*operands: Any, **keywords: Any) -> Any:
-        by_name = dict(zip(names, operands[split:n])) | keywords
-        result = forward(*operands[:split], **by_name)
-        return write_array(result, operands[n]) if len(operands) > n else result
-
-    return run
-
-
-def find_row(row: Row) -> Callable[[tuple[Any, ...]], Any]:
-    ufunc = UFUNCS.get(row.name)
-    fused = find_fused(row.name, traced(row))
-    if ufunc is None:
-        return fused
-    by_ufunc = find_ufunc(ufunc)
-    if row.name in REAL:
-        return lambda key: by_ufunc(key) if COMPLEX.isdisjoint(key) else None
-    if row.name not in ARITHMETIC:
-        return by_ufunc
-
-    def find(key: tuple[Any, ...]) -> Any:
-        has_number = int in key or float in key
-        return fused(key) if has_number and FLOAT16 in key else by_ufunc(key)
-
-    return find
 
 
 def is_pointwise(row: Row) -> bool:
     """Whether each element of the row's one result depends on one element of each input."""
     simple = row.outputs == ("out",) and not (row.listed or row.saves or row.view)
     by_layout = row.layout == "pointwise" or (row.broadcast and not row.layout)
-    return (simple and by_layout) or row.name in UFUNCS or row.name in OWN
+    return simple and (by_layout or isinstance(row.numpy, np.ufunc))
+
+
+def pointwise_forward(row: Row) -> Any:
+    """The forward of a row for CUDA, which may have one more argument: the array for the result."""
+    n = len(row.inputs) + len(row.attributes)
+    plain = row.forward_on("cuda") or own_forward(row)
+    wide = in_float32(plain)
+
+    def compute(xp: Any, *operands: Any) -> Any:
+        is_wide = has_half_and_number(operands) and not is_selecting(
+            row, ufunc_of(row, tuple(map(kind_of, operands)))
+        )
+        return (wide if is_wide else plain)(xp, *operands)
+
+    kernels = Fused(row.name, functools.partial(routine_of, row), compute, n, 1)
+
+    def fallback(xp: Any, *operands: Any, **keywords: Any) -> Any:
+        rest = row.attributes[len(operands) - len(row.inputs) :] if len(operands) < n else ()
+        values = [keywords.get(a.name, a.default) for a in rest]
+        result = kernels.fallback(xp, *operands[:n], *values)
+        return write_array(result, operands[n]) if len(operands) > n else result
+
+    forward = native.DevicePointwise(fallback, kernels.find, n, 1, cupy.ndarray)
+    forward.takes_out = True  # type: ignore[attr-defined]
+    return forward
 
 
 def declare() -> None:
     """Declares the forwards of all pointwise rows."""
     for row in ROWS.values():
-        replaceable = "cuda" not in row.device_forwards or row.name in REPLACED
-        n = len(row.inputs) + len(row.attributes)
-        if not (is_pointwise(row) and replaceable and n <= 8):
-            continue
-        forward = with_out(row, fallback_of(row))
-        twin = native.DevicePointwise(forward, find_row(row), n, 1, cupy.ndarray)
-        twin.takes_out = True  # type: ignore[attr-defined]
-        row.on("cuda")(twin)
+        is_free = "cuda" not in row.device_forwards or row.name in OWN
+        if is_pointwise(row) and is_free and len(row.inputs) + len(row.attributes) <= 8:
+            row.on("cuda")(pointwise_forward(row))
 
 
-def pullback_of(row: Row, name: str) -> Callable[..., Any]:
+def pullback_of(row: Row, name: str) -> Any:
     """The gradient of an input on arrays: one kernel, if it is pointwise and can be traced."""
     pullback = row.pullbacks[name]
     needs = pullback.needs
@@ -348,10 +297,8 @@ def pullback_of(row: Row, name: str) -> Callable[..., Any]:
     def function(f: Any, *operands: Any) -> Any:
         return pullback.function(*([f] if skip else []), *operands)
 
-    return native.DevicePointwise(
-        in_float32(pullback.function, skip), find_fused(f"{row.name}_gradient", function, OpsTrace),
-        len(needs) - skip, skip, cupy.ndarray,
-    )  # fmt: skip
+    plain = in_float32(pullback.function, skip)
+    return fused(f"{row.name}_{name}_gradient", function, len(needs) - skip, plain, skip, OpsTrace)
 
 
 declare()

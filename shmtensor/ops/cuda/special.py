@@ -12,34 +12,31 @@ import cupy
 from cupyx.scipy import special
 
 from ..special import bessel
-from ..special.orthogonal_polynomials import MAX_DEGREE
+from ..special.orthogonal_polynomials import DEGREE_ONE, MAX_DEGREE, recurrence_of
 from ..table.op_definition import ROWS
+from .fused import float64_code
 
 # CuPy's; of modified Bessel functions and the normal distribution it has some that overflow.
 UFUNCS: dict[str, Any] = {
-    "erf": special.erf,
-    "erfc": special.erfc,
     "lgamma": special.gammaln,
     "special_bessel_j0": special.j0,
     "special_bessel_j1": special.j1,
     "special_bessel_y0": special.y0,
     "special_bessel_y1": special.y1,
 }
+# Faster than the rows' own steps, or loops of a length that depends on the values.
 OURS = {
     "erfinv": "inverse_erf(v)",
     "i0": "bessel_i0(v)",
     "i1": "bessel_i1(v)",
     "special_i0e": "bessel_i0_scaled(v)",
     "special_i1e": "bessel_i1_scaled(v)",
-    "special_ndtr": "normal_distribution(v)",
     "special_log_ndtr": "log_normal_distribution(v)",
-    "special_ndtri": "normal_quantile(v)",
     "special_erfcx": "scaled_erfc(v)",
     "special_modified_bessel_k0": "exp(-v) * bessel_k0_scaled(v)",
     "special_modified_bessel_k1": "exp(-v) * bessel_k1_scaled(v)",
     "special_scaled_modified_bessel_k0": "bessel_k0_scaled(v)",
     "special_scaled_modified_bessel_k1": "bessel_k1_scaled(v)",
-    "special_spherical_bessel_j0": "v == 0 ? 1 : isinf(v) ? 0 : sin(v) / v",
 }
 
 
@@ -86,14 +83,6 @@ def of_two(kernel: Any) -> Any:
 ROWS["special_zeta"].on("cuda")(of_two(special.zeta))
 ROWS["special_gammainc"].on("cuda")(of_two(special.gammainc))
 ROWS["special_gammaincc"].on("cuda")(of_two(special.gammaincc))
-
-
-@ROWS["digamma"].on("cuda")
-def digamma(xp: Any, x: Any) -> Any:
-    """CuPy's, and PyTorch's limits at 0."""
-    check_real(x)
-    out = special.digamma(x)
-    return xp.where(x == 0, xp.copysign(xp.inf, -x), out).astype(x.dtype, copy=False)
 
 
 @ROWS["_polygamma"].on("cuda")
@@ -198,27 +187,19 @@ declare(
     AIRY,
 )
 
-# ---- orthogonal polynomials: degree 1, and degree k + 1 from the two before it
-
-POLYNOMIALS = {
-    "chebyshev_polynomial_t": ("v", "2 * v * now - last"),
-    "chebyshev_polynomial_u": ("2 * v", "2 * v * now - last"),
-    "chebyshev_polynomial_v": ("2 * v - 1", "2 * v * now - last"),
-    "chebyshev_polynomial_w": ("2 * v + 1", "2 * v * now - last"),
-    "hermite_polynomial_h": ("2 * v", "2 * v * now - 2 * k * last"),
-    "hermite_polynomial_he": ("v", "v * now - k * last"),
-    "laguerre_polynomial_l": ("1 - v", "((2 * k + 1 - v) * now - k * last) / (k + 1)"),
-    "legendre_polynomial_p": ("v", "((2 * k + 1) * v * now - k * last) / (k + 1)"),
-}
+# ---- orthogonal polynomials: a loop over the degrees, which differ from element to element
 
 
 def declare_polynomial(name: str, base: str, argument: str) -> None:
     """Declares the forward of a row of polynomials. A degree above MAX_DEGREE gives NaN, not an
     error as on the CPU: the error would have to wait for the device.
     """
-    first, recurrence = POLYNOMIALS[base]
+    first_code, first = float64_code(DEGREE_ONE[base], "v")
+    next_code, following = float64_code(recurrence_of(base), "k", "v", "now", "last")
     code = f"""
-      double v = {argument}, last = 1, now = {first};
+      double v = {argument}, last = 1;
+      {first_code}
+      double now = {first};
       if (isnan(v) || n > {MAX_DEGREE}) {{
         now = isnan(v) ? v : nan("");
       }} else if (!(n >= 1)) {{
@@ -226,14 +207,17 @@ def declare_polynomial(name: str, base: str, argument: str) -> None:
       }} else {{
         long long degree = (long long)n;
         for (double k = 1; k < degree; k += 1) {{
-          double next = {recurrence};
+          {next_code}
+          const double next = {following};
           last = now;
           now = next;
         }}
       }}
       out = T(now);
     """
-    kernel = cupy.ElementwiseKernel("T x, N n", "T out", code, f"special_{name}")
+    kernel = cupy.ElementwiseKernel(
+        "T x, N n", "T out", code, f"special_{name}", preamble="typedef double acc_t;"
+    )
 
     def forward(xp: Any, x: Any, n: Any) -> Any:
         dtype = dtype_of(x, n)
@@ -243,7 +227,7 @@ def declare_polynomial(name: str, base: str, argument: str) -> None:
     ROWS[f"special_{name}"].on("cuda")(forward)
 
 
-for _name in POLYNOMIALS:
+for _name in DEGREE_ONE:
     declare_polynomial(_name, _name, "double(x)")
     if _name.startswith("chebyshev"):
         declare_polynomial(f"shifted_{_name}", _name, "2 * double(x) - 1")

@@ -1,180 +1,223 @@
-"""The optimizers' update rules, one launch each: `optim/reference_updates.py` on a GPU.
+"""Optimizer steps on CUDA: the formulas of `optim/reference_updates.py`, traced, one launch over a
+flat block of parameters, in place.
 
-Each function takes the arguments of the reference rule of its name: flat, contiguous arrays of
-float32 or float64, updated in place, and numbers.
+The parameter and its gradient are one-dimensional, contiguous, and of one dtype: float32, float64
+or float16. The state has the dtype that is computed in: float32, or float64 for float64. Numbers
+are arguments of the kernel, so that a schedule compiles nothing; what is True, False or None, and a
+weight decay of 0, is compiled in. `grad_scale` (the gradient is divided by it) and `found_inf` (not
+0: nothing is changed) are float32 arrays of one number in device memory, or None, and so may be
+numbers of the rule, as the step: a GradScaler's step waits for nothing.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import string
+from typing import Any
 
 import cupy
+import numpy as np
 
-from .optim import adam_step as adam_
-from .optim import sgd_step as sgd_
+from .fused import TRUTH, VALUE, Number, Symbol, Trace
+from .kernel_source import with_common
+from .launch import ACC, OPTIONS, blocks_for, current_device
 
-__all__ = [
-    "adadelta_",
-    "adagrad_",
-    "adam_",
-    "adamax_",
-    "asgd_",
-    "nadam_",
-    "radam_",
-    "rmsprop_",
-    "rprop_",
-    "sgd_",
-]
+SOURCE = string.Template(
+    """
+extern "C" __global__ void ${name}(${parameters}, index_t n) {
+  ${prologue}
+  for (index_t i = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < n;
+       i += static_cast<index_t>(gridDim.x) * blockDim.x) {
+    ${body}
+  }
+}
+"""
+)
+SKIP = "if (found_inf[0] != 0) return;"
+UNSCALE = "const acc_t unscale = 1 / static_cast<acc_t>(grad_scale[0]);"
+DEVICE_TYPES = {np.dtype(np.float32): "float", np.dtype(np.bool_): "bool"}
 
 
-class Rule(NamedTuple):
-    """A rule in C++.
+class NonzeroNumber(Number):
+    """A number of which it is known that it is not 0."""
 
-    Attributes:
-        states: the arrays that it updates besides p; those that are None are left out.
-        numbers: its other arguments, as constants of the arrays' type T.
-        body: the code, with `d` the gradient with its sign and weight decay applied. `HAS_X` is
-            whether there is a state x.
+    def __bool__(self) -> bool:
+        return True
+
+
+class UpdateTrace(Trace):
+    """The statements for an element. What depends on numbers only is computed once, in float64,
+    as Python does.
     """
 
-    states: tuple[str, ...]
-    numbers: tuple[str, ...]
-    body: str
+    literal = "double"
+
+    def __init__(self, dtype: Any, wide: Any) -> None:
+        super().__init__(dtype, wide)
+        self.prologue: list[str] = []
+
+    def emit(self, text: str, operands: tuple[Any, ...], kind: str) -> Symbol:
+        symbols = [self.symbol(x) for x in operands]
+        if not all(x.is_number for x in symbols):
+            return super().emit(text, tuple(map(self.value, symbols)), kind)
+        name = f"_n{len(self.prologue)}"
+        c_type = "bool" if kind is TRUTH else "double"
+        self.prologue.append(f"const {c_type} {name} = {text.format(*(x.text for x in symbols))};")
+        return number_symbol(self, name, kind)
+
+    def where(self, condition: Any, x: Any, y: Any) -> Symbol:
+        if not self.symbol(condition).is_number:
+            x, y = self.value(x), self.value(y)
+        return super().where(condition, x, y)
+
+    def value(self, x: Any) -> Symbol:
+        symbol = super().value(x)
+        if not symbol.is_number:
+            return symbol
+        return Symbol(self, f"static_cast<acc_t>({symbol.text})", VALUE)
 
 
-RULES: dict[str, Rule] = {}
-
-DEFINITIONS = """
-template <typename T> __device__ T larger(T x, T y) { return x > y || x != x ? x : y; }
-template <typename T> __device__ T sign_of(T x) { return x != x ? x : T((x > 0) - (x < 0)); }
-"""
+def number_symbol(f: Trace, text: str, kind: str) -> Symbol:
+    """A symbol that depends on numbers only."""
+    symbol = (Symbol if kind is TRUTH else Number)(f, text, kind)
+    symbol.is_number = True
+    return symbol
 
 
 @functools.cache
-def kernel_of(name: str, present: tuple[bool, ...]) -> Any:
-    """The kernel of a rule with some of its states."""
-    rule = RULES[name]
-    states = [s for s, is_there in zip(rule.states, present, strict=True) if is_there]
-    code = [f"const T {n} = (T){n}_;" for n in rule.numbers]
-    code.append("T d = maximize != 0 ? -g : g;\nif (weight_decay != 0) d += weight_decay * p;")
-    body = rule.body
-    for state, is_there in zip(rule.states, present, strict=True):
-        body = body.replace(f"HAS_{state.upper()}", str(is_there).lower())
-        if not is_there:
-            code.append(f"T {state} = 0;")
-    return cupy.ElementwiseKernel(
-        ", ".join(["T g", *(f"float64 {n}_" for n in rule.numbers)]),
-        ", ".join(["T p", *(f"T {s}" for s in states)]),
-        "\n".join([*code, body]),
-        "shmtensor_" + name + "".join("01"[is_there] for is_there in present),
-        preamble=DEFINITIONS,
+def load_update(rule: Any, kinds: tuple[Any, ...], dtype: Any, scaled: tuple[bool, bool]) -> Any:
+    """`load(device)`: the kernel of a rule.
+
+    Args:
+        kinds: of each argument: whether there is the array; the dtype of a number in device memory;
+            `float` or `bool` for another number; the value of a flag.
+        scaled: whether there are grad_scale and found_inf.
+    """
+    f = UpdateTrace(dtype, ACC[dtype])
+    n = len(rule.arrays)
+    parameters: list[str] = []
+    prologue: list[str] = []
+    body: list[str] = []
+    operands: list[Any] = []
+    for name, kind in zip(rule.arrays, kinds):
+        c_type = "scalar_t" if name in ("p", "g") else "acc_t"
+        if not kind:
+            operands.append(None)
+            continue
+        parameters.append(f"{'const ' * (name == 'g')}{c_type}* __restrict__ {name}_")
+        load = f"to_acc({name}_[i])" if name in ("p", "g") else f"{name}_[i]"
+        load += " * unscale" if name == "g" and scaled[0] else ""
+        body.append(f"const acc_t {name} = {load};")
+        operands.append(Symbol(f, name, VALUE))
+    for i, kind in enumerate(kinds[n:]):
+        if isinstance(kind, np.dtype):
+            parameters.append(f"const {DEVICE_TYPES[kind]}* __restrict__ x{i}")
+            is_truth = kind.kind == "b"
+            text = f"x{i}[0]" if is_truth else f"double(x{i}[0])"
+            operands.append(number_symbol(f, text, TRUTH if is_truth else VALUE))
+        elif kind is bool:
+            parameters.append(f"bool x{i}")
+            operands.append(number_symbol(f, f"x{i}", TRUTH))
+        elif kind is float:
+            parameters.append(f"double x{i}")
+            operands.append(NonzeroNumber(f, f"x{i}", VALUE))
+        else:
+            operands.append(kind)
+    for name, is_there, text in zip(("grad_scale", "found_inf"), scaled, (UNSCALE, SKIP)):
+        if is_there:
+            parameters.append(f"const float* __restrict__ {name}")
+            prologue.insert(0, text)
+    numbers = operands[n:]
+    if rule.numbers_of is not None and any(isinstance(kind, np.dtype) for kind in kinds[n:]):
+        numbers = rule.numbers_of(*numbers)
+    results = rule.formula(*operands[:n], *numbers)
+    body += f.statements
+    for name, kind, result in zip(("p", *rule.arrays[2:]), (True, *kinds[2:n]), results):
+        if kind:
+            text = f.value(result).text
+            body.append(f"{name}_[i] = {f'to_scalar({text})' if name == 'p' else text};")
+    source = SOURCE.substitute(
+        name=rule.__name__,
+        parameters=", ".join(parameters),
+        prologue="\n  ".join([*prologue, *f.prologue]),
+        body="\n    ".join(body),
+    )
+    code = with_common(source, dtype.name)
+    return functools.cache(
+        lambda device: cupy.RawModule(code=code, options=OPTIONS).get_function(rule.__name__).kernel
     )
 
 
-def declare(name: str, states: str, numbers: str, body: str) -> Callable[..., None]:
-    """A function `(p, g, *states, *numbers)`."""
-    rule = RULES[name] = Rule(tuple(states.split()), tuple(numbers.split()), body)
-    n = len(rule.states)
+def update(
+    rule: Any, p: Any, g: Any, *arguments: Any, grad_scale: Any = None, found_inf: Any = None
+) -> None:
+    """Applies a rule of `optim/reference_updates.py`; the arguments are the rule's.
 
-    def update(p: Any, g: Any, *arguments: Any) -> None:
-        arrays = arguments[:n]
-        kernel = kernel_of(name, tuple(array is not None for array in arrays))
-        kernel(g, *map(float, arguments[n:]), p, *(array for array in arrays if array is not None))
+    Args:
+        grad_scale, found_inf: one float32 number in device memory, or None.
 
-    update.__name__ = update.__qualname__ = name
-    update.__doc__ = f"`reference_updates.{name}` on a GPU. Copies: none."
-    return update
-
-
-AVERAGES = """
-exp_avg += (d - exp_avg) * one_minus_beta1;
-exp_avg_sq = exp_avg_sq * beta2 + d * d * one_minus_beta2;
-"""
-
-adadelta_ = declare(
-    "adadelta_",
-    "square_avg acc_delta",
-    "lr rho one_minus_rho eps weight_decay maximize",
+    Copies: none.
     """
-square_avg = square_avg * rho + d * d * one_minus_rho;
-T delta = sqrt(acc_delta + eps) / sqrt(square_avg + eps) * d;
-acc_delta = acc_delta * rho + delta * delta * one_minus_rho;
-p -= lr * delta;
-""",
-)
+    n = len(rule.arrays)
+    arrays, numbers = (p, g, *arguments[: n - 2]), arguments[n - 2 :]
+    check_flat(rule, arrays)
+    check_scalars(rule.__name__, grad_scale=grad_scale, found_inf=found_inf)
+    function, begin = rule.formula, n
+    if rule.numbers_of is not None:
+        if any(isinstance(x, cupy.ndarray) for x in numbers):
+            function, begin = rule.numbers_of, 0
+        else:
+            numbers = rule.numbers_of(*numbers)
+    if not p.size:
+        return
+    kinds: list[Any] = [x is not None for x in arrays]
+    values = [x for x in arrays if x is not None]
+    for name, x in zip(function.__code__.co_varnames[begin:], numbers):
+        if isinstance(x, cupy.ndarray):
+            kinds.append(x.dtype)
+            values.append(x)
+        elif name == "first":  # changes from step to step
+            kinds.append(bool)
+            values.append(np.bool_(x))
+        elif x.__class__ is bool or (name == "weight_decay" and not x):
+            kinds.append(x)
+        else:
+            kinds.append(float)
+            values.append(np.float64(x))
+    values += [x for x in (grad_scale, found_inf) if x is not None]
+    scaled = grad_scale is not None, found_inf is not None
+    kernel = load_update(rule, tuple(kinds), p.dtype, scaled)(current_device())
+    kernel((blocks_for(p.size), 1, 1), (256, 1, 1), (*values, np.int64(p.size)))
 
-adagrad_ = declare(
-    "adagrad_",
-    "total",
-    "lr eps weight_decay maximize",
-    "total += d * d;\np -= lr * d / (sqrt(total) + eps);",
-)
 
-adamax_ = declare(
-    "adamax_",
-    "exp_avg exp_inf",
-    "step_size one_minus_beta1 beta2 eps weight_decay maximize",
+def check_flat(rule: Any, arrays: tuple[Any, ...]) -> None:
+    """Checks that all arrays are flat, of equal length, and of the right dtypes.
+
+    Raises:
+        TypeError: a dtype does not fit. ValueError: a shape does not, or strides.
     """
-exp_avg += (d - exp_avg) * one_minus_beta1;
-exp_inf = larger(abs(d) + eps, exp_inf * beta2);
-p -= step_size * exp_avg / exp_inf;
-""",
-)
+    name, (p, g) = rule.__name__, arrays[:2]
+    acc = ACC.get(p.dtype)
+    if acc is None or g.dtype != p.dtype:
+        raise TypeError(f"{name}: dtypes do not fit: param {p.dtype}, grad {g.dtype}")
+    for label, x in zip(("param", "grad", *rule.arrays[2:]), arrays):
+        if x is None:
+            continue
+        if x.shape != p.shape or x.ndim != 1 or not x.flags.c_contiguous:
+            raise ValueError(
+                f"{name}: {label} must be flat and contiguous, of {p.size} elements: "
+                f"shape {x.shape}, strides {x.strides}"
+            )
+        if label not in ("param", "grad") and x.dtype != acc:
+            raise TypeError(f"{name}: {label} must be {acc} for parameters of {p.dtype}: {x.dtype}")
 
-asgd_ = declare(
-    "asgd_",
-    "ax",
-    "eta mu shrink weight_decay maximize",
-    "p *= shrink;\np -= eta * d;\nax = mu == 1 ? p : ax + (p - ax) * mu;",
-)
 
-nadam_ = declare(
-    "nadam_",
-    "exp_avg exp_avg_sq",
-    "gradient_size average_size one_minus_beta1 beta2 one_minus_beta2 correction eps shrink "
-    "weight_decay maximize",
-    AVERAGES + "p *= shrink;\n"
-    "p -= (gradient_size * d + average_size * exp_avg) / (sqrt(exp_avg_sq) * correction + eps);",
-)
+def check_scalars(name: str, **scalars: Any) -> None:
+    """Checks that each is None or one float32 number on the device.
 
-radam_ = declare(
-    "radam_",
-    "exp_avg exp_avg_sq",
-    "step_size rectification one_minus_beta1 beta2 one_minus_beta2 eps shrink weight_decay "
-    "maximize",
-    AVERAGES + "p *= shrink;\nT move = step_size * exp_avg;\n"
-    "if (rectification != 0) move *= rectification / (sqrt(exp_avg_sq) + eps);\np -= move;",
-)
-
-rmsprop_ = declare(
-    "rmsprop_",
-    "square_avg momentum_buffer grad_avg",
-    "lr alpha one_minus_alpha eps momentum weight_decay maximize",
+    Raises:
+        TypeError: it is not.
     """
-square_avg = square_avg * alpha + d * d * one_minus_alpha;
-T square = square_avg;
-if (HAS_GRAD_AVG) {
-  grad_avg += (d - grad_avg) * one_minus_alpha;
-  square -= grad_avg * grad_avg;
-}
-T move = d / (sqrt(square) + eps);
-if (HAS_MOMENTUM_BUFFER) move = momentum_buffer = momentum_buffer * momentum + move;
-p -= lr * move;
-""",
-)
-
-rprop_ = declare(
-    "rprop_",
-    "prev step_size",
-    "eta_minus eta_plus smallest largest weight_decay maximize",
-    """
-const T agreement = d * prev;
-T size = agreement > 0 ? step_size * eta_plus : step_size;
-if (agreement < 0) size = step_size * eta_minus;
-step_size = size < smallest ? smallest : size > largest ? largest : size;
-prev = agreement < 0 ? T(0) : d;
-p -= sign_of(prev) * step_size;
-""",
-)
+    for label, x in scalars.items():
+        if x is not None and (x.dtype != np.float32 or x.size != 1):
+            raise TypeError(f"{name}: {label} must be one float32: {x.dtype} of shape {x.shape}")

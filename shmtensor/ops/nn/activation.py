@@ -168,7 +168,7 @@ def _gelu(xp, x, /, tanh=False):
     """x times the normal distribution's P(X <= x), exactly or by tanh."""
     if tanh:
         return 0.5 * x * (1 + xp.tanh(ROOT_2_PI * (x + 0.044715 * x * x * x)))
-    return 0.5 * x * (1 + error_function(xp, x * x.dtype.type(ROOT_HALF), False))
+    return 0.5 * x * (1 + error_function(xp, x * ROOT_HALF, False))
 
 
 _gelu.pullback(x=lambda ops, g, x, tanh: ops._gelu_backward(g, x, tanh))
@@ -460,7 +460,7 @@ declare_derivatives(softshrink, shrink_derivative, sample=(0.5,))
 )
 def threshold(xp, x, /, threshold, value):
     """x where it is above the threshold, else a fixed value."""
-    return xp.where(x <= threshold, x.dtype.type(value), x)
+    return xp.where(x <= threshold, value, x)
 
 
 threshold.pullback(

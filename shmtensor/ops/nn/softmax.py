@@ -113,7 +113,7 @@ def implicit_dim(name: str, input: Any, stacklevel: int = 3) -> int:
 @op(native=native.masked_scale, samples=[((3, 4), bools((3, 4)), 2.0)], layout="pointwise")
 def _masked_scale(xp, x, mask, /, scale):
     """scale * x where the mask is true, else 0: dropout with a given mask."""
-    return xp.where(mask, x * x.dtype.type(scale), xp.zeros((), x.dtype))
+    return xp.where(mask, x * scale, xp.zeros((), x.dtype))
 
 
 _masked_scale.pullback(x=lambda ops, g, mask, scale: ops._masked_scale(g, mask, scale))

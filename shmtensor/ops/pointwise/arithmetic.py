@@ -176,6 +176,11 @@ def positive(ops, input):
     return input
 
 
+def is_one(value: Any) -> bool:
+    """Whether it is the number 1."""
+    return value.__class__ in (int, float) and value == 1
+
+
 def addcmul_kernel(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = None) -> Any:
     """One pass by the native kernel; else parallel ufuncs instead of NumPy's operators."""
     result = native.addcmul(x, tensor1, tensor2, value, out)
@@ -199,9 +204,9 @@ def addcmul_kernel(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = No
 )
 def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
     """x + value * tensor1 * tensor2; for integer tensors value is truncated to an integer."""
-    if value != 1:
-        value = check_factor("addcmul", value, x)
-    return x + (tensor1 * tensor2 if value == 1 else value * tensor1 * tensor2)
+    if is_one(value):
+        return x + tensor1 * tensor2
+    return x + check_factor("addcmul", value, x) * tensor1 * tensor2
 
 
 def check_factor(name: str, value: Any, x: Any) -> Any:
@@ -244,7 +249,7 @@ def refuse_integer_division(x: Any, tensor1: Any, tensor2: Any) -> None:
 )
 def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
     """x + value * tensor1 / tensor2."""
-    return x + (tensor1 / tensor2 if value == 1 else value * tensor1 / tensor2)
+    return x + (tensor1 / tensor2 if is_one(value) else value * tensor1 / tensor2)
 
 
 addcdiv.pullback(

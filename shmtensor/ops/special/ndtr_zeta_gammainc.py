@@ -19,7 +19,7 @@ ROOT = math.sqrt(2)
 
 def as_float64(x: Any) -> Any:
     """x in float64."""
-    return np.asarray(x, np.float64)
+    return x.astype(np.float64) if hasattr(x, "dtype") else np.asarray(x, np.float64)
 
 
 def erfc_float64(x: Any) -> Any:

@@ -40,9 +40,14 @@ RECURRENCES: dict[str, Any] = {
 }
 
 
+def recurrence_of(name: str) -> Any:
+    """The recurrence of a polynomial."""
+    return RECURRENCES.get(name) or RECURRENCES[name.partition("_")[0]]
+
+
 def polynomial(name: str, x: Any, n: Any) -> Any:
     """The polynomials of degrees n at x; 0 for negative degrees."""
-    recurrence = RECURRENCES.get(name) or RECURRENCES[name.partition("_")[0]]
+    recurrence = recurrence_of(name)
     x, n = np.broadcast_arrays(as_float64(x), np.array(n).astype(np.int64))
     if np.max(n, initial=0) > MAX_DEGREE:
         raise RuntimeError(f"{name}: degrees are at most {MAX_DEGREE}: {np.max(n)}")

@@ -5,12 +5,15 @@ See Note [Steps that may be skipped] in device_flat.py.
 
 from __future__ import annotations
 
+import functools
 import importlib
+from types import SimpleNamespace
 from typing import Any
 
 from ...cuda_arrays import array_module, move_array
 from ...device import Device
 from ...dtypes import HALVES, float32
+from .. import reference_updates
 
 
 class Scaling:
@@ -42,6 +45,17 @@ class Scaling:
 NO_SCALING = Scaling(None, None)
 
 
+@functools.cache
+def device_rules() -> Any:
+    """The rules of reference_updates.py for arrays on GPUs."""
+    update = importlib.import_module("shmtensor.ops.cuda.update_rules").update
+    rules = {name: functools.partial(update, rule) for name, rule in RULES.items()}
+    return SimpleNamespace(**rules)
+
+
+RULES = {k: v for k, v in vars(reference_updates).items() if isinstance(v, reference_updates.Rule)}
+
+
 def update_on_device(
     rule: str,
     arrays: tuple[Any, Any, list[Any]],
@@ -65,8 +79,7 @@ def update_on_device(
         state = [None if x is None else x[start:stop] for x in state]
     all_arrays = [p, *state]
     flat: list[Any] = [None if x is None else in_kernel_s_form(x) for x in all_arrays]
-    kernel = getattr(importlib.import_module("shmtensor.ops.cuda.update_rules"), rule)
-    kernel(flat[0], in_kernel_s_form(g), *flat[1:], *arguments, **scaling)
+    getattr(device_rules(), rule)(flat[0], in_kernel_s_form(g), *flat[1:], *arguments, **scaling)
     for x, copy in zip(all_arrays, flat, strict=True):
         if x is not None and not is_kernel_s_form(x):
             values = copy.view(x.dtype) if x.dtype.kind == "c" else copy

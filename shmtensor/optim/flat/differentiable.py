@@ -43,7 +43,7 @@ def step_one(optimizer: FlatOptimizer, group: dict[str, Any], p: Any) -> None:
     entry, names = optimizer.state[p], optimizer._names(group)
     initial = optimizer._initial(as_numbers(group))
     scalars = {name: scalar(entry.get(name, initial.get(name, 0.0))) for name in optimizer.scalars}
-    state = {name: copy_or_initial(p, entry.get(name), initial.get(name, 0.0)) for name in names}
+    state = {name: value_or_initial(p, entry.get(name), initial.get(name, 0.0)) for name in names}
     steps_before = (
         float(entry["step"]) if "step" in entry else float(any(name in entry for name in names))
     )
@@ -54,12 +54,15 @@ def step_one(optimizer: FlatOptimizer, group: dict[str, Any], p: Any) -> None:
         parts = {name: ops.view_as_real(value) for name, value in state.items()}
     arrays = [parts.get(name) for name in optimizer.states]
     rule = getattr(reference_updates, optimizer.rule)
-    rule(x, g, *arrays, *optimizer._arguments(group, step, scalars))
+    new, *results = rule.compute(x, g, *arrays, *optimizer._arguments(group, step, scalars))
+    x[...] = new
     if optimizer.counts:
         entry["step"] = wrap(np.array(step, scalar_dtype()))
     for name, value in optimizer._next_scalars(as_numbers(group), step, scalars).items():
         entry[name] = wrap(np.array(value, scalars[name].dtype))
-    entry.update(state)
+    for name, value in zip(optimizer.states, results, strict=True):
+        if name in names:
+            entry[name] = ops.view_as_complex(value) if p.is_complex() else value
 
 
 def scalar(value: Any) -> Any:
@@ -67,10 +70,10 @@ def scalar(value: Any) -> Any:
     return value.array[()] if isinstance(value, Tensor) else scalar_dtype().type(value)
 
 
-def copy_or_initial(p: Any, value: Any, initial: float) -> Any:
-    """A copy of a state tensor of parameter p, or a new one with its initial value."""
+def value_or_initial(p: Any, value: Any, initial: float) -> Any:
+    """A state tensor of parameter p, or a new one with its initial value."""
     if value is not None:
-        return value.clone()
+        return value
     array = np.zeros_like(p.array)
     array[...] = complex(initial, initial) if p.is_complex() else initial
     return wrap(array)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import importlib
 import os
 import weakref
 from collections import defaultdict
@@ -22,7 +20,7 @@ from ...tensor.share_memory import followers
 from .. import reference_updates
 from ..arguments import as_numbers, check_implementations
 from ..optimizer import Group, Optimizer
-from .device_step import NO_SCALING, Scaling, update_on_device
+from .device_step import NO_SCALING, Scaling, device_rules, update_on_device
 from .differentiable import step_in_graph
 from .flat_parameters import Array, Flat
 from .layout import lay_out
@@ -624,12 +622,6 @@ def rules_for(p: Any) -> Any:
     if isinstance(p, np.ndarray):
         return native
     return device_rules()
-
-
-@functools.cache
-def device_rules() -> Any:
-    """`rules_for` parameters on GPUs."""
-    return importlib.import_module("shmtensor.ops.cuda.update_rules")
 
 
 def recast_on_device(x: Array, to: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Steps of Adam and SGD on flat blocks of a device: those of the CPU's kernels."""
+"""Update rules on flat blocks of a device, traced: the steps of the CPU's kernels."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shmtensor import native
+import shmtensor as st
+from shmtensor import native, optim
+from shmtensor.optim.flat.device_step import device_rules
 from tests.cuda.kernels.check import values
+from tests.optim.test_reference_updates import FAMILY
 
 N = 1037
 TOLERANCE = {"float16": 2e-3, "float32": 3e-6, "float64": 1e-12}
@@ -41,8 +44,7 @@ def widened(*arrays: Any) -> list[Any]:
     ("decoupled", "maximize", "amsgrad"), list(itertools.product([False, True], repeat=3))
 )
 def test_adam(cp: Any, decoupled: bool, maximize: bool, amsgrad: bool, dtype: str) -> None:
-    from shmtensor.ops.cuda.optim import adam_step
-
+    adam_step = device_rules().adam_
     p, g, state = blocks(dtype, 3)
     if not amsgrad:
         state[2] = None
@@ -75,8 +77,7 @@ def test_sgd(
     first: bool,
     dtype: str,
 ) -> None:
-    from shmtensor.ops.cuda.optim import sgd_step
-
+    sgd_step = device_rules().sgd_
     p, g, state = blocks(dtype, 1)
     if not momentum:
         state[0] = None
@@ -92,8 +93,7 @@ def test_sgd(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_scaled_gradient_and_a_skipped_step(cp: Any, dtype: str) -> None:
-    from shmtensor.ops.cuda.optim import adam_step, sgd_step
-
+    adam_step, sgd_step = device_rules().adam_, device_rules().sgd_
     p, g, state = blocks(dtype, 2)
     scaled = (g * g.dtype.type(4)).astype(dtype)
     numbers = (1, 0.01, 0.9, 0.99, 1e-6, 0.1, False, False)
@@ -113,8 +113,7 @@ def test_a_scaled_gradient_and_a_skipped_step(cp: Any, dtype: str) -> None:
 
 
 def test_what_does_not_fit_is_named(cp: Any) -> None:
-    from shmtensor.ops.cuda.optim import adam_step, sgd_step
-
+    adam_step, sgd_step = device_rules().adam_, device_rules().sgd_
     p, half = cp.zeros(4, np.float32), cp.zeros(4, np.float16)
     numbers = (0.1, 0.9, 0.0, 0.0, False, False, True)
     with pytest.raises(TypeError, match="param float32, grad float16"):
@@ -132,3 +131,59 @@ def test_what_does_not_fit_is_named(cp: Any) -> None:
     empty = cp.zeros(0, np.float32)
     sgd_step(empty, empty, None, *numbers)
     adam_step(empty, empty, empty, empty, None, 1, 0.1, 0.9, 0.99, 1e-8, 0.0, False, False)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", sorted(FAMILY))
+def test_other_rules(cp: Any, name: str, dtype: str) -> None:
+    count, numbers = FAMILY[name]
+    p, g, state = blocks(dtype, count)
+    state = [s + 1 for s in state]
+    if name == "rmsprop_":
+        state[2] /= 4  # a centered variance stays positive
+    variants = [numbers]
+    if name in ("asgd_", "radam_"):  # mu = 1; not rectified
+        variants.append((numbers[0], float(name == "asgd_"), *numbers[2:]))
+    for variant in variants:
+        for ending in ((0.0, False), (0.1, True)):
+            cpu, device = widened(p, g, *state), [cp.asarray(x) for x in (p, g, *state)]
+            cpu = [x.copy() for x in cpu]
+            getattr(native, name)(*cpu, *variant, *ending)
+            getattr(device_rules(), name)(*device, *variant, *ending)
+            compare(dtype, device, cpu)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("SGD", {"momentum": 0.9}),
+        ("Adam", {}),
+        ("AdamW", {}),
+        ("NAdam", {}),
+        ("RAdam", {}),
+        ("RMSprop", {}),
+        ("Adagrad", {"lr_decay": 0.1}),
+        ("Adadelta", {}),
+        ("Adamax", {}),
+        ("ASGD", {"t0": 3}),
+        ("Rprop", {}),
+    ],
+)
+def test_a_schedule_compiles_once_and_a_step_is_one_launch(
+    cp: Any, name: str, arguments: dict[str, Any]
+) -> None:
+    from shmtensor.ops.cuda.update_rules import load_update
+    from tests.cuda.standin.install import ON_GPU, install
+
+    p = st.ones(5).cuda().requires_grad_()
+    p.grad = st.ones(5, device="cuda")
+    optimizer = getattr(optim, name)([p], lr=0.1, **arguments)
+    scheduler = optim.lr_scheduler.LambdaLR(optimizer, lambda step: step % 7)  # also 0
+    load_update.cache_clear()
+    optimizer.step()
+    for _ in range(100):
+        scheduler.step()
+        before = 0 if ON_GPU else install().standin_launches()
+        optimizer.step()
+        assert ON_GPU or install().standin_launches() == before + 1
+    assert load_update.cache_info().misses == 1

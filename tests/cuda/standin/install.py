@@ -73,6 +73,7 @@ def device_library() -> ctypes.CDLL:
     library.standin_device_of.argtypes = [ctypes.c_void_p]
     library.standin_stream_device.argtypes = [ctypes.c_void_p]
     library.standin_misuses.restype = ctypes.c_long
+    library.standin_launches.restype = ctypes.c_long
     library.cudaLaunchHostFunc.argtypes = [ctypes.c_void_p] * 3
     return library
 

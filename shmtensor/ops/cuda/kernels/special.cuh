@@ -165,40 +165,7 @@ __device__ double scaled_erfc(double x) {
   if (!(x < 0)) return x == x ? y : x;
   return 2 * exp(fmin(x * x, 800.0)) - y;
 }
-__device__ double normal_distribution(double x) {
-  return 0.5 * erfc(x * -0.70710678118654752440);
-}
 __device__ double log_normal_distribution(double x) {
   if (!(x < -1)) return log1p(-0.5 * erfc(x * 0.70710678118654752440));
   return log(0.5 * scaled_erfc(x * -0.70710678118654752440)) - 0.5 * x * x;
-}
-
-__device__ const double ndtri_middle[] = {
-    2509.0809287301227, 33430.57558358813, 67265.7709270087, 45921.95393154987, 13731.69376550946,
-    1971.5909503065513, 133.14166789178438, 3.3871328727963665};
-__device__ const double ndtri_middle_below[] = {
-    5226.495278852854, 28729.085735721943, 39307.89580009271, 21213.794301586597,
-    5394.196021424751, 687.1870074920579, 42.31333070160091, 1.0};
-__device__ const double ndtri_tail[] = {
-    0.0007745450142783414, 0.022723844989269184, 0.2417807251774506, 1.2704582524523684,
-    3.6478483247632045, 5.769497221460691, 4.630337846156546, 1.4234371107496835};
-__device__ const double ndtri_tail_below[] = {
-    1.0507500716444169e-09, 0.0005475938084995345, 0.015198666563616457, 0.14810397642748008,
-    0.6897673349851, 1.6763848301838038, 2.053191626637759, 1.0};
-__device__ const double ndtri_far[] = {
-    2.0103343992922881e-07, 2.7115555687434876e-05, 0.0012426609473880784, 0.026532189526576124,
-    0.29656057182850487, 1.7848265399172913, 5.463784911164114, 6.657904643501103};
-__device__ const double ndtri_far_below[] = {
-    2.0442631033899397e-15, 1.421511758316446e-07, 1.8463183175100548e-05, 0.0007868691311456133,
-    0.014875361290850615, 0.1369298809227358, 0.599832206555888, 1.0};
-
-__device__ double normal_quantile(double p) {
-  double q = p - 0.5, middle = 0.180625 - q * q;
-  if (!(p >= 0 && p <= 1)) return nan("");
-  if (p == 0 || p == 1) return copysign(infinity(), q);
-  if (fabs(q) <= 0.425) return q * horner(ndtri_middle, middle) / horner(ndtri_middle_below, middle);
-  double r = sqrt(-log(p < 0.5 ? p : 1 - p));
-  double y = r > 5 ? horner(ndtri_far, r - 5) / horner(ndtri_far_below, r - 5)
-                   : horner(ndtri_tail, r - 1.6) / horner(ndtri_tail_below, r - 1.6);
-  return copysign(y, q);
 }

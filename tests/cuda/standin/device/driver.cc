@@ -114,6 +114,15 @@ STANDIN_API CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUf
   return CUDA_SUCCESS;
 }
 
+namespace {
+
+std::atomic<long> launches{0};
+
+}  // namespace
+
+// For the stand-in's Python side: the kernels that this process has launched so far.
+STANDIN_API long standin_launches() { return launches; }
+
 STANDIN_API CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, CUstream s,
                                     void** parameters, void**) {
@@ -131,6 +140,7 @@ STANDIN_API CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned
   if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z || grid_x > 2147483647u || grid_y > 65535 ||
       grid_z > 65535 || block_z > 64 || uint64_t{block_x} * block_y * block_z > 1024 || shared > 49152)
     return CUDA_ERROR_INVALID_VALUE;
+  ++launches;
   void* arguments = function->pack(parameters);
   submit(m, stream,
          [&m, device, function, arguments, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared] {
