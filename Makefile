@@ -25,6 +25,7 @@ EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.c
 .PHONY: against-torch causes collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface bench bench-kernels bench-quick lint types types-installed docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
+	@echo "training"
 	$(BIN)/python examples/digits.py
 
 test: $(VENV)/.test
@@ -159,9 +160,22 @@ clean:
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
-# An editable install per set of extras: the modules of this tree, and the extension compiled in place.
-$(VENV)/.examples $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(EXTENSION) | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check --editable ".[$*]"
+# What setup.py needs to compile here.
+$(VENV)/.build: | $(BIN)/python
+	@echo "installing setuptools and NumPy"
+	@$(BIN)/pip install --quiet --disable-pip-version-check "setuptools>=70.1" "numpy>=2"
+	@touch $@
+
+# The demo needs two instruction-set levels; the build for tests adds the third (setup.py).
+$(VENV)/.examples: export SHMTENSOR_LEVELS = native
+
+# An editable install per set of extras: the modules of this tree, and the extension compiled in place, before pip, which shows nothing and
+# uses the same objects.
+$(VENV)/.examples $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(EXTENSION) $(VENV)/.build
+	@echo "compiling the extension"
+	@$(BIN)/python setup.py -q build_ext --inplace
+	@echo "installing shmtensor and what it needs, with its extra '$*'"
+	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --editable ".[$*]"
 	@touch $@
 
 $(VENV)/.mpi: $(VENV)/.test

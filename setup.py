@@ -1,10 +1,12 @@
 """The C++ extension and its flags; everything else is in setup.cfg."""
 
+import itertools
 import os
 import platform
 import shlex
 import subprocess
 import sys
+import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -50,6 +52,30 @@ LEVELS = {
     "avx2": ["-march=x86-64-v3"],
     "avx512": ["-march=x86-64-v4", "-mprefer-vector-width=512"],
 }
+if MACHINE != "x86_64":
+    LEVELS = {"generic": []}
+# The names in /proc/cpuinfo of what a level needs, as in native/simd/cpu_capability.cc.
+NEEDED = {
+    "avx2": {"avx2", "fma", "bmi1", "bmi2", "f16c", "abm"},
+    "avx512": {"avx512f", "avx512dq", "avx512bw", "avx512vl", "avx512cd"},
+}
+# "native", as `make demo` sets it: fewer levels.
+WANTED = os.environ.get("SHMTENSOR_LEVELS", "")
+if WANTED not in ("", "native"):
+    sys.exit(f"shmtensor: SHMTENSOR_LEVELS is neither native nor empty: {WANTED}")
+
+
+def wanted_levels():
+    """All levels, or with SHMTENSOR_LEVELS=native the generic one and the best of this CPU."""
+    if WANTED != "native" or MACHINE != "x86_64":
+        return list(LEVELS)
+    flags = Path("/proc/cpuinfo").read_text().partition("\nflags")[2].partition("\n")[0].split()
+    best = "generic"
+    for level, needed in NEEDED.items():
+        if not needed <= set(flags):
+            break
+        best = level
+    return ["generic", best]
 
 
 class Build(build_ext):
@@ -68,33 +94,52 @@ class Build(build_ext):
         subprocess.run(command, check=True, env=env, cwd=package)
 
     def build_extension(self, ext):
-        flags = list(COMMON)
+        last = []  # after our own flags
         if SANITIZE:
-            flags += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-O1"]
+            last += [f"-fsanitize={SANITIZE}", "-fno-omit-frame-pointer", "-O1"]
             ext.extra_link_args = [*ext.extra_link_args, f"-fsanitize={SANITIZE}"]
-        flags += shlex.split(os.environ.get("CXXFLAGS", ""))
+        last += shlex.split(os.environ.get("CXXFLAGS", ""))
         # One folder for every way to build: `make build`, an install, an editable install.
         # setuptools' own build_temp may be temporary.
         kind = SANITIZE or "release"
         out = OBJECTS / f"{get_platform()}-{sys.implementation.cache_tag}-{kind}"
         cxx = os.environ.get("CXX", "g++").split()
+        folders = [f"-I{folder}" for folder in ext.include_dirs]
 
-        def compile(source, level):
-            command = [*cxx, "-fPIC", *flags, *(f"-I{i}" for i in ext.include_dirs)]
-            target = (out / source).with_suffix(f".{level}.o" if level else ".o")
-            if level:
-                command += [f"-DSHMTENSOR_LEVEL={level}"]
-                command += LEVELS[level] if MACHINE == "x86_64" else []
-            return compile_object(source, target, command)
+        def command(options=()):
+            return [*cxx, "-fPIC", *COMMON, *options, *last, *folders]
 
-        units = [
-            (source, level)
-            for source in sorted(ext.sources)
-            for level in (LEVELS if source.endswith(".simd.cc") else [""])
-        ]
+        units = []  # sources, targets and commands; the levels first, because they take longest
+        for source in sorted(ext.sources, key=lambda s: (not s.endswith(".simd.cc"), s)):
+            target = out / source
+            if not source.endswith(".simd.cc"):
+                units.append((source, target.with_suffix(".o"), command()))
+                continue
+            for level in LEVELS:
+                level_target = target.with_suffix(f".{level}.o")
+                # A level that was compiled here stays: tests may have run, and run again.
+                if level in wanted_levels() or level_target.exists():
+                    options = [f"-DSHMTENSOR_LEVEL={level}", *LEVELS[level]]
+                    units.append((source, level_target, command(options)))
+        stale = [unit for unit in units if not is_fresh(*unit[1:])]
+        header = None
+        # A sanitized build shows that each source includes what it uses.
+        if not SANITIZE and any(takes_header(source) for source, *_ in stale):
+            header = precompile(str(NATIVE / "precompiled.h"), out, command())
+
+        numbers, lock = itertools.count(1), threading.Lock()
+
+        def compile(unit):
+            source, target, command = unit
+            with lock:
+                show_progress(next(numbers), len(stale), target.relative_to(out).with_suffix(""))
+            compile_object(source, target, command, header if takes_header(source) else None)
 
         with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            objects = list(pool.map(compile, *zip(*units)))
+            list(pool.map(compile, stale))
+        if stale and sys.stdout.isatty():
+            print()
+        objects = [str(target) for _, target, _ in units]
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(f".{os.getpid()}.tmp")
@@ -105,36 +150,63 @@ class Build(build_ext):
         partial.replace(target)
 
 
-def compile_object(source, target, command):
-    """The object of a source, compiled unless its record says that it is up to date.
+def show_progress(number, total, name):
+    """One line that counts on a terminal; elsewhere a line per file."""
+    text = f"[{number:{len(str(total))}}/{total}] {name}"
+    start, end = ("\r\x1b[K", "") if sys.stdout.isatty() else ("", "\n")
+    print(start + text, end=end, flush=True)
 
-    The record beside it holds the command and the files read, one per line.
+
+def takes_header(source):
+    """Whether precompiled.h comes first: levels use no inline code of the standard library, and
+    module.cc defines NumPy's function table, which the header only declares.
+    """
+    return not source.endswith((".simd.cc", "native/module.cc"))
+
+
+def precompile(source, out, command):
+    """The header compiled with this command, for this NumPy's headers."""
+    target = out / (Path(source).name + ".gch")
+    command = [*command, "-x", "c++-header", "-isystem", numpy.get_include()]
+    if not is_fresh(target, command):
+        compile_object(source, target, command)
+    return target
+
+
+def compile_object(source, target, command, header=None):
+    """Compiles a source, with a precompiled header before its first line.
+
+    The record beside the object holds the command and the files read, one per line.
     """
     record = target.with_suffix(".made")
-    if not is_fresh(target, record, shlex.join(command)):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        record.unlink(missing_ok=True)
-        partial, rule = (target.with_suffix(f".{os.getpid()}.{end}") for end in ("tmp", "d"))
-        start = time.time()
-        # NumPy's headers are system headers, which -MMD leaves out: an install has them in a
-        # temporary folder, and the object is the same for every NumPy from 2.0 on.
-        includes = ["-isystem", numpy.get_include(), "-MMD", "-MF", str(rule)]
-        subprocess.run([*command, *includes, "-c", source, "-o", str(partial)], check=True)
-        # The object is older than a file that is edited during compilation.
-        os.utime(partial, (start, start))
-        partial.replace(target)
-        files = rule.read_text().replace("\\\n", " ").partition(": ")[2]
-        record.write_text("\n".join([shlex.join(command), *shlex.split(files)]) + "\n")
-        rule.unlink()
-    return str(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    record.unlink(missing_ok=True)
+    partial, rule = (target.with_suffix(f".{os.getpid()}.{end}") for end in ("tmp", "d"))
+    start = time.time()
+    # NumPy's headers are system headers, which -MMD leaves out: an install has them in a
+    # temporary folder, and the object is the same for every NumPy from 2.0 on.
+    includes = ["-isystem", numpy.get_include(), "-MMD", "-MF", str(rule)]
+    if header:  # GCC finds x.h.gch in the first folder, or else x.h in that of the sources
+        includes += ["-iquote", str(header.parent), "-include", header.stem]
+    subprocess.run([*command, *includes, "-c", source, "-o", str(partial)], check=True)
+    # The object is older than a file that is edited during compilation.
+    os.utime(partial, (start, start))
+    partial.replace(target)
+    files = shlex.split(rule.read_text().replace("\\\n", " ").partition(": ")[2])
+    if header:  # whose own files -MMD leaves out, too
+        files += header.with_suffix(".made").read_text().splitlines()[1:]
+    record.write_text("\n".join([shlex.join(command), *dict.fromkeys(files)]) + "\n")
+    rule.unlink()
 
 
-def is_fresh(target, record, command):
+def is_fresh(target, command):
     """Whether this command made the object from files that have not changed since."""
     try:
-        old_command, *files = record.read_text().splitlines()
+        old_command, *files = target.with_suffix(".made").read_text().splitlines()
         mtime = target.stat().st_mtime
-        return old_command == command and all(Path(f).stat().st_mtime <= mtime for f in files)
+        return old_command == shlex.join(command) and all(
+            Path(f).stat().st_mtime <= mtime for f in files
+        )
     except FileNotFoundError:  # no record, no object, or a header was removed
         return False
 

@@ -57,6 +57,8 @@ def main() -> int:
     sample = [f"tests/{folder}/test_{name}.py" for folder, name in map(os.path.split, SAMPLE)]
     files = sample if options.quick else [f"tests/{name}" for name in FOLDERS]
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not torch", *pytest_args, *files]
+    if os.uname().machine == "x86_64" and native.isa_levels() != LEVELS:
+        sys.exit(f"levels: compiled are only {native.isa_levels()}, hint: make build")
     for settings in environments(options.quick):
         began = time.monotonic()
         print("=== " + " ".join(f"{k}='{v}'" for k, v in settings.items()), flush=True)

@@ -113,7 +113,7 @@ FACADES = {
 NATIVE_LAYERS: list[tuple[str, ...]] = [
     ("gil",),
     ("python",),
-    ("methods",),
+    ("methods", "precompiled"),
     ("memory", "simd", "half/bfloat16", "half/float16"),
     ("math", "threading", "half/half", "half/half_arithmetic.simd", "half/half_conversion.simd"),
     ("kernels",),

@@ -186,10 +186,13 @@ def blas(machine: MachineFiles) -> Finding:
 
 def instructions(machine: MachineFiles) -> Finding:
     level, flags = native.isa(), (machine.text("/proc/cpuinfo") or "").split()
+    levels = native.isa_levels()
     is_slow = level == "generic" and "avx2" in flags
+    remedy = "unset SHMTENSOR_ISA" if len(levels) > 1 else "compile all levels: make build"
     return Finding(
-        "instruction set", WARNING if is_slow else OK, f"kernels of level {level}",
-        "unset SHMTENSOR_ISA: this CPU has AVX2" if is_slow else "",
+        "instruction set", WARNING if is_slow else OK,
+        f"kernels of level {level}; compiled: {', '.join(levels)}",
+        f"{remedy}: this CPU has AVX2" if is_slow else "",
     )  # fmt: skip
 
 

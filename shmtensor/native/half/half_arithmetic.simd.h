@@ -30,17 +30,23 @@ struct FloatPair<true> {
   static constexpr int64_t second_index(int64_t i) { return 2 * i + 1; }
 };
 
+#if defined(__F16C__)
+#define CONVERSION INLINE
+#else  // without instructions for it a conversion is long: not a copy for each operation
+#define CONVERSION __attribute__((noinline))
+#endif
+
 template <>
 struct FloatPair<false> {
   static constexpr int kL = kLanes<float>;
   V<float> first, second;
 
-  static INLINE FloatPair widen(const uint16_t* x) {
+  static CONVERSION FloatPair widen(const uint16_t* x) {
     alignas(64) float wide[2 * kL];
     for (int i = 0; i < 2 * kL; i += kHalves) widen_block(x + i, wide + i);
     return {load(wide), load(wide + kL)};
   }
-  INLINE void store_narrow(uint16_t* out) const {
+  CONVERSION void store_narrow(uint16_t* out) const {
     alignas(64) float wide[2 * kL];
     store<float>(wide, first);
     store<float>(wide + kL, second);
@@ -49,6 +55,7 @@ struct FloatPair<false> {
   static constexpr int64_t first_index(int64_t i) { return i / kL * 2 * kL + i % kL; }
   static constexpr int64_t second_index(int64_t i) { return first_index(i) + kL; }
 };
+#undef CONVERSION
 
 struct HalfSum {
   static INLINE V<float> of(V<float> a, V<float> b) { return a + b; }

@@ -42,7 +42,19 @@ PyObject* share_threads(PyObject*, PyObject* argument) {
   Py_RETURN_NONE;
 }
 
-PyObject* isa(PyObject*, PyObject*) { return PyUnicode_FromString(isa_name()); }
+PyObject* isa(PyObject*, PyObject*) { return PyUnicode_FromString(isa_name(isa_level())); }
+
+PyObject* isa_levels(PyObject*, PyObject*) {
+  Ref names(PyList_New(0));
+  if (!names) return nullptr;
+  for (Level level : {Level::Generic, Level::Avx2, Level::Avx512}) {
+    if (!is_compiled(level)) continue;
+    Ref name(PyUnicode_FromString(isa_name(level)));
+    if (!name || PyList_Append(names.get(), name.get()) < 0) return nullptr;
+  }
+  return PyList_AsTuple(names.get());
+}
+
 PyObject* blas(PyObject*, PyObject*) {
   return blas_ensure() ? PyUnicode_FromString(blas_core()) : nullptr;
 }
@@ -71,6 +83,8 @@ PyMethodDef methods[] = {
      "unless SHMTENSOR_NUM_THREADS or OMP_NUM_THREADS sets the number of threads."},
     {"isa", isa, METH_NOARGS,
      "isa() -> str: instruction-set level of the kernels: generic, avx2 or avx512."},
+    {"isa_levels", isa_levels, METH_NOARGS,
+     "isa_levels() -> tuple: the levels for which this extension was compiled, the lowest first."},
     kernel<hash_slots>("hash_slots",
            "hash_slots(table, hashes, weights, is_set, limit, /): puts hashes in a table of int64 (-1: free), as CPython's\n"
            "dicts and sets do; what the full slots visited count, more than the limit if it ends early."),

@@ -94,8 +94,9 @@ INLINE V<double> oscillating_far(V<double> x) {
   return rotated * root(0.31830988618379067154 / x);
 }
 
+// A function for float and double, which are computed alike.
 template <int kOrder, bool kSecond>
-INLINE V<double> oscillating(V<double> x) {
+__attribute__((noinline)) V<double> oscillating(V<double> x) {
   const Longs far = x > splat(5.0);
   V<double> y = {};
   if (any_lane(~far)) {

@@ -5,23 +5,23 @@
 
 namespace shmtensor {
 
-#define LEVEL(name)                                      \
-  namespace name {                                       \
-  const Functions<float>& functions_of(float);           \
-  const Functions<double>& functions_of(double);         \
-  const IntegerFunctions<int8_t>& functions_of(int8_t);    \
-  const IntegerFunctions<uint8_t>& functions_of(uint8_t);  \
-  const IntegerFunctions<int16_t>& functions_of(int16_t);  \
-  const IntegerFunctions<int32_t>& functions_of(int32_t);  \
-  const IntegerFunctions<int64_t>& functions_of(int64_t);  \
-  const LogicalFunctions<float>& logical_functions_of(float);                 \
-  const LogicalFunctions<double>& logical_functions_of(double);               \
-  MatrixProduct<float> product_of(float);                 \
-  MatrixProduct<double> product_of(double);               \
-  MatrixProduct<uint8_t> product_of(uint8_t);             \
-  MatrixProduct<uint16_t> product_of(uint16_t);           \
-  MatrixProduct<uint32_t> product_of(uint32_t);           \
-  MatrixProduct<uint64_t> product_of(uint64_t);           \
+#define LEVEL(name)                                                           \
+  namespace name {                                                            \
+  [[gnu::weak]] const Functions<float>& functions_of(float);                  \
+  [[gnu::weak]] const Functions<double>& functions_of(double);                \
+  [[gnu::weak]] const IntegerFunctions<int8_t>& functions_of(int8_t);         \
+  [[gnu::weak]] const IntegerFunctions<uint8_t>& functions_of(uint8_t);       \
+  [[gnu::weak]] const IntegerFunctions<int16_t>& functions_of(int16_t);       \
+  [[gnu::weak]] const IntegerFunctions<int32_t>& functions_of(int32_t);       \
+  [[gnu::weak]] const IntegerFunctions<int64_t>& functions_of(int64_t);       \
+  [[gnu::weak]] const LogicalFunctions<float>& logical_functions_of(float);   \
+  [[gnu::weak]] const LogicalFunctions<double>& logical_functions_of(double); \
+  [[gnu::weak]] MatrixProduct<float> product_of(float);                       \
+  [[gnu::weak]] MatrixProduct<double> product_of(double);                     \
+  [[gnu::weak]] MatrixProduct<uint8_t> product_of(uint8_t);                   \
+  [[gnu::weak]] MatrixProduct<uint16_t> product_of(uint16_t);                 \
+  [[gnu::weak]] MatrixProduct<uint32_t> product_of(uint32_t);                 \
+  [[gnu::weak]] MatrixProduct<uint64_t> product_of(uint64_t);                 \
   }
 LEVEL(generic)
 LEVEL(avx2)

@@ -48,32 +48,41 @@ INLINE void store_rounded(double* p, V<double> v) { store(p, v); }
 template <class T>
 constexpr bool kIsDouble = sizeof(T) == 8;
 
+// The last elements are padded and take the same path: a second copy of F's code would take as long to compile.
 template <class F, class T>
 void unary(const T* x, T* out, int64_t n) {
   constexpr int kL = kLanes<double>;
-  int64_t i = 0;
-  for (; i + kL <= n; i += kL) store_rounded(out + i, F::template at<kIsDouble<T>>(load_as_double(x + i)));
-  if (i == n) return;
-  T tail[kL];
-  for (int k = 0; k < kL; ++k) tail[k] = i + k < n ? x[i + k] : T(1);
-  store_rounded(tail, F::template at<kIsDouble<T>>(load_as_double(tail)));
-  for (int k = 0; i + k < n; ++k) out[i + k] = tail[k];
+  T padded[kL];
+  const T* from = x;
+  T* to = out;
+  for (int64_t i = 0; i < n; i += kL, from += kL, to += kL) {
+    if (n - i < kL) {
+      for (int k = 0; k < kL; ++k) padded[k] = i + k < n ? x[i + k] : T(1);
+      from = to = padded;
+    }
+    store_rounded(to, F::template at<kIsDouble<T>>(load_as_double(from)));
+  }
+  for (int64_t i = n - n % kL; i < n; ++i) out[i] = padded[i % kL];
 }
 
 template <class F, class T>
 void binary(const T* x, const T* y, T* out, int64_t n) {
   constexpr int kL = kLanes<double>;
-  int64_t i = 0;
-  for (; i + kL <= n; i += kL)
-    store_rounded(out + i, F::template at<kIsDouble<T>>(load_as_double(x + i), load_as_double(y + i)));
-  if (i == n) return;
-  T tail[kL], tail_y[kL];
-  for (int k = 0; k < kL; ++k) {
-    tail[k] = i + k < n ? x[i + k] : T(1);
-    tail_y[k] = i + k < n ? y[i + k] : T(1);
+  T padded[kL], padded_y[kL];
+  const T *from = x, *from_y = y;
+  T* to = out;
+  for (int64_t i = 0; i < n; i += kL, from += kL, from_y += kL, to += kL) {
+    if (n - i < kL) {
+      for (int k = 0; k < kL; ++k) {
+        padded[k] = i + k < n ? x[i + k] : T(1);
+        padded_y[k] = i + k < n ? y[i + k] : T(1);
+      }
+      from = to = padded;
+      from_y = padded_y;
+    }
+    store_rounded(to, F::template at<kIsDouble<T>>(load_as_double(from), load_as_double(from_y)));
   }
-  store_rounded(tail, F::template at<kIsDouble<T>>(load_as_double(tail), load_as_double(tail_y)));
-  for (int k = 0; i + k < n; ++k) out[i + k] = tail[k];
+  for (int64_t i = n - n % kL; i < n; ++i) out[i] = padded[i % kL];
 }
 
 template <class F>

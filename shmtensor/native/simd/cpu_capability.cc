@@ -8,37 +8,37 @@
 
 namespace shmtensor {
 
-#define LEVEL(name)                                                                    \
-  namespace name {                                                                     \
-  const MinMaxKernels<float>& minmax_kernels_of(float);                                                 \
-  const MinMaxKernels<double>& minmax_kernels_of(double);                                               \
-  const MinMaxKernels<int8_t>& minmax_kernels_of(int8_t);                                               \
-  const MinMaxKernels<uint8_t>& minmax_kernels_of(uint8_t);                                             \
-  const MinMaxKernels<int16_t>& minmax_kernels_of(int16_t);                                             \
-  const MinMaxKernels<uint16_t>& minmax_kernels_of(uint16_t);                                           \
-  const MinMaxKernels<int32_t>& minmax_kernels_of(int32_t);                                             \
-  const MinMaxKernels<uint32_t>& minmax_kernels_of(uint32_t);                                           \
-  const MinMaxKernels<int64_t>& minmax_kernels_of(int64_t);                                             \
-  const MinMaxKernels<uint64_t>& minmax_kernels_of(uint64_t);                                           \
-  const ReduceKernels<float>& reduce_kernels_of(float);                                           \
-  const ReduceKernels<double>& reduce_kernels_of(double);                                         \
-  const ReduceKernels<int8_t>& reduce_kernels_of(int8_t);                                         \
-  const ReduceKernels<uint8_t>& reduce_kernels_of(uint8_t);                                       \
-  const ReduceKernels<int16_t>& reduce_kernels_of(int16_t);                                       \
-  const ReduceKernels<uint16_t>& reduce_kernels_of(uint16_t);                                     \
-  const ReduceKernels<int32_t>& reduce_kernels_of(int32_t);                                       \
-  const ReduceKernels<uint32_t>& reduce_kernels_of(uint32_t);                                     \
-  const ReduceKernels<int64_t>& reduce_kernels_of(int64_t);                                       \
-  const ReduceKernels<uint64_t>& reduce_kernels_of(uint64_t);                                     \
-  const ElementaryKernels& functions_of();                                                  \
-  const MomentKernels<float>& moment_kernels_of(float);                                             \
-  const MomentKernels<double>& moment_kernels_of(double);                                           \
-  const HalfKernels& half_kernels_of();                                                           \
-  const Activation* activations_of();                                                             \
-  const MemoryKernels& memory_kernels_of();                                                             \
-  const Kernels<float>& float_kernels();                                                      \
-  const Kernels<double>& double_kernels();                                                    \
-  void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter); \
+#define LEVEL(name)                                                                                  \
+  namespace name {                                                                                   \
+  [[gnu::weak]] const MinMaxKernels<float>& minmax_kernels_of(float);                                \
+  [[gnu::weak]] const MinMaxKernels<double>& minmax_kernels_of(double);                              \
+  [[gnu::weak]] const MinMaxKernels<int8_t>& minmax_kernels_of(int8_t);                              \
+  [[gnu::weak]] const MinMaxKernels<uint8_t>& minmax_kernels_of(uint8_t);                            \
+  [[gnu::weak]] const MinMaxKernels<int16_t>& minmax_kernels_of(int16_t);                            \
+  [[gnu::weak]] const MinMaxKernels<uint16_t>& minmax_kernels_of(uint16_t);                          \
+  [[gnu::weak]] const MinMaxKernels<int32_t>& minmax_kernels_of(int32_t);                            \
+  [[gnu::weak]] const MinMaxKernels<uint32_t>& minmax_kernels_of(uint32_t);                          \
+  [[gnu::weak]] const MinMaxKernels<int64_t>& minmax_kernels_of(int64_t);                            \
+  [[gnu::weak]] const MinMaxKernels<uint64_t>& minmax_kernels_of(uint64_t);                          \
+  [[gnu::weak]] const ReduceKernels<float>& reduce_kernels_of(float);                                \
+  [[gnu::weak]] const ReduceKernels<double>& reduce_kernels_of(double);                              \
+  [[gnu::weak]] const ReduceKernels<int8_t>& reduce_kernels_of(int8_t);                              \
+  [[gnu::weak]] const ReduceKernels<uint8_t>& reduce_kernels_of(uint8_t);                            \
+  [[gnu::weak]] const ReduceKernels<int16_t>& reduce_kernels_of(int16_t);                            \
+  [[gnu::weak]] const ReduceKernels<uint16_t>& reduce_kernels_of(uint16_t);                          \
+  [[gnu::weak]] const ReduceKernels<int32_t>& reduce_kernels_of(int32_t);                            \
+  [[gnu::weak]] const ReduceKernels<uint32_t>& reduce_kernels_of(uint32_t);                          \
+  [[gnu::weak]] const ReduceKernels<int64_t>& reduce_kernels_of(int64_t);                            \
+  [[gnu::weak]] const ReduceKernels<uint64_t>& reduce_kernels_of(uint64_t);                          \
+  [[gnu::weak]] const ElementaryKernels& functions_of();                                             \
+  [[gnu::weak]] const MomentKernels<float>& moment_kernels_of(float);                                \
+  [[gnu::weak]] const MomentKernels<double>& moment_kernels_of(double);                              \
+  [[gnu::weak]] const HalfKernels& half_kernels_of();                                                \
+  [[gnu::weak]] const Activation* activations_of();                                                 \
+  [[gnu::weak]] const MemoryKernels& memory_kernels_of();                                            \
+  [[gnu::weak]] const Kernels<float>& float_kernels();                                               \
+  [[gnu::weak]] const Kernels<double>& double_kernels();                                             \
+  [[gnu::weak]] void random_words(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter); \
   }
 LEVEL(generic)
 LEVEL(avx2)
@@ -62,13 +62,16 @@ Level detect() {
     }
   }
 #endif
-  const char* requested = getenv("SHMTENSOR_ISA");
-  if (!requested) return best;
-  // The earlier names of the levels are accepted as well.
-  Level level = Level::Avx512;
-  if (!strcmp(requested, "generic") || !strcmp(requested, "base")) level = Level::Generic;
-  if (!strcmp(requested, "avx2") || !strcmp(requested, "v3")) level = Level::Avx2;
-  return level < best ? level : best;
+  if (const char* requested = getenv("SHMTENSOR_ISA")) {
+    // The earlier names of the levels are accepted as well.
+    Level level = Level::Avx512;
+    if (!strcmp(requested, "generic") || !strcmp(requested, "base")) level = Level::Generic;
+    if (!strcmp(requested, "avx2") || !strcmp(requested, "v3")) level = Level::Avx2;
+    best = level < best ? level : best;
+  }
+  if (best == Level::Avx512 && !is_compiled(best)) best = Level::Avx2;
+  if (best == Level::Avx2 && !is_compiled(best)) best = Level::Generic;
+  return best;
 }
 
 }  // namespace
@@ -78,8 +81,19 @@ Level isa_level() {
   return level;
 }
 
-const char* isa_name() {
-  switch (isa_level()) {
+bool is_compiled(Level level) {
+  switch (level) {
+    case Level::Avx512:
+      return avx512::memory_kernels_of;
+    case Level::Avx2:
+      return avx2::memory_kernels_of;
+    default:
+      return true;
+  }
+}
+
+const char* isa_name(Level level) {
+  switch (level) {
     case Level::Avx512:
       return "avx512";
     case Level::Avx2:

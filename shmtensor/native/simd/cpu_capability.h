@@ -1,8 +1,9 @@
 // The instruction-set level of this CPU.
 //
 // setup.py compiles each *.simd.cc once per level, in the namespace SHMTENSOR_LEVEL, with -march for avx2 and avx512 on
-// x86-64 (elsewhere only the generic level is used). These files use no inline code of the standard library: the linker
-// keeps one copy of it, which might be the AVX-512 one.
+// x86-64; elsewhere only for the generic level. A build with SHMTENSOR_LEVELS=native, as that of `make demo`, may lack
+// avx2, too: so the functions of each level are declared weak, and are null where the level is not compiled. These files
+// use no inline code of the standard library: the linker keeps one copy of it, which might be the AVX-512 one.
 #pragma once
 
 #include <stdint.h>
@@ -11,8 +12,9 @@ namespace shmtensor {
 
 enum class Level { Generic, Avx2, Avx512 };
 
-// The best level that the CPU supports; SHMTENSOR_ISA (generic, avx2, avx512) can only lower it.
+// The best compiled level that the CPU supports; SHMTENSOR_ISA (generic, avx2, avx512) can only lower it.
 Level isa_level();
-const char* isa_name();
+bool is_compiled(Level level);
+const char* isa_name(Level level);
 
 }  // namespace shmtensor

@@ -8,12 +8,12 @@
 
 namespace shmtensor {
 
-#define LEVEL(name)                    \
-  namespace name {                     \
-  const RowKernel* row_kernels_of(float);     \
-  const RowKernel* row_kernels_of(double);    \
-  const RowKernel* row_kernels_of(uint32_t);  \
-  const RowKernel* row_kernels_of(uint64_t);  \
+#define LEVEL(name)                                        \
+  namespace name {                                         \
+  [[gnu::weak]] const RowKernel* row_kernels_of(float);    \
+  [[gnu::weak]] const RowKernel* row_kernels_of(double);   \
+  [[gnu::weak]] const RowKernel* row_kernels_of(uint32_t); \
+  [[gnu::weak]] const RowKernel* row_kernels_of(uint64_t); \
   }
 LEVEL(generic)
 LEVEL(avx2)

@@ -96,24 +96,40 @@ void for_independent_slices(const DimLayout& layout, int64_t work, F&& body) {
   });
 }
 
-// Each of the following is false if an index is out of range [0, m).
+// ---- the inner loops, compiled for each reduction and type. Each is false if an index is out of range [0, m).
+
+// A run of elements.
 template <ScatterReduce kReduce, class T>
 bool reduce_run(T* to, int64_t m, const int64_t* indices, const T* source, int64_t n) {
   return for_indices(indices, n, m, [=](int64_t j, int64_t index) { reduce_element<kReduce>(to + index, source[j]); });
 }
 
+// n columns of `count` lines that are `row` elements apart.
 template <ScatterReduce kReduce, class T>
-bool reduce_columns(T* to, int64_t m, int64_t row, const int64_t* indices, const T* source, int64_t n) {
-  return for_indices(indices, n, m, [=](int64_t c, int64_t index) {
-    reduce_element<kReduce>(to + index * row + c, source[c]);
-  });
+bool reduce_lines(T* to, int64_t m, int64_t row, const int64_t* indices, const T* source, int64_t count, int64_t n) {
+  for (int64_t j = 0; j < count; ++j, indices += row, source += row) {
+    if (j + 2 < count) {
+      prefetch(indices + 2 * row, n);
+      prefetch(source + 2 * row, n);
+    }
+    if (!for_indices(indices, n, m, [=](int64_t c, int64_t index) {
+          reduce_element<kReduce>(to + index * row + c, source[c]);
+        }))
+      return false;
+  }
+  return true;
 }
 
-// One value at all indices.
+// One value at the indices of such lines, or of a run of n (row = 1).
 template <class T>
-bool assign_value(T* to, int64_t m, int64_t row, const int64_t* indices, T v, int64_t n) {
-  const int64_t step = row == 1 ? 0 : 1;
-  return for_indices(indices, n, m, [=](int64_t c, int64_t index) { to[index * row + c * step] = v; });
+bool assign_value(T* to, int64_t m, int64_t row, const int64_t* indices, const T* value, int64_t count, int64_t n) {
+  const T v = *value;
+  if (row == 1) return for_indices(indices, n, m, [=](int64_t, int64_t index) { to[index] = v; });
+  for (int64_t j = 0; j < count; ++j, indices += row) {
+    if (j + 2 < count) prefetch(indices + 2 * row, n);
+    if (!for_indices(indices, n, m, [=](int64_t c, int64_t index) { to[index * row + c] = v; })) return false;
+  }
+  return true;
 }
 
 // Combines a run of elements with another.
@@ -131,66 +147,10 @@ void reduce_rows(T* __restrict to, const T* __restrict source, int64_t n) {
   }
 }
 
-// Elements at indices of the same shape. False if an index is out of range.
+// Slices of n elements, those at indices in [first, last).
 template <ScatterReduce kReduce, class T>
-bool scatter_elements(const ScatterArguments& w) {
-  const DimLayout& layout = w.layout;
-  const int64_t row = layout.inner, m = layout.m, count = w.count;
-  // too few slices for the threads: copy in parallel first
-  const bool base_copied = layout.outer * layout.inner < 8;
-  if (w.base && base_copied) copy_base(w);
-  const bool is_scalar = kReduce == kAssign && PyArray_NDIM(w.source.array()) == 0;
-  const T value = is_scalar ? data<T>(w.source)[0] : T();
-  std::atomic<bool> valid{true};
-  for_independent_slices(layout, count + m, [&](int64_t o, int64_t c0, int64_t c1) {
-    T* to = data<T>(w.out) + o * m * row;
-    const T* base = w.base && !base_copied ? data<T>(w.base) + o * m * row : nullptr;
-    const T* source = data<T>(w.source) + (is_scalar ? 0 : o * count * row);
-    const int64_t *indices = w.index_data() + o * count * row, n = c1 - c0;
-    if (row == 1) {
-      if (base) memcpy(to, base, sizeof(T) * static_cast<size_t>(m));
-      if (is_scalar ? !assign_value(to, m, 1, indices, value, count)
-                    : !reduce_run<kReduce>(to, m, indices, source, count))
-        valid = false;
-      return;
-    }
-    for (int64_t k = 0; base && k < m; ++k) {  // rows of a strip are far apart
-      if (k + 4 < m) prefetch(base + (k + 4) * row + c0, n);
-      memcpy(to + k * row + c0, base + k * row + c0, sizeof(T) * static_cast<size_t>(n));
-    }
-    for (int64_t j = 0; j < count; ++j) {
-      const int64_t offset = j * row + c0;
-      if (j + 2 < count) {
-        prefetch(indices + offset + 2 * row, n);
-        if (!is_scalar) prefetch(source + offset + 2 * row, n);
-      }
-      if (is_scalar ? !assign_value(to + c0, m, row, indices + offset, value, n)
-                    : !reduce_columns<kReduce>(to + c0, m, row, indices + offset, source + offset, n)) {
-        valid = false;
-        return;
-      }
-    }
-  });
-  return valid;
-}
-
-// Slices of single elements: the same indices in every line.
-template <ScatterReduce kReduce, class T>
-bool add_elements(const ScatterArguments& w) {
-  const DimLayout& layout = w.layout;
-  std::atomic<bool> valid{true};
-  for_independent_slices(layout, w.count + layout.m, [&](int64_t o, int64_t, int64_t) {
-    T* to = data<T>(w.out) + o * layout.m;
-    if (w.base) memcpy(to, data<T>(w.base) + o * layout.m, sizeof(T) * static_cast<size_t>(layout.m));
-    if (!reduce_run<kReduce>(to, layout.m, w.index_data(), data<T>(w.source) + o * w.count, w.count)) valid = false;
-  });
-  return valid;
-}
-
-// Combines the slices at indices in [first, last); false if an index is out of range [0, m).
-template <ScatterReduce kReduce, class T>
-bool reduce_part(T* to, const T* source, const int64_t* indices, int64_t count, int64_t first, int64_t last, int64_t m,
-                 int64_t row, int64_t n) {
+bool reduce_slices(T* to, int64_t m, int64_t row, const int64_t* indices, const T* source, int64_t count,
+                   int64_t first, int64_t last, int64_t n) {
   const int64_t size = last - first;
   for (int64_t j = 0; j < count; ++j) {
     const int64_t index = load_once(indices + j);
@@ -203,43 +163,154 @@ bool reduce_part(T* to, const T* source, const int64_t* indices, int64_t count, 
   return true;
 }
 
-// Combines slices: each thread owns a part of the result and scans all indices for it.
+// The loops of one reduction and type. What calls them moves bytes, and is compiled once.
+struct ScatterLoops {
+  bool (*run)(char* to, int64_t m, const int64_t* indices, const char* source, int64_t n);
+  bool (*lines)(char* to, int64_t m, int64_t row, const int64_t* indices, const char* source, int64_t count, int64_t n);
+  // Null for kAssign, which alone has the next.
+  bool (*slices)(char* to, int64_t m, int64_t row, const int64_t* indices, const char* source, int64_t count,
+                 int64_t first, int64_t last, int64_t n);
+  bool (*value)(char* to, int64_t m, int64_t row, const int64_t* indices, const char* value, int64_t count, int64_t n);
+};
+
+template <class T>
+T* as(char* p) {
+  return reinterpret_cast<T*>(p);
+}
+template <class T>
+const T* as(const char* p) {
+  return reinterpret_cast<const T*>(p);
+}
+
 template <ScatterReduce kReduce, class T>
-bool add_slices(const ScatterArguments& w) {
+constexpr ScatterLoops make_loops() {
+  ScatterLoops loops{};
+  loops.run = [](char* to, int64_t m, const int64_t* indices, const char* source, int64_t n) {
+    return reduce_run<kReduce>(as<T>(to), m, indices, as<T>(source), n);
+  };
+  loops.lines = [](char* to, int64_t m, int64_t row, const int64_t* indices, const char* source, int64_t count,
+                   int64_t n) {
+    return reduce_lines<kReduce>(as<T>(to), m, row, indices, as<T>(source), count, n);
+  };
+  if constexpr (kReduce == kAssign) {
+    loops.value = [](char* to, int64_t m, int64_t row, const int64_t* indices, const char* value, int64_t count,
+                     int64_t n) { return assign_value(as<T>(to), m, row, indices, as<T>(value), count, n); };
+  } else {
+    loops.slices = [](char* to, int64_t m, int64_t row, const int64_t* indices, const char* source, int64_t count,
+                      int64_t first, int64_t last, int64_t n) {
+      return reduce_slices<kReduce>(as<T>(to), m, row, indices, as<T>(source), count, first, last, n);
+    };
+  }
+  return loops;
+}
+
+template <ScatterReduce kReduce, class T>
+constexpr ScatterLoops scatter_loops = make_loops<kReduce, T>();
+
+// Sums and products of signed and unsigned integers have the same bits.
+template <class T, bool = std::is_integral_v<T>>
+struct WithoutSign {
+  using type = T;
+};
+template <class T>
+struct WithoutSign<T, true> {
+  using type = std::make_unsigned_t<T>;
+};
+
+// Null: there are none.
+const ScatterLoops* loops_for(ScatterReduce kind, PyArrayObject* out) {
+  const ScatterLoops* loops = nullptr;
+  const int type = PyArray_TYPE(out);
+  switch (kind) {
+    case kAssign:
+      with_size(PyArray_ITEMSIZE(out), [&](auto zero) { loops = &scatter_loops<kAssign, decltype(zero)>; });
+      break;
+    case kAdd:
+      with_sum_type(type, [&](auto zero) { loops = &scatter_loops<kAdd, typename WithoutSign<decltype(zero)>::type>; });
+      break;
+    case kMultiply:
+      with_type(type, [&](auto zero) { loops = &scatter_loops<kMultiply, typename WithoutSign<decltype(zero)>::type>; });
+      break;
+    case kMax:
+      with_type(type, [&](auto zero) { loops = &scatter_loops<kMax, decltype(zero)>; });
+      break;
+    case kMin:
+      with_type(type, [&](auto zero) { loops = &scatter_loops<kMin, decltype(zero)>; });
+      break;
+  }
+  return loops;
+}
+
+// Elements at indices of the same shape. False if an index is out of range.
+bool scatter_elements(const ScatterArguments& w, const ScatterLoops& loops) {
+  const DimLayout& layout = w.layout;
+  const int64_t row = layout.inner, m = layout.m, count = w.count, size = PyArray_ITEMSIZE(w.out);
+  // too few slices for the threads: copy in parallel first
+  const bool base_copied = layout.outer * layout.inner < 8;
+  if (w.base && base_copied) copy_base(w);
+  const bool is_scalar = loops.value && PyArray_NDIM(w.source.array()) == 0;
+  std::atomic<bool> valid{true};
+  for_independent_slices(layout, count + m, [&](int64_t o, int64_t c0, int64_t c1) {
+    char* to = data<char>(w.out) + (o * m * row + c0) * size;
+    const char* base = w.base && !base_copied ? data<char>(w.base) + (o * m * row + c0) * size : nullptr;
+    const char* source = data<char>(w.source) + (is_scalar ? 0 : (o * count * row + c0) * size);
+    const int64_t *indices = w.index_data() + o * count * row + c0, n = c1 - c0;
+    if (base && row == 1) memcpy(to, base, static_cast<size_t>(m * size));
+    for (int64_t k = 0; base && row > 1 && k < m; ++k) {  // rows of a strip are far apart
+      if (k + 4 < m) prefetch(base + (k + 4) * row * size, n * size);
+      memcpy(to + k * row * size, base + k * row * size, static_cast<size_t>(n * size));
+    }
+    const bool ok = row == 1 ? (is_scalar ? loops.value(to, m, 1, indices, source, 1, count)
+                                        : loops.run(to, m, indices, source, count))
+                  : is_scalar ? loops.value(to, m, row, indices, source, count, n)
+                              : loops.lines(to, m, row, indices, source, count, n);
+    if (!ok) valid = false;
+  });
+  return valid;
+}
+
+// Slices of single elements: the same indices in every line.
+bool add_elements(const ScatterArguments& w, const ScatterLoops& loops) {
+  const int64_t m = w.layout.m, size = PyArray_ITEMSIZE(w.out);
+  std::atomic<bool> valid{true};
+  for_independent_slices(w.layout, w.count + m, [&](int64_t o, int64_t, int64_t) {
+    char* to = data<char>(w.out) + o * m * size;
+    if (w.base) memcpy(to, data<char>(w.base) + o * m * size, static_cast<size_t>(m * size));
+    if (!loops.run(to, m, w.index_data(), data<char>(w.source) + o * w.count * size, w.count)) valid = false;
+  });
+  return valid;
+}
+
+// Combines slices: each thread owns a part of the result and scans all indices for it.
+bool add_slices(const ScatterArguments& w, const ScatterLoops& loops) {
   const DimLayout& layout = w.layout;
   std::atomic<bool> valid{true};
-  const int64_t row = layout.inner, max_parts = std::min(row / 16, layout.m);
+  const int64_t row = layout.inner, size = PyArray_ITEMSIZE(w.out), max_parts = std::min(row / 16, layout.m);
   const int64_t parts = std::max<int64_t>(1, std::min(16 / std::min<int64_t>(layout.outer, 16), max_parts));
-  const int64_t strips = (row * static_cast<int64_t>(sizeof(T)) + kSlice - 1) / kSlice;
+  const int64_t strips = (row * size + kSlice - 1) / kSlice;
   const int64_t slice_work = (w.count + layout.m) * row / parts / strips + 1;
   ranges(layout.outer * parts * strips, slice_work >= kGrain ? 1 : kGrain / slice_work, [&](int64_t i, int64_t stop) {
     for (; i < stop; ++i) {
       const int64_t strip = i % strips, part = i / strips % parts, o = i / strips / parts;
       const int64_t c0 = row * strip / strips, n = row * (strip + 1) / strips - c0;
       const int64_t first = layout.m * part / parts, last = layout.m * (part + 1) / parts;
-      T* to = data<T>(w.out) + o * layout.m * row + c0;
+      char* to = data<char>(w.out) + (o * layout.m * row + c0) * size;
       if (w.base) {
-        const T* base = data<T>(w.base) + o * layout.m * row + c0;
+        const char* base = data<char>(w.base) + (o * layout.m * row + c0) * size;
         if (strips == 1) {
-          copy_run(to + first * row, base + first * row,
-                   sizeof(T) * static_cast<size_t>((last - first) * row));
+          copy_run(to + first * row * size, base + first * row * size, static_cast<size_t>((last - first) * row * size));
         }
         for (int64_t k = first; strips > 1 && k < last; ++k)
-          copy_run(to + k * row, base + k * row, sizeof(T) * static_cast<size_t>(n));
+          copy_run(to + k * row * size, base + k * row * size, static_cast<size_t>(n * size));
       }
-      const T* source = data<T>(w.source) + o * w.count * row + c0;
-      if (!reduce_part<kReduce>(to, source, w.index_data(), w.count, first, last, layout.m, row, n)) {
+      const char* source = data<char>(w.source) + (o * w.count * row + c0) * size;
+      if (!loops.slices(to, layout.m, row, w.index_data(), source, w.count, first, last, n)) {
         valid = false;
         return;
       }
     }
   });
   return valid;
-}
-
-template <ScatterReduce kReduce, class T>
-bool index_reduce(const ScatterArguments& w) {
-  return w.layout.inner == 1 ? add_elements<kReduce, T>(w) : add_slices<kReduce, T>(w);
 }
 
 }  // namespace
@@ -263,26 +334,13 @@ PyObject* scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Py_RETURN_FALSE;
   }
   if (!w.may_be_incomplete() && !all_in_range_parallel(w.index_data(), PyArray_SIZE(index), w.layout.m)) Py_RETURN_FALSE;
-  bool valid = true, has_kernel;
-  {
+  const ScatterLoops* loops = loops_for(reduction_for(reduction, w.out), w.out);
+  bool valid = true;
+  if (loops) {
     Unlocked unlocked(PyArray_SIZE(index) > kUnlock);
-    const ScatterReduce kind = reduction_for(reduction, w.out);
-    if (kind == kAdd) {
-      has_kernel = with_sum_type(PyArray_TYPE(w.out),
-                                 [&](auto zero) { valid = scatter_elements<kAdd, decltype(zero)>(w); });
-    } else if (kind != kAssign) {
-      has_kernel = with_type(PyArray_TYPE(w.out), [&](auto zero) {
-        using T = decltype(zero);
-        valid = kind == kMultiply  ? scatter_elements<kMultiply, T>(w)
-                : kind == kMax ? scatter_elements<kMax, T>(w)
-                                  : scatter_elements<kMin, T>(w);
-      });
-    } else {
-      has_kernel = with_size(PyArray_ITEMSIZE(w.out),
-                             [&](auto zero) { valid = scatter_elements<kAssign, decltype(zero)>(w); });
-    }
+    valid = scatter_elements(w, *loops);
   }
-  return computed("scatter", has_kernel, valid, !w.may_be_incomplete());
+  return computed("scatter", loops, valid, !w.may_be_incomplete());
 }
 
 // index_add(out, source, index, dim, base=None, reduce=kAdd): out[.., index[j], ..] += source[.., j, ..], or combined by
@@ -306,25 +364,13 @@ PyObject* index_add(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const bool is_empty = PyArray_SIZE(w.out) == 0;
   if ((is_empty || !w.may_be_incomplete()) && !all_in_range_parallel(w.index_data(), w.count, w.layout.m))
     Py_RETURN_FALSE;
-  bool valid = true, has_kernel;
-  {
+  const ScatterLoops* loops = loops_for(reduction_for(reduction, w.out), w.out);
+  bool valid = true;
+  if (loops && !is_empty) {
     Unlocked unlocked(PyArray_SIZE(source) > kUnlock);
-    const ScatterReduce kind = reduction_for(reduction, w.out);
-    if (kind == kAdd) {
-      has_kernel = with_sum_type(PyArray_TYPE(w.out), [&](auto zero) {
-        if (!is_empty) valid = index_reduce<kAdd, decltype(zero)>(w);
-      });
-    } else {
-      has_kernel = with_type(PyArray_TYPE(w.out), [&](auto zero) {
-        using T = decltype(zero);
-        if (is_empty) return;
-        valid = kind == kMultiply ? index_reduce<kMultiply, T>(w)
-                : kind == kMax    ? index_reduce<kMax, T>(w)
-                                  : index_reduce<kMin, T>(w);
-      });
-    }
+    valid = w.layout.inner == 1 ? add_elements(w, *loops) : add_slices(w, *loops);
   }
-  return computed("index_add", has_kernel, valid, !w.may_be_incomplete());
+  return computed("index_add", loops, valid, !w.may_be_incomplete());
 }
 
 // add_at(out, indices, values): vectors; out[indices[i]] += values[i], one after the other
@@ -347,21 +393,13 @@ PyObject* add_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   const auto* index_data = data<int64_t>(indices);
   if (!all_in_range_parallel(index_data, count, size)) Py_RETURN_FALSE;
-  bool valid = true, has_kernel;
-  {
+  const ScatterLoops* loops = loops_for(reduction_for(kAdd, out), out);
+  bool valid = true;
+  if (loops) {
     Unlocked unlocked(count > kUnlock);
-    has_kernel = with_sum_type(type, [&](auto zero) {
-      using T = decltype(zero);
-      if constexpr (std::is_same_v<T, uint8_t>) {
-        if (reduction_for(kAdd, out) == kMax) {
-          valid = reduce_run<kMax>(data<T>(out), size, index_data, data<T>(source), count);
-          return;
-        }
-      }
-      valid = reduce_run<kAdd>(data<T>(out), size, index_data, data<T>(source), count);
-    });
+    valid = loops->run(data<char>(out), size, index_data, data<char>(source), count);
   }
-  return computed("add_at", has_kernel, valid, true);
+  return computed("add_at", loops, valid, true);
 }
 
 }  // namespace shmtensor

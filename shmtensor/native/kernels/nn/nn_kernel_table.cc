@@ -5,10 +5,10 @@
 
 namespace shmtensor {
 
-#define LEVEL(name)                      \
-  namespace name {                       \
-  const NnKernels<float>& nn_kernels_of(float); \
-  const NnKernels<double>& nn_kernels_of(double); \
+#define LEVEL(name)                                             \
+  namespace name {                                              \
+  [[gnu::weak]] const NnKernels<float>& nn_kernels_of(float);   \
+  [[gnu::weak]] const NnKernels<double>& nn_kernels_of(double); \
   }
 LEVEL(generic)
 LEVEL(avx2)
