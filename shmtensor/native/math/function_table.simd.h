@@ -288,8 +288,6 @@ void is_zero(const T* __restrict x, uint8_t* __restrict out, int64_t n) {
 #pragma GCC diagnostic error "-Wmissing-field-initializers"
 #define FUNCTION(name, ...) __VA_ARGS__,
 template <class T>
-constexpr Functions<T> function_table = {.unary = {UNARY_FUNCTIONS(FUNCTION)}, .binary = {BINARY_FUNCTIONS(FUNCTION)}};
-template <class T>
 constexpr IntegerFunctions<T> integer_table = {.binary = {INTEGER_FUNCTIONS(FUNCTION)}};
 template <class T>
 constexpr LogicalFunctions<T> logical_table = {.binary = {LOGICAL_FUNCTIONS(FUNCTION)}, .negation = is_zero<T>};
