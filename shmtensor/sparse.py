@@ -18,7 +18,7 @@ from .autograd.engine.sparse_grad import register_sparse_class
 from .autograd.grad_mode import recording
 from .device import Device
 from .ops.table.constants import array_module, at_operands, computed, on_device
-from .ops.table.op_definition import ROWS
+from .ops.table.op_table import ROWS
 from .ops.table.sparse_gradient import SparseGradient
 from .tensor import Tensor, from_data
 from .tensor.torch_constants import sparse_coo

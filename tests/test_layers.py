@@ -75,7 +75,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.dataloaders",),
     (
         "shmtensor.distributed.group.operands",
-        "shmtensor.distributed.group.gpu_operands",
+        "shmtensor.distributed.group.cuda_operands",
         "shmtensor.distributed.collectives.reference",
     ),
     ("shmtensor.distributed.rendezvous", "shmtensor.distributed.group.call_signature"),

@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "design" / "where.md"
 
 # Name; the row that does its work; the C++ file of its kernel, "" where NumPy computes.
-PARALLEL = "ufunc/parallel_ufunc.cc"
+PARALLEL = "numpy_loops/parallel_ufunc.cc"
 OPS: list[tuple[str, str, str]] = [
     ("add", "add", PARALLEL),
     ("exp", "exp", "math/exp_log_hyperbolic.simd.h"),
@@ -55,7 +55,7 @@ OPS: list[tuple[str, str, str]] = [
     ("index_put", "_index_put", "kernels/index/scatter.cc"),
     ("scatter_add", "_scatter_add", "kernels/index/scatter.cc"),
     ("scatter_reduce", "_scatter_reduce", "kernels/index/scatter.cc"),
-    ("masked_select", "_getitem", "kernels/index/advanced_getitem.cc"),
+    ("masked_select", "_getitem", "kernels/index/advanced_indexing.cc"),
     ("view", "_view", "dispatch/views.cc"),
     ("expand", "expand", "dispatch/numpy_array.cc"),
     ("flip", "flip", "kernels/shape/flip_roll_tril.cc"),
@@ -95,8 +95,8 @@ OPS: list[tuple[str, str, str]] = [
 SUBJECTS: dict[str, list[tuple[str, str, str]]] = {
     "Tensors and autograd": [
         ("the class Tensor", "shmtensor/tensor/tensor.py", "Tensor"),
-        ("what a column of a row means", "shmtensor/ops/table/op_definition.py", "op"),
-        ("the call of an op", "shmtensor/native/dispatch/op_function.cc", "call_op"),
+        ("what a column of a row means", "shmtensor/ops/table/op_table.py", "op"),
+        ("the call of an op", "shmtensor/native/dispatch/op_call.cc", "call_op"),
         ("type promotion", "shmtensor/dtypes.py", "promote_types"),
         ("the class `dtype`", "shmtensor/native/kernels/dtype_object.cc", "Dtype"),
         (

@@ -19,8 +19,8 @@ from .. import native
 from ..ops.random.generators import read_states, write_states
 from .dispatch import autocast
 from .engine.backward import backward
+from .engine.current_backward import backward_state
 from .engine.node_hooks import HookPair, forward_traceback, hook_pairs, observer_count
-from .engine.running import backward_state
 from .function import Function
 from .grad_mode import enable_grad, is_grad_enabled
 

@@ -11,7 +11,7 @@ from .. import native
 from ..cuda_arrays import device_of, new_array
 from .dispatch.op_function import table
 from .engine.backward import grad
-from .engine.running import backward_state
+from .engine.current_backward import backward_state
 from .grad_mode import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

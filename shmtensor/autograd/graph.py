@@ -17,8 +17,8 @@ from .engine.accumulate_grad import (
     RemovableHandle,
     node_of_edge,
 )
+from .engine.current_backward import BackwardRun, backward_state
 from .engine.grad_fn import as_grad_fn
-from .engine.running import BackwardRun, backward_state
 from .engine.saved_tensors import (
     allow_mutation_on_saved_tensors,
     disable_saved_tensors_hooks,

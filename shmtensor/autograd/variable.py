@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import native
 from ..dtypes import get_default_dtype
-from .engine.running import after_backward, backward_state
+from .engine.current_backward import after_backward, backward_state
 
 __all__ = ["Variable"]
 

@@ -4,7 +4,7 @@ functions of Tensors.
 
 from importlib import import_module as _import_module
 
-from .table.op_definition import COMPOSITES, ROWS, Row, composite, op
+from .table.op_table import COMPOSITES, ROWS, Row, composite, op
 
 __all__ = ["COMPOSITES", "FAMILIES", "LATER", "ROWS", "Row", "composite", "load", "op"]
 
@@ -24,7 +24,8 @@ FAMILIES = (
     "reduce.sum_mean_var",
     "reduce.norm_logsumexp",
     "special.lgamma_polygamma",
-    "reduce.quantile_bincount_cov",
+    "reduce.quantile_cov",
+    "linalg.cross_combinations",
     "linalg.cdist",
     "sort.sort_topk_median",
     "sort.searchsorted_isin",
@@ -49,7 +50,7 @@ FAMILIES = (
     "nn.pad",
     "nn.conv",
     "nn.pooling",
-    "nn.max_avg_pool_1d_2d_3d",
+    "nn.pooling_names",
     "nn.fractional_max_pool",
     "nn.interpolate",
     "nn.fold_pixel_shuffle",
@@ -75,10 +76,10 @@ FAMILIES = (
     "random.normal_uniform_inplace",
     "shape.as_strided",
     "shape.view_copies",
-    "linalg.without_linalg_prefix",
-    "special.igamma_mvlgamma",
-    "signal.stft",
-    "nn.lstm_gru_rnn",
+    "linalg.linalg_names",
+    "special.igamma_names",
+    "signal.stft_names",
+    "nn.rnn_names",
 )
 
 # Families that are declared on the first use of one of their ops, so that the import stays cheap.

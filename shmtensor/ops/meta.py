@@ -18,7 +18,7 @@ from .nn.layer_norm import rows_and_length
 from .nn.sliding_window import output_sizes
 from .shape.as_strided import memory_vector, offset_of
 from .table.dims import axis
-from .table.op_definition import ROWS
+from .table.op_table import ROWS
 
 Shape = tuple[int, ...]
 

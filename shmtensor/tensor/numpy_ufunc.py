@@ -13,7 +13,7 @@ from ..autograd.dispatch.foreign_operands import library_of
 from ..autograd.dispatch.op_function import table
 from ..autograd.dispatch.promote_operands import as_canonical
 from ..dtypes import complex128, float64, is_bfloat16, of_number, promote_types
-from ..ops.table.op_definition import ROWS
+from ..ops.table.op_table import ROWS
 
 # NumPy's names that differ from ours; "" if our op of that name has another meaning.
 NAMES = {

@@ -83,7 +83,7 @@ class Member:
         self.buffers: list[tuple[Any, Any]] = []
         device = setup.device
         if self.size > 1 and device.type == "cuda":
-            from .gpu_ranks import gpu_of_rank, use_gpu
+            from .cuda_ranks import gpu_of_rank, use_gpu
 
             device = gpu_of_rank(device, self.rank)
             use_gpu(device)
@@ -111,7 +111,7 @@ class Member:
         if self.size == 1:
             return OneProcess(optimizer, scaler, clip)
         if setup.device.type == "cuda":
-            from .gpu_ranks import Replicated, group_on_gpus
+            from .cuda_ranks import Replicated, group_on_gpus
 
             assert self.ranks.group is not None
             group = group_on_gpus(self.ranks.group, setup.device)
@@ -149,7 +149,7 @@ class Member:
         setup = self.setup
         setup.model.train(training)
         if self.size > 1 and setup.device.type == "cuda" and (setup.has_averages or not training):
-            from .gpu_ranks import refresh
+            from .cuda_ranks import refresh
 
             refresh(setup.model, self.weights[0].group, setup.has_averages)
         self.copy_to_nodes()

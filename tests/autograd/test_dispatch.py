@@ -14,7 +14,7 @@ import pytest
 import shmtensor as st
 from shmtensor.autograd.dispatch import generate_stubs as stubs
 from shmtensor.autograd.dispatch.op_function import RULES, fill, rule_of, table
-from shmtensor.ops.table.op_definition import ROWS, op
+from shmtensor.ops.table.op_table import ROWS, op
 
 
 def test_every_form_of_every_row_has_a_plan() -> None:
@@ -120,7 +120,7 @@ def test_rare_arguments_in_every_form() -> None:
 
 
 def test_a_pullback_with_an_unknown_argument() -> None:
-    from shmtensor.ops.table import op_definition as module
+    from shmtensor.ops.table import op_table as module
 
     @op(method=False, function=False, name="only_here")
     def only_here(xp, x, /):  # type: ignore[no-untyped-def]

@@ -13,7 +13,7 @@ import shmtensor as st
 from shmtensor import native
 from shmtensor.autograd.dispatch.op_function import Rule, declare, rule_of
 from shmtensor.autograd.engine.grad_fn import saved_positions
-from shmtensor.ops.table.op_definition import ROWS, Row, op
+from shmtensor.ops.table.op_table import ROWS, Row, op
 from tests.ops.draws import Call, calls, families
 
 declare()  # so that all families are registered

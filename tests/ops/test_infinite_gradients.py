@@ -12,7 +12,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor.autograd.dispatch.op_function import declare
-from shmtensor.ops.table.op_definition import Row
+from shmtensor.ops.table.op_table import Row
 from tests.ops.draws import calls, families
 
 declare()  # so that all families are registered

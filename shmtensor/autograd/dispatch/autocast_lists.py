@@ -7,7 +7,7 @@ made of others and is not in the list (`gelu` is not, `layer_norm` is) leaves th
 from __future__ import annotations
 
 from ...native import AUTOCAST, AUTOCAST_CUDA, OBSERVED
-from ...ops.table.op_definition import Composite, Row
+from ...ops.table.op_table import Composite, Row
 
 Precisions = dict[str, str]  # device type -> "", "lower", "full", "widest", "alone" or "refused"
 

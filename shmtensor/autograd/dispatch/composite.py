@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import native
-from ...ops.table.op_definition import COMPOSITES, ROWS, Composite
+from ...ops.table.op_table import COMPOSITES, ROWS, Composite
 from .autocast_lists import NONE, modes_of, precisions_of
 from .explain_error import PUBLIC_NAMES, explain_missing_attribute
 from .foreign_operands import refuse_foreign

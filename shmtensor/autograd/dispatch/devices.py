@@ -19,7 +19,7 @@ from ... import native
 from ...cuda_arrays import array_modules, check_writable
 from ...device import CPU
 from ...dtypes import bfloat16
-from ...ops.table.op_definition import Row
+from ...ops.table.op_table import Row
 from .plan import by_position
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from ... import dtypes, native
 from ...cuda_arrays import check_writable
 from ...errors import ShmTensorError, is_explained
-from ...ops.table.op_definition import EMPTY
+from ...ops.table.op_table import EMPTY
 from .foreign_operands import refuse_foreign
 from .numpy_messages import translate
 

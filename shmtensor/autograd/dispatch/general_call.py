@@ -17,7 +17,7 @@ import numpy as np
 
 from ... import native
 from ...cuda_arrays import device_of
-from ...ops.table.op_definition import EMPTY, Row
+from ...ops.table.op_table import EMPTY, Row
 from ..engine.views_and_inplace import node_of
 from . import devices, promote_operands
 from .out_argument import copy_to_out

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...ops import LATER, load
-from ...ops.table.op_definition import COMPOSITES, ROWS, Composite, Row
+from ...ops.table.op_table import COMPOSITES, ROWS, Composite, Row
 from ...refused_names import MODULES, is_class, is_question, names_of
 from .composite import signature
 from .op_function import table

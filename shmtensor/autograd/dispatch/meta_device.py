@@ -13,7 +13,7 @@ from ... import meta_arrays, native
 from ...device import META
 from ...meta_arrays import MetaArray, run_on_stand_ins
 from ...ops import meta
-from ...ops.table.op_definition import Row
+from ...ops.table.op_table import Row
 from . import devices, plan
 
 

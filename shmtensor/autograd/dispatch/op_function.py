@@ -17,7 +17,7 @@ import numpy as np
 from ... import dtypes, native
 from ...cupy_runtime import on_initialize
 from ...ops import LATER, load
-from ...ops.table.op_definition import COMPOSITES, ROWS, Row
+from ...ops.table.op_table import COMPOSITES, ROWS, Row
 from ..engine import grad_buffer, views_and_inplace
 from ..grad_mode import recording
 from . import (

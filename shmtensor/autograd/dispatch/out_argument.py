@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import dtypes, native
 from ...cuda_arrays import device_of, guard
-from ...ops.table.op_definition import COMPOSITES, ROWS
+from ...ops.table.op_table import COMPOSITES, ROWS
 from ..engine.resize import resize_output
 from ..engine.views_and_inplace import check_unrecorded_write, node_of
 from ..grad_mode import recording

@@ -22,7 +22,7 @@ from ... import native
 from ...ops import LATER
 from ...ops.table import named_results
 from ...ops.table.memory_format import format_of
-from ...ops.table.op_definition import EMPTY, Input, Pullback, Row
+from ...ops.table.op_table import EMPTY, Input, Pullback, Row
 from .no_warnings import no_warnings
 
 UNSAVED = {"ops": "ops", "into": "grad_buffer", "needed": "needed"}  # also names of a pullback

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from ... import dtypes, native
-from ...ops.table.op_definition import Row
+from ...ops.table.op_table import Row
 from ...ops.table.python_scalars import check_64_bits
 from ...ops.table.sparse_gradient import SparseGradient
 from ..grad_mode import recording

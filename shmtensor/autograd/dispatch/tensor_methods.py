@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import native
-from ...ops.table.op_definition import COMPOSITES, ROWS, Composite
+from ...ops.table.op_table import COMPOSITES, ROWS, Composite
 from ..grad_mode import recording
 from .autocast import active, without_autocast
 from .op_function import rule_of, table

@@ -13,8 +13,8 @@ from ... import native
 from ...cuda_arrays import device_of, new_array
 from ...device import CPU
 from ..grad_mode import recording
+from .current_backward import backward_state
 from .heap_gate import call_with_gate_shut
-from .running import backward_state
 
 if TYPE_CHECKING:
     from ..function import Function

@@ -1,7 +1,7 @@
 """Grad buffers: memory in which an optimizer, or DistributedDataParallel, wants a leaf's gradient.
 
 Note [Gradient buffers] A grad buffer is a native.GradientBuffer in a block of gradients. While
-nothing refers to its memory, a pullback that takes `into` (ops/table/op_definition.py) gets an
+nothing refers to its memory, a pullback that takes `into` (ops/table/op_table.py) gets an
 array over it and writes the gradient there. A first gradient from any other pullback is copied
 there. So with these pullbacks nothing is copied between a product and the reduction of a bucket, or
 the optimizer's step.

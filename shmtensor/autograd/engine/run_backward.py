@@ -27,10 +27,10 @@ from ..dispatch.op_function import table
 from ..grad_mode import recording
 from . import hooks
 from .accumulate_grad import AccumulateGrad
+from .current_backward import BackwardRun, backward_state
 from .grad_buffer import in_grad_buffer
 from .heap_gate import call_with_gate_shut
 from .node_hooks import is_tracing
-from .running import BackwardRun, backward_state
 from .sparse_grad import add_sparse
 from .sum_to_size import sum_to_size
 

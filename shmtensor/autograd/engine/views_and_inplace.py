@@ -27,7 +27,7 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import array_module, check_writable, device_of, guard, pointer
 from ...ops.index.getitem_index_put_where import may_repeat
-from ...ops.table.op_definition import op
+from ...ops.table.op_table import op
 from ..grad_mode import FROZEN, inferring, recording
 from .accumulate_grad import AccumulateGrad, hooks_of, node_of_edge
 from .unrecorded_views import ANY, is_unrecorded, node_of_unrecorded

@@ -28,7 +28,7 @@ import numpy as np
 from ...cuda_arrays import array_module
 from ...errors import CollectiveMismatch
 from ...memory.layout import empty_shared
-from ..group.gpu_operands import assign, is_on_gpu
+from ..group.cuda_operands import assign, is_on_gpu
 from ..group.operands import Array, array_of, bump_version, seconds
 from ..group.process_group import ProcessGroup, functions
 from ..group.work import Work

@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import native
 from ...errors import CollectiveMismatch
-from ..group.gpu_operands import is_on_gpu
+from ..group.cuda_operands import is_on_gpu
 from ..group.operands import Array
 from ..group.process_group import ProcessGroup
 

@@ -33,7 +33,7 @@ from ...memory.layout import array_at, offsets, zeros_shared
 from ...nn import Embedding, EmbeddingBag, Module
 from ..collectives.reference import ReduceOp
 from ..collectives.sparse_all_reduce import sparse_total
-from ..group.gpu_operands import assign, is_on_gpu
+from ..group.cuda_operands import assign, is_on_gpu
 from ..group.operands import Array, array_of
 from ..group.process_group import ProcessGroup
 
@@ -266,7 +266,7 @@ class Bucket:
 
 class GpuBucket(Bucket):
     """Parameters on one GPU. Their gradients are copied to one array there, which is reduced: by
-    nccl there, in other backends through shared host memory (group/gpu_operands.py).
+    nccl there, in other backends through shared host memory (group/cuda_operands.py).
     """
 
     def allocate_grad_buffers(self) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 from ...autograd import is_grad_enabled, wrap
 from ...autograd.engine.accumulate_grad import AccumulateGrad
-from ...autograd.engine.running import after_backward
+from ...autograd.engine.current_backward import after_backward
 from ...cupy_runtime import device_count
 from ...device import Device, as_device
 from ...nn import Module

@@ -11,7 +11,7 @@ import numpy as np
 from ... import native
 from ...errors import CollectiveMismatch
 from ...memory.layout import empty_shared
-from ..group.gpu_operands import after_queued_work, is_on_gpu
+from ..group.cuda_operands import after_queued_work, is_on_gpu
 from ..group.operands import Array, array_of
 from ..group.process_group import ProcessGroup, identity_of
 

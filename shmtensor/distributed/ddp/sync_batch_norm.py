@@ -19,7 +19,7 @@ from ...nn import Module
 from ...nn.modules.batchnorm import _BatchNorm
 from ...tensor import Tensor
 from ..collectives.reference import ReduceOp
-from ..group.gpu_operands import is_on_gpu
+from ..group.cuda_operands import is_on_gpu
 from ..group.operands import Array
 from ..group.process_group import ProcessGroup
 from ..group.world import group_of, is_initialized

@@ -15,7 +15,7 @@ from ... import native
 from ...errors import DomainError
 from ...memory.layout import empty_shared
 from ..collectives.reference import PremulSum, ReduceOp
-from .gpu_operands import (
+from .cuda_operands import (
     after_queued_work,
     assign,
     contiguous_on_gpu,

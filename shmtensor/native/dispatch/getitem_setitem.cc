@@ -1,6 +1,6 @@
 // x[0, ..., 1:3] without NumPy: one pass over numbers, slices, None and `...` gives the sizes and strides of the view.
 #include "kernels/arguments.h"
-#include "kernels/index/advanced_getitem.h"
+#include "kernels/index/advanced_indexing.h"
 #include "kernels/index/indices.h"
 #include "dispatch/autograd_node.h"
 #include "dispatch/views.h"

@@ -2,7 +2,7 @@
 #include "dispatch/numpy_array.h"
 
 #include "kernels/shape/memory_format.h"
-#include "kernels/index/advanced_getitem.h"
+#include "kernels/index/advanced_indexing.h"
 #include "kernels/index/indices.h"
 #include "dispatch/autograd_node.h"
 #include "dispatch/device_array.h"

@@ -5,18 +5,18 @@
 // It holds the row's columns and interprets them. The fast path goes down this list and never leaves C++. Any other
 // call takes the general path: a Python function in `OpHooks` converts the arguments, and calls again.
 //
-//   op_function.cc   positional and keyword arguments -> slots, in the row's order; then the steps below
+//   op_call.cc       positional and keyword arguments -> slots, in the row's order; then the steps below
 //   op_operands.cc   slots -> arrays and nodes; two dtypes -> their common dtype
 //   op_result.cc     the kernel's arrays -> Tensors, with a node if history is recorded
 //   op_inplace.cc    in-place forms, and `out=`
-//   op_type.cc       the type: its columns and Python attributes
+//   op_function.cc   the type: its columns and Python attributes
 //
 // Note [Hot functions]: the functions that every call of a small op runs, from here to the heap, are marked
 // __attribute__((hot)): the linker puts them side by side. Without it their places change with every function that is
 // added elsewhere, and a call takes up to 1.35 times as long.
 #pragma once
 
-#include "dispatch/function.h"
+#include "dispatch/function_type.h"
 #include "dispatch/modes.h"
 
 #include "kernels/arguments.h"
@@ -226,7 +226,7 @@ int add_gradients(PyObject* module);
 int add_cublas(PyObject* module);
 int add_composite(PyObject* module);
 
-// op_function.cc
+// op_call.cc
 // May overwrite args[-1]. `policy`: null for a kernel that takes any arrays.
 PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n, const KernelPolicy* policy = nullptr);
 

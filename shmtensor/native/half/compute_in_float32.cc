@@ -9,7 +9,7 @@
 #include "kernels/arguments.h"
 #include "kernels/dtype_object.h"
 #include "simd/kernel_table.h"
-#include "ufunc/parallel_ufunc.h"
+#include "numpy_loops/parallel_ufunc.h"
 
 namespace shmtensor {
 namespace {

@@ -10,7 +10,7 @@
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
 #include "kernels/reduce/reduced_layout.h"
-#include "ufunc/parallel_ufunc.h"
+#include "numpy_loops/parallel_ufunc.h"
 #include "half/half.h"
 
 namespace shmtensor {

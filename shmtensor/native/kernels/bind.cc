@@ -4,13 +4,13 @@
 #include "kernels/functions.h"
 #include "kernels/nn/convolution.h"
 #include "simd/cpu_capability.h"
-#include "ufunc/loops.h"
+#include "numpy_loops/loops.h"
 #include "kernels/shape/contiguous.h"
-#include "kernels/index/advanced_getitem.h"
+#include "kernels/index/advanced_indexing.h"
 #include "threading/thread_pool.h"
 #include "python.h"
 #include "kernels/reduce/prod_count.h"
-#include "ufunc/parallel_ufunc.h"
+#include "numpy_loops/parallel_ufunc.h"
 
 #include <new>
 

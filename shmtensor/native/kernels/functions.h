@@ -50,7 +50,7 @@ Kernel layer_norm, layer_norm_backward;
 Kernel max_pool, sum_pool, sum_pool_backward, value_selecting_reduction_backward;
 // nn/rnn.cc
 Kernel rnn_layer, rnn_layer_backward;
-// optim/adam_sgd.cc
+// optim/optimizer_step.cc
 Kernel adam_, sgd_, adadelta_, adagrad_, adamax_, asgd_, nadam_, radam_, rmsprop_, rprop_;
 // pointwise/clamp_addcmul_lerp_cast.cc
 UnaryKernel cube, rsqrt;

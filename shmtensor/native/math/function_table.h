@@ -1,5 +1,5 @@
 // Functions of one or two numbers, compiled once per instruction-set level; function_table.cc chooses the level, and
-// ufunc/loops.cc wraps them as ufunc loops.
+// numpy_loops/loops.cc wraps them as ufunc loops.
 #pragma once
 
 #include <stddef.h>
@@ -24,7 +24,7 @@ struct NamedFunctions {
 };
 
 // A line per function: X(NumPy's name, the loop on T). The tables of loops, in function_table.simd.h, and those of
-// names, in ufunc/loops.cc, are made from these lists.
+// names, in numpy_loops/loops.cc, are made from these lists.
 //
 // Of integers: int8, uint8, int16, int32, int64.
 #define INTEGER_FUNCTIONS(X)                          \

@@ -1,6 +1,6 @@
 // The kernels of each instruction-set level: serial functions on contiguous memory, in tables.
 //
-// The callers (relu_sigmoid_gelu.cc, softmax_cross_entropy.cc, adam_sgd.cc, ...) parse arguments, divide the work into
+// The callers (relu_sigmoid_gelu.cc, softmax_cross_entropy.cc, optimizer_step.cc, ...) parse arguments, divide the work into
 // slices for the thread pool and call these. T is float or double.
 #pragma once
 

@@ -34,7 +34,9 @@ namespace SHMTENSOR_LEVEL {
 #include "math/gelu.simd.h"
 //
 #include "kernels/pointwise/silu_elu_shrink.simd.h"
-#include "kernels/reduce/where_clamp_minmax.simd.h"
+#include "kernels/pointwise/where_clamp.simd.h"
+#include "kernels/reduce/minmax.simd.h"
+#include "kernels/reduce/moments.simd.h"
 #include "half/half_conversion.simd.h"
 #include "math/log_float32.simd.h"
 #include "math/exp_sin_lerp_float32.simd.h"

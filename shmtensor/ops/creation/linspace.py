@@ -11,7 +11,7 @@ import numpy as np
 from ... import native
 from ...dtypes import as_dtype, default_complex, get_default_dtype
 from ..random.bounds import check_random_dtype
-from ..table.op_definition import composite
+from ..table.op_table import composite
 from .device_forms import new_tensor, on_cuda
 from .zeros_full_arange import as_number, copy_into_out, dtype_or_default, dtype_or_out
 

@@ -11,7 +11,7 @@ import numpy as np
 from ... import native
 from ..table.constants import computed, filled
 from ..table.memory_format import like_image
-from ..table.op_definition import composite
+from ..table.op_table import composite
 
 
 @composite(method=False)

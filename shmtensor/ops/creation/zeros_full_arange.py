@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import native
 from ...dtypes import as_dtype, get_default_dtype, of_number
-from ..table.op_definition import composite
+from ..table.op_table import composite
 from ..table.python_scalars import as_element
 from .device_forms import array_like, new_like, new_tensor, on_cuda
 

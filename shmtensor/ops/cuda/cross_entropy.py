@@ -13,7 +13,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from ..table.op_definition import ROWS
+from ..table.op_table import ROWS
 from .launch import (
     ACC,
     PLANS,

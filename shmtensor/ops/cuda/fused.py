@@ -18,7 +18,7 @@ import numpy as np
 from cupy._core._scalar import get_typename
 
 from ... import native
-from ..table.op_definition import ROWS
+from ..table.op_table import ROWS
 from .pointwise import Routine
 
 FLOATS = {np.dtype(c): np.dtype("d" if c == "d" else "f") for c in "efd"}  # dtype: computed in

@@ -18,7 +18,7 @@ from ..index.gather_scatter import as_vector, crop_to_index
 from ..index.getitem_index_put_where import is_basic
 from ..index.index_add import flat_indices_along
 from ..table.dims import axis
-from ..table.op_definition import ROWS
+from ..table.op_table import ROWS
 from .launch import acc_dtype, contiguous, is_floating, launch, split_at
 
 FAR = -(2**62)  # an index that is nowhere

@@ -17,7 +17,7 @@ import numpy as np
 from ...cuda_arrays import check_writable
 from ..nn.batch_norm import update_running
 from ..nn.layer_norm import rows_and_length
-from ..table.op_definition import ROWS
+from ..table.op_table import ROWS
 from .launch import (
     ACC,
     CACHED,

@@ -18,7 +18,7 @@ from ... import native
 from ...cuda_arrays import check_bfloat16, check_writable, device_of
 from ...dtypes import bfloat16
 from ..loss.pointwise_loss import POINTWISE_LOSSES, loss_weight
-from ..table.op_definition import ROWS, Row
+from ..table.op_table import ROWS, Row
 from .fused import Fused, NotTraceable, OpsTrace, Placeholder, fused, kind_of, trace
 from .pointwise import Routine, cuda_ufunc, routine_of_ufunc
 

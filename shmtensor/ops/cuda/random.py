@@ -19,7 +19,7 @@ from cupy._core._scalar import CScalar
 
 from ...dtypes import bfloat16
 from ..random.philox import half_below
-from ..table.op_definition import ROWS
+from ..table.op_table import ROWS
 from .launch import PLANS, as_acc, blocks_for, contiguous, is_floating, launch, prepare
 
 __all__ = ["dropout", "fill_normal", "fill_uniform", "random_integers"]

@@ -16,11 +16,11 @@ import cupy
 import numpy as np
 
 from ..pointwise.exp_log_erf import complex_logaddexp
-from ..reduce.quantile_bincount_cov import histc_range
+from ..reduce.histogram import histc_range
 from ..reduce.sum_mean_var import check_mean_dtype, nonempty_axes
 from ..table.check_dtypes import check_floating
 from ..table.dims import axes, axes_of_all_any, axis, check_ordered
-from ..table.op_definition import ROWS
+from ..table.op_table import ROWS
 from .launch import ACC, PACK, PLANS, WARP, as_acc, blocks_for, even_chunks, prepare
 
 # ---- sums: (outer, n, inner) along n, for each run of neighbouring dimensions that are summed

@@ -10,7 +10,7 @@ import cupy
 import numpy as np
 
 from ..table.dims import axis
-from ..table.op_definition import ROWS
+from ..table.op_table import ROWS
 from .launch import (
     CACHED,
     FLOAT64,

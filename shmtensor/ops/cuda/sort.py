@@ -10,7 +10,7 @@ import cupy
 from ..sort.sort_topk_median import most_frequent
 from ..sort.unique import check_real
 from ..table.dims import axis, check_ordered
-from ..table.op_definition import ROWS
+from ..table.op_table import ROWS
 from .reduce import cumulative_max
 
 

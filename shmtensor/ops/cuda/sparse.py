@@ -11,7 +11,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-from ..table.op_definition import ROWS
+from ..table.op_table import ROWS
 from .index import add_anywhere, as_indices, layout
 from .launch import THREADS, acc_dtype, blocks_for, contiguous, is_floating, launch
 

@@ -13,7 +13,7 @@ from cupyx.scipy import special
 
 from ..special import bessel
 from ..special.orthogonal_polynomials import DEGREE_ONE, MAX_DEGREE, recurrence_of
-from ..table.op_definition import ROWS
+from ..table.op_table import ROWS
 from .fused import float64_code
 
 # CuPy's; of modified Bessel functions and the normal distribution it has some that overflow.

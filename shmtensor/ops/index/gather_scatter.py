@@ -10,7 +10,7 @@ from ... import native
 from ..table.check_dtypes import check_index_dtype, check_same_dtype
 from ..table.constants import constant, data_of, filled, on_device
 from ..table.dims import axis, broadcast_shape
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.python_scalars import as_operand_of
 from ..table.samples import ints
 from ..table.sparse_gradient import sparse_gather_backward

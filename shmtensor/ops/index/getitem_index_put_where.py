@@ -14,7 +14,7 @@ from ...dtypes import HALVES, float32
 from ..table.check_dtypes import check_index_dtype, check_same_dtype
 from ..table.constants import data_of, filled, on_device
 from ..table.dims import broadcast_shape
-from ..table.op_definition import composite, index, op
+from ..table.op_table import composite, index, op
 from ..table.python_scalars import as_operand_of, fits_dtype
 from ..table.samples import bools
 from .index_add import add_at_flat_indices, add_rows, flat_indices

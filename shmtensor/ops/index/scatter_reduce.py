@@ -14,7 +14,7 @@ from ...native import parallel
 from ..table.check_dtypes import check_index_dtype, check_same_dtype
 from ..table.constants import data_of, filled
 from ..table.dims import axis
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import ints
 from .gather_scatter import check_index_range, check_index_shape, crop_to_index, pad_with_zeros
 from .getitem_index_put_where import Shape

@@ -10,7 +10,7 @@ from ..reduce.norm_logsumexp import _vector_norm, norm_backward
 from ..table.check_dtypes import check_same_dtype
 from ..table.constants import array_module, constant
 from ..table.dims import broadcast_shape
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.sizes import check_size
 
 # Orders with a kernel; for the others all differences are formed.

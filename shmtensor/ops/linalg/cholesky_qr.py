@@ -14,7 +14,7 @@ import numpy as np
 from ... import errors
 from ..table.constants import constant, data_of, eye, host_array, zeros
 from ..table.named_results import named_result
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from .inverse_det_matrix_exp import (
     BATCH,
     NEAR_ONE,

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..table.constants import eye
 from ..table.named_results import named_result
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from .inverse_det_matrix_exp import (
     BATCH,
     NEAR_ONE,

@@ -9,7 +9,7 @@ import string
 from functools import lru_cache
 from typing import Any
 
-from ..table.op_definition import composite
+from ..table.op_table import composite
 
 Labels = list[str]
 

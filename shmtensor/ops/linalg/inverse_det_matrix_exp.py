@@ -15,7 +15,7 @@ from ...dtypes import HALVES
 from ..shape.view_expand_flip import sum_to_shape
 from ..table.constants import eye, on_device, zeros
 from ..table.named_results import named_result
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 
 Function = Callable[..., Any]
 Shape = tuple[int, ...]

@@ -16,7 +16,7 @@ from ... import errors, native
 from ..shape.view_expand_flip import sum_to_shape
 from ..table.constants import array_module, at_operands, constant, data_of, eye, filled, on_device
 from ..table.named_results import named_result
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from .cholesky_qr import solve_right
 from .inverse_det_matrix_exp import (
     BATCH,

@@ -13,7 +13,7 @@ from ..shape.view_expand_flip import sum_to_shape
 from ..table.check_dtypes import check_same_dtype, same_dtype_check
 from ..table.dims import axis
 from ..table.native_or_numpy import restore_half, upcast_half
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 
 Shape = tuple[int, ...]
 BLAS = {np.dtype(c) for c in "fdFD"}

@@ -11,7 +11,7 @@ from ... import errors
 from ...dtypes import as_dtype
 from ..reduce.norm_logsumexp import check_norm
 from ..table.native_or_numpy import restore_half, upcast_half
-from ..table.op_definition import composite
+from ..table.op_table import composite
 from .inverse_det_matrix_exp import check_floating, check_square
 
 ORDERS = ("fro", "nuc", math.inf, -math.inf, 1, -1, 2, -2)

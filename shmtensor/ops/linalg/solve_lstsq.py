@@ -10,7 +10,7 @@ import numpy as np
 from ... import errors
 from ..table.constants import array_module, at_operands, constant, data_of, eye, filled, host_array
 from ..table.named_results import named_result
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from .inverse_det_matrix_exp import (
     BATCH,
     TALL,

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.op_definition import op
+from ..table.op_table import op
 from ..table.samples import ints
 
 multiply = native.parallel(np.multiply)

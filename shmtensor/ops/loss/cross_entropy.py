@@ -17,7 +17,7 @@ from ..table.native_or_numpy import (
     restore_half,
     upcast_half,
 )
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import ints, reals
 
 

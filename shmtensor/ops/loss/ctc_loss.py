@@ -16,7 +16,7 @@ import numpy as np
 from ... import native
 from ...dtypes import float32, float64
 from ..table.constants import constant
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from .cross_entropy import apply_reduction
 
 Lengths = tuple[int, ...]

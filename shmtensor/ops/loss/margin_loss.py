@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..table.constants import array_module, at_operands, constant, data_of
-from ..table.op_definition import composite
+from ..table.op_table import composite
 from .cross_entropy import apply_reduction, check_reduction, reduction_of_legacy
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..table.check_dtypes import check_any_floating, check_same_dtype
-from ..table.op_definition import composite
+from ..table.op_table import composite
 from .cross_entropy import apply_reduction, check_reduction, reduction_of_legacy
 
 # ---- distances

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from ... import native
 from ..shape.view_expand_flip import sum_to_shape
-from ..table.op_definition import op
+from ..table.op_table import op
 from ..table.samples import reals
 
 Function = Callable[..., Any]

@@ -16,7 +16,7 @@ from ..table.check_dtypes import (
     unsupported_dtype,
 )
 from ..table.dims import axis
-from ..table.op_definition import IN_NAMESPACE, composite, op
+from ..table.op_table import IN_NAMESPACE, composite, op
 from ..table.samples import reals
 from .activation_backward import declare_derivatives
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import native
-from ..table.op_definition import Row, op, parameters_of
+from ..table.op_table import Row, op, parameters_of
 from ..table.samples import reals
 
 Function = Callable[..., Any]

@@ -10,7 +10,7 @@ import numpy as np
 from ... import native
 from ..table.constants import filled, on_device
 from ..table.memory_format import like_image, memory_of
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import reals
 
 

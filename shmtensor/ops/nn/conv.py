@@ -18,7 +18,7 @@ from ..table.native_or_numpy import (
     restore_half,
     upcast_half,
 )
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from .sliding_window import (
     Shape,
     add_windows,

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..table.constants import array_module, at_operands, computed, constant, data_of, filled
 from ..table.native_or_numpy import restore_half, upcast_half
-from ..table.op_definition import composite
+from ..table.op_table import composite
 
 MODES = ("sum", "mean", "max")
 

@@ -13,7 +13,7 @@ from ..index.index_add import add_at_flat_indices, add_rows, flat_slice_indices
 from ..random.philox import uniform
 from ..random.rand_multinomial import claim
 from ..table.check_dtypes import check_index_dtype
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import ints
 from ..table.sizes import SMALL, check_size
 from ..table.sparse_gradient import sparse_embedding_backward

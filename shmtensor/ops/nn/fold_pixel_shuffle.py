@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ..table.memory_format import like_image
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from .sliding_window import (
     Shape,
     add_windows,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..table.constants import on_device
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import reals
 from .pooling import lowest, max_pool_backward, update_maximum
 from .sliding_window import Shape, expand_to_tuple

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..table.constants import constant, zeros
-from ..table.op_definition import composite
+from ..table.op_table import composite
 from ..table.sizes import check_size
 from .weighted_sample import PADDING_MODES as OUTSIDE_MODES
 

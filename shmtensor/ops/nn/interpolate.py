@@ -12,7 +12,7 @@ import numpy as np
 from ..table.constants import constant
 from ..table.dims import axis
 from ..table.memory_format import like_image
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.sizes import SMALL, check_size
 
 IndicesAndWeights = tuple[Any, Any]

@@ -15,7 +15,7 @@ from ..shape.view_expand_flip import sum_to_shape
 from ..table.check_dtypes import check_parameter_dtypes
 from ..table.memory_format import like_image
 from ..table.native_or_numpy import is_host_array, restore_half, upcast_half
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 
 Shape = tuple[int, ...]
 

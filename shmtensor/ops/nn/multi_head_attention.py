@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..table.constants import zeros
-from ..table.op_definition import composite
+from ..table.op_table import composite
 from . import scaled_dot_product_attention as sdpa
 
 NAME = "multi_head_attention_forward"

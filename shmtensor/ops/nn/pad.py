@@ -9,7 +9,7 @@ import numpy as np
 
 from ..table.constants import constant
 from ..table.memory_format import clone_if_same_memory, like_image
-from ..table.op_definition import composite
+from ..table.op_table import composite
 from ..table.sizes import SMALL, check_size
 from .sliding_window import as_ints
 

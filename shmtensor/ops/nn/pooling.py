@@ -16,7 +16,7 @@ from ... import native
 from ..table.constants import constant, data_of, on_device
 from ..table.memory_format import like_image, memory_of
 from ..table.native_or_numpy import restore_half, upcast_half
-from ..table.op_definition import ROWS, op
+from ..table.op_table import ROWS, op
 from ..table.samples import ints
 from ..table.sizes import SMALL, check_size
 from .sliding_window import (

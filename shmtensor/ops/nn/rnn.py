@@ -9,7 +9,7 @@ from typing import Any
 
 from ...dtypes import float16, float32, float64
 from ..table.constants import constant, on_device
-from ..table.op_definition import composite
+from ..table.op_table import composite
 from .rnn_layer import last_rows
 
 GATES = {"lstm": 4, "gru": 3, "tanh": 1, "relu": 1}

@@ -15,7 +15,7 @@ from ... import native
 from ...dtypes import HALVES
 from ..table.constants import constant, zeros
 from ..table.native_or_numpy import upcast_half
-from ..table.op_definition import op
+from ..table.op_table import op
 
 Sizes = tuple[int, ...]
 

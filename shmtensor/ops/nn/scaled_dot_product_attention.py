@@ -10,7 +10,7 @@ import numpy as np
 from ...dtypes import float32
 from ..table.constants import filled, zeros
 from ..table.native_or_numpy import restore_half, upcast_half
-from ..table.op_definition import composite
+from ..table.op_table import composite
 
 NAME = "scaled_dot_product_attention"
 

@@ -8,7 +8,7 @@ from typing import Any
 from ... import native
 from ..table.check_dtypes import check_floating
 from ..table.dims import check_ordered
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import bools
 
 # ---- over a dimension

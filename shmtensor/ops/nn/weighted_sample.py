@@ -14,7 +14,7 @@ import numpy as np
 
 from ... import native
 from ..index.index_add import add_at_flat_indices
-from ..table.op_definition import op
+from ..table.op_table import op
 from ..table.samples import ints, reals
 
 # What is outside an image: zeros, its border, its reflection at the edges or at the centres of the

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import native
 from ..table.check_dtypes import scaled_operand
-from ..table.op_definition import op
+from ..table.op_table import op
 from .arithmetic import add, parallel_add, parallel_multiply, sub
 
 

@@ -12,7 +12,7 @@ from ...native import parallel
 from ..table.check_dtypes import check_floating, check_scale, same_dtype_check, scaled_operand
 from ..table.constants import zero_gradient
 from ..table.native_or_numpy import copy_to_out
-from ..table.op_definition import check_tensors, composite, op
+from ..table.op_table import check_tensors, composite, op
 from ..table.samples import PAIR, TRIPLE, UNARY, reals, unary
 
 parallel_add, parallel_subtract, parallel_multiply = (

@@ -6,7 +6,7 @@ import numpy as np
 
 from ...native import parallel
 from ..table.dims import axes, check_ordered
-from ..table.op_definition import op
+from ..table.op_table import op
 from ..table.samples import ints, reals
 
 INTEGERS = [(ints((3, 4), 100), ints((3, 4), 100)), (ints((2, 1), 100), ints((3,), 100))]

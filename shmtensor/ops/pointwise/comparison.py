@@ -6,7 +6,7 @@ import numpy as np
 
 from ...native import parallel
 from ..table.check_dtypes import same_dtype_check, unsupported_dtype
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import PAIR, UNARY
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..table.check_dtypes import same_dtype_check
 from ..table.constants import zero_gradient
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import UNARY, reals
 
 

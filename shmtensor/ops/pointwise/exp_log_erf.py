@@ -9,7 +9,7 @@ import numpy as np
 
 from ...native import elementwise, parallel
 from ..table.check_dtypes import any_floating_check
-from ..table.op_definition import op
+from ..table.op_table import op
 from ..table.samples import PAIR, UNARY, reals, unary
 
 LN2, LN10 = math.log(2), math.log(10)

@@ -10,7 +10,7 @@ import numpy as np
 from ... import native
 from ...dtypes import get_default_dtype
 from ...native import parallel
-from ..table.op_definition import check_tensors, composite, op
+from ..table.op_table import check_tensors, composite, op
 from ..table.samples import PAIR
 
 NUMBERS = (bool, int, float, type(None))

@@ -11,7 +11,7 @@ from ... import native
 from ...dtypes import bfloat16, finfo, float32
 from ...native import parallel
 from ..table.native_or_numpy import copy_to_out
-from ..table.op_definition import op
+from ..table.op_table import op
 from ..table.samples import PAIR, unary
 
 parallel_nextafter = parallel(np.nextafter, "biu")

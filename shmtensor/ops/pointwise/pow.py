@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import native
 from ...native import parallel
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import reals
 from .arithmetic import parallel_multiply, parallel_sqrt, parallel_square, rsqrt
 

@@ -10,7 +10,7 @@ from ... import native
 from ...native import elementwise, parallel
 from ..table.constants import zero_gradient
 from ..table.native_or_numpy import copy_to_out
-from ..table.op_definition import op
+from ..table.op_table import op
 from ..table.samples import UNARY, reals
 
 DIVISION = [

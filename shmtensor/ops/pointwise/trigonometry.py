@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...native import elementwise, parallel
-from ..table.op_definition import op
+from ..table.op_table import op
 from ..table.samples import UNARY, reals, unary
 
 

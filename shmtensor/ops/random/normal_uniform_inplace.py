@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import native
 from ..table.constants import zero_gradient
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import reals
 from . import philox
 from .bounds import check_random_bounds, check_random_dtype, check_uniform_bounds, max_exact_integer

@@ -12,7 +12,7 @@ import numpy as np
 
 from ... import native
 from ..table.constants import zero_gradient
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import reals
 from .rand_multinomial import claim, numel
 

@@ -21,7 +21,7 @@ from ..creation.zeros_full_arange import (
     dtype_or_out,
 )
 from ..table.constants import zero_gradient
-from ..table.op_definition import ROWS, composite, op
+from ..table.op_table import ROWS, composite, op
 from ..table.samples import reals
 from ..table.tensor_like import is_contiguous
 from . import philox

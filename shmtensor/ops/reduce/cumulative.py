@@ -12,7 +12,7 @@ from ..pointwise.exp_log_erf import complex_logaddexp
 from ..table.check_dtypes import check_floating
 from ..table.constants import computed, eye
 from ..table.dims import axis, check_ordered
-from ..table.op_definition import composite, dtype, op
+from ..table.op_table import composite, dtype, op
 from .sum_mean_var import accumulator
 
 ALONG = [((3, 4), 1), ((3, 4), 0), ((), 0), ((0, 3), 0)]

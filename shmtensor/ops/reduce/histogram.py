@@ -1,4 +1,4 @@
-"""Histograms of one and of several dimensions."""
+"""bincount, histc, and histograms of one and of several dimensions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,13 @@ from typing import Any
 
 import numpy as np
 
+from ... import native
+from ..table.check_dtypes import check_floating
 from ..table.constants import array_module, constant, data_of
+from ..table.dims import check_ordered
 from ..table.named_results import named_result
-from ..table.op_definition import composite, op
-from ..table.samples import reals
+from ..table.op_table import composite, op
+from ..table.samples import ints, reals
 from ..table.sizes import check_size
 
 EDGES = np.array([-1.0, -0.5, 0.25, 1.0])
@@ -126,3 +129,71 @@ def histogramdd(ops, input, bins, *, range=None, weight=None, density=False):
         hist=hist,
         bin_edges=tuple(ops._to_copy(constant(e, input), e.dtype) for e in edges),
     )
+
+
+# ---- counts
+
+
+@op(
+    sized_by_values="bincount",
+    native=native.bincount,
+    samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)],
+)
+def _bincount(xp, x, weights=None, /, minlength=0):
+    """The number of occurrences of each integer, or the sum of its weights."""
+    x = native.private_index(x)
+    if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
+        raise RuntimeError(
+            f"bincount: a vector of whole numbers >= 0 is needed: {x.shape} {x.dtype.name}"
+        )
+    if weights is None:
+        return xp.bincount(x, minlength=minlength).astype(np.int64)
+    dtype = weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64)
+    return xp.bincount(x, weights.astype(np.float64, copy=False), minlength).astype(dtype)
+
+
+@composite
+def bincount(ops, input, weights=None, minlength=0):
+    """The number of occurrences of 0, 1, ... in a vector."""
+    return ops._bincount(input, weights, minlength)
+
+
+def histc_range(x: Any, n: int, low: float, high: float) -> tuple[float, float]:
+    """The range of `_histc`: if low is high, that of the data, which CUDA waits for."""
+    if low > high:
+        raise RuntimeError(f"histc: max must not be less than min: {low}, {high}")
+    if n <= 0:
+        raise RuntimeError(f"histc: at least one bin is needed: {n}")
+    if low == high and x.size:
+        low, high = float(x.min()), float(x.max())
+    if low == high:
+        low, high = low - 1, high + 1
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise RuntimeError(f"histc: the range must be finite: {low}, {high}")
+    return low, high
+
+
+def histc_kernel(x: Any, n: int, low: float, high: float) -> Any:
+    """The native kernel for a finite range."""
+    counts = None
+    if n > 0 and x.dtype.char in "fd" and x.size:
+        a, b = (float(x.min()), float(x.max())) if low == high else (low, high)
+        if a < b and math.isfinite(b - a):
+            edges = np.histogram_bin_edges(np.empty(0, x.dtype), n, (a, b))
+            counts = native.histogram(x.reshape(-1) if not x.ndim else x, edges.astype(x.dtype))
+    return None if counts is None else counts.astype(x.dtype)
+
+
+@op(native=histc_kernel, samples=[((20,), 5, -0.5, 0.5), ((20,), 4, 0, 0)])
+def _histc(xp, x, /, n, low, high):
+    """The number of elements in each of n equal parts of [low, high]; others do not count."""
+    return xp.histogram(x, n, histc_range(x, n, low, high))[0].astype(x.dtype)
+
+
+@composite
+def histc(ops, input, bins=100, min=0, max=0):
+    """The number of elements in each of `bins` equal parts of [min, max] (by default the data's
+    range).
+    """
+    check_floating("histc", check_ordered("histc", input))
+    return ops._histc(input, bins, min, max)

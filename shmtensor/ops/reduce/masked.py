@@ -14,7 +14,7 @@ import numpy as np
 
 from ...dtypes import as_dtype, float32, iinfo, int64
 from ..table.constants import filled
-from ..table.op_definition import composite
+from ..table.op_table import composite
 
 Dims = tuple[int, ...]
 

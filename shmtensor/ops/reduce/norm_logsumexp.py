@@ -12,7 +12,7 @@ from ...dtypes import promote_types
 from ..table.constants import zero_gradient
 from ..table.dims import axes, expand_reduced, keepdim_shape, reduced_dims
 from ..table.native_or_numpy import restore_half, upcast_half
-from ..table.op_definition import check_tensors, composite, op
+from ..table.op_table import check_tensors, composite, op
 
 INFINITE = (math.inf, -math.inf)
 

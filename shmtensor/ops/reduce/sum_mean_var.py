@@ -19,7 +19,7 @@ from ..table.dims import (
     reduced_dims,
 )
 from ..table.named_results import named_result
-from ..table.op_definition import composite, dtype, op
+from ..table.op_table import composite, dtype, op
 from ..table.samples import bools
 
 DIMS: list[tuple[Any, ...]] = [

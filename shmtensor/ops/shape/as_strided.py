@@ -13,7 +13,7 @@ from ...storage import memory_of, owner_of
 from ..creation.device_forms import new_tensor
 from ..creation.zeros_full_arange import dtype_or_default
 from ..table.constants import array_module, constant, data_of
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 
 Shape = tuple[int, ...]
 

@@ -11,7 +11,7 @@ from ... import native
 from ...device import META
 from ..table.constants import constant, data_of, on_device
 from ..table.dims import axis
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import ints
 from ..table.sizes import SMALL, check_size
 

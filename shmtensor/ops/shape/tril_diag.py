@@ -11,7 +11,7 @@ from ...dtypes import as_dtype
 from ..creation.device_forms import new_tensor, on_cuda
 from ..table.constants import constant
 from ..table.dims import axis
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.sizes import check_size
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..table.op_definition import composite
+from ..table.op_table import composite
 
 VIEWS = (
     "diagonal", "expand", "narrow", "permute", "select", "squeeze",

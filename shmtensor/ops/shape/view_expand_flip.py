@@ -12,7 +12,7 @@ import numpy as np
 from ... import native
 from ..table.dims import axis, broadcast_shape
 from ..table.memory_format import memory_of
-from ..table.op_definition import composite, dtype, op, sizes
+from ..table.op_table import composite, dtype, op, sizes
 from ..table.sizes import SMALL, check_size
 
 Shape = tuple[int, ...]

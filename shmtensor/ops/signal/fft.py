@@ -16,7 +16,7 @@ from ...dtypes import as_dtype, get_default_dtype
 from ..creation.device_forms import new_tensor
 from ..creation.zeros_full_arange import copy_into_out, dtype_or_default, dtype_or_out
 from ..table.constants import computed
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 
 ADJOINT_NORM = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 

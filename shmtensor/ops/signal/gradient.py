@@ -8,7 +8,7 @@ import numpy as np
 
 from ..table.constants import array_module, constant, data_of, on_device
 from ..table.dims import axis
-from ..table.op_definition import composite
+from ..table.op_table import composite
 
 
 def differences(ops: Any, x: Any, step: Any, dim: int, edge_order: int) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..table.constants import host_array
-from ..table.op_definition import composite
+from ..table.op_table import composite
 
 
 def frame_arguments(ops: Any, name: str, x: Any, n: int, hop: Any, length: Any, window: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from ...native import elementwise
 from ..creation.device_forms import new_tensor, on_cuda
 from ..creation.zeros_full_arange import dtype_or_default
-from ..table.op_definition import ROWS, composite
+from ..table.op_table import ROWS, composite
 
 i0 = elementwise("i0")
 

@@ -9,7 +9,7 @@ import numpy as np
 from ... import native
 from ..table.constants import constant
 from ..table.dims import check_ordered
-from ..table.op_definition import check_tensors, composite, op
+from ..table.op_table import check_tensors, composite, op
 from ..table.samples import ascending, reals
 
 parallel_equal = native.parallel(np.equal)

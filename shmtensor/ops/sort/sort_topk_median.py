@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import native
 from ..table.dims import axis, check_ordered, evenly_distribute_backward, keepdim_shape
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import ints
 
 ALONG = [((3, 4), 1), ((3, 4), 0, True), ((2, 3, 4), -2), ((), 0)]

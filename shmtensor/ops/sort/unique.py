@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import native
 from ..table.dims import axis
-from ..table.op_definition import composite, op
+from ..table.op_table import composite, op
 from ..table.samples import ints
 
 

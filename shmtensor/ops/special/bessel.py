@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ...native import elementwise
-from ..table.op_definition import IN_NAMESPACE, op
+from ..table.op_table import IN_NAMESPACE, op
 from ..table.samples import unary
 from .ndtr_zeta_gammainc import as_float64
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from ...native import elementwise
-from ..table.op_definition import IN_NAMESPACE, composite, op
+from ..table.op_table import IN_NAMESPACE, composite, op
 from ..table.samples import reals, unary
 
 # Lanczos' approximation with g = 607 / 128, 15 terms (P. Godfrey 2001): full precision in float64.

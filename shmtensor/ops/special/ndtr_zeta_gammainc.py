@@ -10,7 +10,7 @@ import numpy as np
 from ...dtypes import HALVES, float32
 from ...native import elementwise, parallel
 from ..pointwise.exp_log_erf import erfc
-from ..table.op_definition import IN_NAMESPACE, composite, op
+from ..table.op_table import IN_NAMESPACE, composite, op
 from ..table.samples import PAIR, reals, unary
 from .lgamma_polygamma import BERNOULLI, bessel_i_scaled, lgamma
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..table.op_definition import op
+from ..table.op_table import op
 from ..table.samples import ints, reals
 from .ndtr_zeta_gammainc import as_float64
 

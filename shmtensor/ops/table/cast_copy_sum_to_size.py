@@ -10,7 +10,7 @@ from ... import native
 from ...cuda_arrays import device_of, move_array
 from .constants import zero_gradient
 from .native_or_numpy import kernel_or_forward
-from .op_definition import dtype, op
+from .op_table import dtype, op
 from .tensor_like import order_of
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from ... import native
 from ...storage import owner_of
 from .constants import data_of
-from .op_definition import Row
+from .op_table import Row
 
 
 def rule_of(row: Row, kernel: Any) -> str | None:

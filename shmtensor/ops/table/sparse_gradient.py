@@ -10,7 +10,7 @@ import numpy as np
 from ... import native
 from ..index.index_add import add_at_flat_indices, flat_indices
 from .constants import array_module, at_operands, constant
-from .op_definition import ROWS
+from .op_table import ROWS
 
 
 class SparseGradient:

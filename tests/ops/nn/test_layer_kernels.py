@@ -10,7 +10,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import native
-from shmtensor.ops.table.op_definition import ROWS
+from shmtensor.ops.table.op_table import ROWS
 
 Array = np.ndarray[Any, Any]
 

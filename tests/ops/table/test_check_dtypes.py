@@ -15,7 +15,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor.autograd.dispatch.op_function import table
-from shmtensor.ops.table.op_definition import COMPOSITES
+from shmtensor.ops.table.op_table import COMPOSITES
 
 POSITIONAL = inspect.Parameter.VAR_POSITIONAL
 

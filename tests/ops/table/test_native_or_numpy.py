@@ -7,7 +7,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor import native
-from shmtensor.ops.table.op_definition import ROWS
+from shmtensor.ops.table.op_table import ROWS
 
 
 def strided() -> list[np.ndarray]:

@@ -18,7 +18,7 @@ from .... import native
 from ....cuda_arrays import pointer
 from ....memory.layout import empty_shared
 from ...group.call_signature import check_list, check_message, check_op, check_pair
-from ...group.gpu_operands import assign, host_copy, is_on_gpu
+from ...group.cuda_operands import assign, host_copy, is_on_gpu
 from ...group.operands import Array
 from .communicator import Communicator, Part
 from .cupy_nccl import number_of

@@ -1,4 +1,4 @@
-// Distances of one point from many. Included inside a level's namespace, after where_clamp_minmax.simd.h and
+// Distances of one point from many. Included inside a level's namespace, after minmax.simd.h and
 // softmax_logsumexp.simd.h.
 
 // `total` with one more difference added.

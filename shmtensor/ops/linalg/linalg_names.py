@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..table.named_results import named_result
-from ..table.op_definition import composite
+from ..table.op_table import composite
 from ..table.sizes import check_size
 
 

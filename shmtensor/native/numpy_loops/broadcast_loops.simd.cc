@@ -1,2 +1,2 @@
 // The kernels of broadcast_loops.simd.h, once per level.
-#include "ufunc/broadcast_loops.simd.h"
+#include "numpy_loops/broadcast_loops.simd.h"

@@ -1,4 +1,4 @@
-#include "ufunc/iterate.h"
+#include "numpy_loops/iterate.h"
 
 #include <cstring>
 

@@ -1,12 +1,12 @@
 // NumPy inner loops for the functions of function_table.h and the elementary functions of kernel_table.h.
-#include "ufunc/loops.h"
+#include "numpy_loops/loops.h"
 
 #include <cstring>
 
 #include "kernels/arguments.h"
 #include "math/function_table.h"
 #include "simd/kernel_table.h"
-#include "ufunc/parallel_ufunc.h"
+#include "numpy_loops/parallel_ufunc.h"
 
 namespace shmtensor {
 namespace {

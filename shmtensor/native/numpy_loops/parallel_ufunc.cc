@@ -10,17 +10,17 @@
 // Note [No warnings]
 // NumPy clears the floating-point status before a loop and checks it afterwards. numpy_loop clears it before it
 // returns, so the check finds nothing; a direct call does not check. Workers have separate status flags.
-#include "ufunc/parallel_ufunc.h"
+#include "numpy_loops/parallel_ufunc.h"
 
 #include <cfenv>
 #include <cstring>
 
 #include "kernels/arguments.h"
-#include "ufunc/loops.h"
+#include "numpy_loops/loops.h"
 #include "kernels/shape/memory_format.h"
-#include "ufunc/ufunc_names.h"
-#include "ufunc/refused_dtypes.h"
-#include "ufunc/iterate.h"
+#include "numpy_loops/ufunc_names.h"
+#include "numpy_loops/refused_dtypes.h"
+#include "numpy_loops/iterate.h"
 
 namespace shmtensor {
 namespace {

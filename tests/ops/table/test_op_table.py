@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from shmtensor import native
-from shmtensor.ops.table.op_definition import ROWS, Row, op
+from shmtensor.ops.table.op_table import ROWS, Row, op
 
 SILU = native.activation("silu")
 
@@ -113,7 +113,7 @@ def test_cuda_is_a_forward_or_a_name_that_is_imported_late(
         imported.append(name)
         return sys.modules[__name__]
 
-    monkeypatch.setattr("shmtensor.ops.table.op_definition.import_module", fake_import)
+    monkeypatch.setattr("shmtensor.ops.table.op_table.import_module", fake_import)
     row = declare(cuda="sort:forward")
     assert not imported
     assert row.forward_on("cuda") is forward
@@ -125,7 +125,7 @@ NAMED_FORWARDS = """
 import ast, pathlib, sys
 import shmtensor as st
 from shmtensor.autograd.dispatch.op_function import declare
-from shmtensor.ops.table.op_definition import ROWS
+from shmtensor.ops.table.op_table import ROWS
 
 declare()
 st.tensor([1, 1]).mode()

@@ -3,7 +3,7 @@
 //
 // Another process may change the mask between the two passes. The counts bound what the second pass writes, and the ends
 // of the piece what it reads; missing elements become 0. Note [Memory that others change] in indices.h.
-#include "kernels/index/advanced_getitem.h"
+#include "kernels/index/advanced_indexing.h"
 
 #include <algorithm>
 #include <cstring>

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from ..table.op_definition import composite
+from ..table.op_table import composite
 
 
 @composite(autocast="full")

@@ -4,7 +4,7 @@ declared on first use (ops/__init__.py).
 
 from __future__ import annotations
 
-from ..table.op_definition import composite
+from ..table.op_table import composite
 
 
 def declare_rnn(name: str, kind: str, result: str) -> None:

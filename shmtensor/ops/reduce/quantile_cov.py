@@ -1,9 +1,8 @@
-"""bincount, histc, quantiles, covariance, cross and combinations."""
+"""Quantiles, nanmean, covariance and correlation."""
 
 from __future__ import annotations
 
 import math
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,77 +10,10 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import device_of
 from ...dtypes import get_default_dtype
-from ..table.check_dtypes import check_floating, check_same_dtype
+from ..table.check_dtypes import check_same_dtype
 from ..table.constants import array_module, at_operands, constant, data_of, host_array, on_device
-from ..table.dims import axis, broadcast_shape, check_ordered
-from ..table.op_definition import composite, op
-from ..table.samples import ints
-
-
-@op(
-    sized_by_values="bincount",
-    native=native.bincount,
-    samples=[(ints((7,), 4), None, 0), (ints((7,), 4), (7,), 6)],
-)
-def _bincount(xp, x, weights=None, /, minlength=0):
-    """The number of occurrences of each integer, or the sum of its weights."""
-    x = native.private_index(x)
-    if x.ndim != 1 or x.dtype.kind not in "iu" or (x.size and x.min() < 0):
-        raise RuntimeError(
-            f"bincount: a vector of whole numbers >= 0 is needed: {x.shape} {x.dtype.name}"
-        )
-    if weights is None:
-        return xp.bincount(x, minlength=minlength).astype(np.int64)
-    dtype = weights.dtype if weights.dtype == np.float32 else np.dtype(np.float64)
-    return xp.bincount(x, weights.astype(np.float64, copy=False), minlength).astype(dtype)
-
-
-@composite
-def bincount(ops, input, weights=None, minlength=0):
-    """The number of occurrences of 0, 1, ... in a vector."""
-    return ops._bincount(input, weights, minlength)
-
-
-def histc_range(x: Any, n: int, low: float, high: float) -> tuple[float, float]:
-    """The range of `_histc`: if low is high, that of the data, which CUDA waits for."""
-    if low > high:
-        raise RuntimeError(f"histc: max must not be less than min: {low}, {high}")
-    if n <= 0:
-        raise RuntimeError(f"histc: at least one bin is needed: {n}")
-    if low == high and x.size:
-        low, high = float(x.min()), float(x.max())
-    if low == high:
-        low, high = low - 1, high + 1
-    if not (math.isfinite(low) and math.isfinite(high)):
-        raise RuntimeError(f"histc: the range must be finite: {low}, {high}")
-    return low, high
-
-
-def histc_kernel(x: Any, n: int, low: float, high: float) -> Any:
-    """The native kernel for a finite range."""
-    counts = None
-    if n > 0 and x.dtype.char in "fd" and x.size:
-        a, b = (float(x.min()), float(x.max())) if low == high else (low, high)
-        if a < b and math.isfinite(b - a):
-            edges = np.histogram_bin_edges(np.empty(0, x.dtype), n, (a, b))
-            counts = native.histogram(x.reshape(-1) if not x.ndim else x, edges.astype(x.dtype))
-    return None if counts is None else counts.astype(x.dtype)
-
-
-@op(native=histc_kernel, samples=[((20,), 5, -0.5, 0.5), ((20,), 4, 0, 0)])
-def _histc(xp, x, /, n, low, high):
-    """The number of elements in each of n equal parts of [low, high]; others do not count."""
-    return xp.histogram(x, n, histc_range(x, n, low, high))[0].astype(x.dtype)
-
-
-@composite
-def histc(ops, input, bins=100, min=0, max=0):
-    """The number of elements in each of `bins` equal parts of [min, max] (by default the data's
-    range).
-    """
-    check_floating("histc", check_ordered("histc", input))
-    return ops._histc(input, bins, min, max)
-
+from ..table.dims import axis
+from ..table.op_table import composite
 
 # ---- quantiles
 
@@ -321,67 +253,3 @@ def corrcoef(ops, input):
         return ops.div(c, c)
     std = ops.sqrt(ops.real(ops.diagonal(c)))
     return ops.div(ops.div(c, ops.unsqueeze(std, 1)), ops.unsqueeze(std, 0))
-
-
-# ---- geometry
-
-
-@op(
-    native=native.cross,
-    promote="common",
-    inplace=False,
-    samples=[((4, 3), (4, 3), 1), ((3, 2, 2), (3, 2, 2), 0)],
-    vmap="along",
-)
-def _cross(xp, x, y, /, dim):
-    """Vector product of tensors of one shape along a dimension of size 3."""
-    first = xp.roll(x, -1, dim) * xp.roll(y, -2, dim)
-    return first - xp.roll(x, -2, dim) * xp.roll(y, -1, dim)
-
-
-_cross.pullback(
-    x=lambda ops, g, y, dim: ops._cross(ops.conj(y), g, dim),
-    y=lambda ops, g, x, dim: ops._cross(g, ops.conj(x), dim),
-)
-
-
-@composite(autocast_cuda="widest")
-def cross(ops, input, other, dim=None):
-    """Vector product along a dimension of size 3 (the first such one, if none is given)."""
-    check_same_dtype("cross", input, other)
-    if dim is None:
-        dims = [d for d, n in enumerate(input.shape) if n == 3]
-        if not dims:
-            raise RuntimeError(f"cross: a dimension of size 3 is needed: {tuple(input.shape)}")
-        dim = dims[0]
-        warnings.warn(
-            "Using cross without specifying the dim arg is deprecated. Please either pass the dim "
-            "explicitly or simply use linalg.cross. The default value of dim will change to agree "
-            "with that of linalg.cross in a future release.",
-            stacklevel=2,
-        )
-    shape = broadcast_shape("cross", input.shape, other.shape)
-    if not -len(shape) <= dim < len(shape):
-        raise IndexError(f"cross: dim out of range: {dim} for {shape}")
-    dim = dim % len(shape)
-    if input.shape[dim - len(shape)] != 3 or other.shape[dim - len(shape)] != 3:
-        raise RuntimeError(
-            f"cross: dim {dim} must have size 3: {tuple(input.shape)}, {tuple(other.shape)}"
-        )
-    a, b = ops.broadcast_to(input, shape), ops.broadcast_to(other, shape)
-    return ops._cross(a, b, dim)
-
-
-@composite(method=False)
-def combinations(ops, input, r=2, with_replacement=False):
-    """All combinations of r elements of a vector, one row each."""
-    if input.ndim != 1 or r < 0:
-        raise RuntimeError(
-            f"combinations: a vector and r >= 0 are needed: {tuple(input.shape)}, {r}"
-        )
-    if not r:
-        return ops.reshape(input, (-1,))[:0]
-    rows = native.call(native.combinations, input.shape[0], r, bool(with_replacement))
-    if rows is None:
-        raise RuntimeError(f"combinations: too many rows: {r} out of {input.shape[0]} elements")
-    return ops._getitem(input, constant(rows, input))

@@ -5,7 +5,7 @@ use (ops/__init__.py).
 from __future__ import annotations
 
 from ..table.check_dtypes import check_any_floating
-from ..table.op_definition import check_tensors, composite
+from ..table.op_table import check_tensors, composite
 
 
 @composite(inplace=True)

@@ -1,5 +1,5 @@
 // Chooses the kernels of broadcast_loops.h for this CPU's instruction-set level, by NumPy's names.
-#include "ufunc/broadcast_loops.h"
+#include "numpy_loops/broadcast_loops.h"
 
 #include <cstring>
 

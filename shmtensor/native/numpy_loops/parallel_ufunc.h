@@ -2,7 +2,7 @@
 // warnings; arrays of the refused dtype kinds ("c": complex) raise TypeError.
 #pragma once
 
-#include "ufunc/iterate.h"
+#include "numpy_loops/iterate.h"
 
 namespace shmtensor {
 

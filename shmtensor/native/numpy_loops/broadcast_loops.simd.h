@@ -2,7 +2,7 @@
 // level, with SHMTENSOR_LEVEL defined. It uses no inline code of the standard library (cpu_capability.h).
 #include <stdint.h>
 
-#include "ufunc/broadcast_loops.h"
+#include "numpy_loops/broadcast_loops.h"
 
 namespace shmtensor {
 namespace SHMTENSOR_LEVEL {

@@ -5,7 +5,7 @@ Where a docstring says (N, C, ...), an image without the batch, (C, ...), is acc
 
 from __future__ import annotations
 
-from ..table.op_definition import composite
+from ..table.op_table import composite
 from .max_unpool import max_unpool
 from .pooling import adaptive_avg_pool, adaptive_max_pool, avg_pool, lp_pool, max_pool
 

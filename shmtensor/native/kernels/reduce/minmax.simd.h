@@ -1,31 +1,5 @@
-// where, clamp, minimum and maximum, moments, for every numeric type. Included inside a level's namespace, after
+// Minimum and maximum, and where they are, for every numeric type. Included inside a level's namespace, after
 // vector.simd.h.
-
-// out[i] = c[i] ? x[i * xs] : y[i * ys]; the steps are 0 or 1.
-template <class T>
-void where(const uint8_t* c, const T* x, int64_t xs, const T* y, int64_t ys, T* out, int64_t n) {
-  if (xs && ys) {
-    for (int64_t i = 0; i < n; ++i) out[i] = c[i] ? x[i] : y[i];
-  } else if (ys) {
-    const T a = *x;
-    for (int64_t i = 0; i < n; ++i) out[i] = c[i] ? a : y[i];
-  } else if (xs) {
-    const T b = *y;
-    for (int64_t i = 0; i < n; ++i) out[i] = c[i] ? x[i] : b;
-  } else {
-    const T a = *x, b = *y;
-    for (int64_t i = 0; i < n; ++i) out[i] = c[i] ? a : b;
-  }
-}
-
-// At least low and at most high; a NaN stays.
-template <class T>
-void clamp_any(const T* x, T* out, int64_t n, T low, T high) {
-  for (int64_t i = 0; i < n; ++i) {
-    const T v = x[i] < low ? low : x[i];
-    out[i] = v > high ? high : v;
-  }
-}
 
 // Does a win over b? A NaN wins over all numbers; neither of two equal elements wins.
 template <class T, bool kLargest>
@@ -151,47 +125,6 @@ void argminmax_columns(const T* x, T* __restrict acc, int32_t* __restrict rows, 
       const bool is_new = precedes<T, kLargest>(x[c], acc[c]) & (acc[c] == acc[c]);
       acc[c] = is_new ? x[c] : acc[c];
       rows[c] = is_new ? row_number : rows[c];
-    }
-  }
-}
-
-template <int kPower, class T>
-INLINE T moment_term(T x, T center) {
-  const T d = x - center;
-  return kPower == 2 ? d * d : d < 0 ? -d : d;
-}
-
-// The sum of |x - center| or (x - center)^2: in lanes, at most 4096 elements an accumulator.
-template <class T, int kPower>
-double moment(const T* x, int64_t n, T center) {
-  constexpr int kL = 128 / static_cast<int>(sizeof(T));
-  double total = 0;
-  for (int64_t start = 0; start < n; start += 4096) {
-    const int64_t stop = n - start < 4096 ? n : start + 4096;
-    T acc[kL] = {};
-    int64_t i = start;
-    for (; i + kL <= stop; i += kL) {
-      for (int l = 0; l < kL; ++l) {
-        acc[l] += moment_term<kPower>(x[i + l], center);
-      }
-    }
-    double sum = 0;
-    for (int l = 0; l < kL; ++l) sum += static_cast<double>(acc[l]);
-    for (; i < stop; ++i) {
-      sum += static_cast<double>(moment_term<kPower>(x[i], center));
-    }
-    total += sum;
-  }
-  return total;
-}
-
-// acc[c] += |x - centers[c]| or (x - centers[c])^2 over m rows.
-template <class T, int kPower>
-void moment_columns(const T* x, const T* centers, T* __restrict acc, int64_t m, int64_t width,
-                    int64_t stride) {
-  for (int64_t k = 0; k < m; ++k, x += stride) {
-    for (int64_t c = 0; c < width; ++c) {
-      acc[c] += moment_term<kPower>(x[c], centers[c]);
     }
   }
 }

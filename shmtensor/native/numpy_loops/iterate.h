@@ -2,7 +2,7 @@
 #pragma once
 
 #include "python.h"
-#include "ufunc/broadcast_loops.h"
+#include "numpy_loops/broadcast_loops.h"
 
 namespace shmtensor {
 
