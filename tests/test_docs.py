@@ -50,6 +50,15 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert (page.parent / target).exists(), f"{page.relative_to(ROOT)} links to {target}"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=NAMES)
+def test_lines_fit_in_a_window(page: Path) -> None:
+    """At most 120 characters, outside tables, links and code."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"`[^`\n]*`|\]\([^)]*\)|https?://\S+", "", text)
+    wide = [line for line in text.splitlines() if len(line) > 120 and line.lstrip()[:1] not in "|<"]
+    assert not wide, f"{page.relative_to(ROOT)}: {wide}"
+
+
 def test_shell_commands_are_run_by_ci() -> None:
     """CI runs the ```sh blocks of README.md; no command may hide in another one."""
     assert blocks(ROOT / "README.md", "sh")

@@ -129,7 +129,7 @@ NATIVE_LAYERS: list[tuple[str, ...]] = [
         "kernels/reduce",
         "kernels/sort",
     ),
-    ("ufunc",),
+    ("numpy_loops",),
     ("half",),
     (
         "kernels/bind",

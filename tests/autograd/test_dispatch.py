@@ -44,7 +44,7 @@ def test_names_that_the_core_does_not_know_are_errors() -> None:
     with pytest.raises(ValueError, match=r"Composite: no such flag among: \{'takes_in': True\}"):
         st.native.Composite("f", "", len, None, 0, {}, {"takes_in": True})
     with pytest.raises(ValueError, match="Gradients: no such name: 'inputs'"):
-        st.native.Gradients("f", (), (("inputs", 0, 0),), (), 1, -1, {}, None, None, None)
+        st.native.Gradients("f", (), (("inputs", 0, 0),), (), 1, -1, 0, {}, None, None, None)
 
 
 def test_functions_keep_their_identity() -> None:
