@@ -121,10 +121,12 @@ def not_a_number(culprit: str, data: Any, where: str) -> TypeError:
 def is_ragged(data: Any) -> bool:
     """Whether nested lists, or the arrays in them, differ in length."""
     level = [data]
-    while level and all(value.__class__ in LISTS for value in level):
+    for _ in range(MAX_DIMS):  # a list may hold itself, and twice
+        if not level or any(value.__class__ not in LISTS for value in level):
+            break
         if len({len(value) for value in level}) > 1:
             return True
-        level = list(itertools.chain.from_iterable(level))
+        level = list({id(value): value for each in level for value in each}.values())
     shapes = {None if value.__class__ in LISTS else getattr(value, "shape", ()) for value in level}
     return len(shapes) > 1
 

@@ -96,16 +96,17 @@ def from_cuda(x: Any) -> Tensor:
 
 
 def export(producer: Any, **kwargs: Any) -> Any:
-    """A producer's capsule. A producer from before DLPack 1.0 does not know the keywords: after a
-    TypeError it is asked without them.
+    """A producer's capsule. A producer from before DLPack 1.0 does not know the keywords: after
+    Python's own TypeError it is asked without them.
 
     Raises:
-        BufferError: it has none, for a reason that it says in a TypeError, as pyarrow does.
+        BufferError: it has none, for a reason that it says in a TypeError, as pyarrow does, whose
+            ArrowTypeError is one.
     """
     try:
         return producer.__dlpack__(**kwargs)
     except TypeError as error:
-        if kwargs:
+        if kwargs and type(error) is TypeError:
             return export(producer)
         raise BufferError(str(error)) from error
 
