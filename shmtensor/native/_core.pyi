@@ -821,7 +821,7 @@ class TensorBase:
     accumulate_grad: Any
 
 class Function:
-    """The base of OpFunction and Composite: see native/dispatch/function_type.h."""
+    """The base of OpFunction and Composite: see native/dispatch/function_base.h."""
 
     event: str
     precision: dict[str, str]

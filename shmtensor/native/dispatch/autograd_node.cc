@@ -1,6 +1,6 @@
 // Version, Edge, Node, Port: their types, reading and freeing them.
 #include "dispatch/device_array.h"
-#include "dispatch/function_type.h"
+#include "dispatch/function_base.h"
 
 #include <structmember.h>
 

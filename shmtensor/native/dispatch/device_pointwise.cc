@@ -4,7 +4,7 @@
 // The fast path takes dense arrays of one shape, arrays without dimensions, and numbers. Everything else is a call of
 // `fallback`, which also explains errors. `find(key)` makes the DeviceKernel for a kind of operands, or returns None.
 #include "dispatch/device_array.h"
-#include "dispatch/function_type.h"
+#include "dispatch/function_base.h"
 
 #include <dlfcn.h>
 #include <structmember.h>

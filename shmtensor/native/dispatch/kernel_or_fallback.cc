@@ -1,6 +1,6 @@
 // KernelOrFallback(kernel, fallback): calls the kernel, and the fallback where the kernel returns None. One C object
 // instead of a Python frame in every small op.
-#include "dispatch/function_type.h"
+#include "dispatch/function_base.h"
 #include "dispatch/views.h"
 
 #include <structmember.h>

@@ -16,7 +16,7 @@
 // added elsewhere, and a call takes up to 1.35 times as long.
 #pragma once
 
-#include "dispatch/function_type.h"
+#include "dispatch/function_base.h"
 #include "dispatch/modes.h"
 
 #include "kernels/arguments.h"

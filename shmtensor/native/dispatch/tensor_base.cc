@@ -2,7 +2,7 @@
 #include "kernels/arguments.h"
 #include "kernels/dtype_object.h"
 #include "dispatch/device_array.h"
-#include "dispatch/function_type.h"
+#include "dispatch/function_base.h"
 
 #include <structmember.h>
 

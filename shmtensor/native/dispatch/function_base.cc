@@ -1,5 +1,5 @@
 // The type Function: the Python attributes of OpFunction and Composite.
-#include "dispatch/function_type.h"
+#include "dispatch/function_base.h"
 
 #include <structmember.h>
 
