@@ -10,6 +10,8 @@ last complete one.
 from __future__ import annotations
 
 import statistics
+import textwrap
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +149,12 @@ def shares(run: Run, party: str, head: list[str]) -> list[str]:
     return table if len(table) > n else []
 
 
+def as_page(lines: Iterable[str]) -> str:
+    """The lines as one text; those of paragraphs have at most 120 characters."""
+    fill = textwrap.TextWrapper(120, break_long_words=False, break_on_hyphens=False).fill
+    return "\n".join(line if "\n" in line or line[:1] in "|#<" else fill(line) for line in lines)
+
+
 def readme(runs: list[Run]) -> str:
     """README's five figures."""
     run = runs[0]
@@ -156,10 +164,12 @@ def readme(runs: list[Run]) -> str:
         case = cases[name]
         times = f"{median(case, 'shmtensor')} | {median(case, 'pytorch')}"
         lines.append(f"| {what} | {times} | {case['ratio']:.2g} |")
-    return "\n".join(
+    return as_page(
         [
-            "Medians of runs in turn with PyTorch (CPU), `python -m benchmarks`; a ratio below 1 "
-            "means that we are faster.",
+            "This library and PyTorch (CPU) ran in turn; the table has the medians of their times. "
+            "A ratio below 1 means that this library is faster. `python -m benchmarks` measures "
+            "it.",
+            "",
             machine_line(run),
             "",
             *lines,
@@ -194,13 +204,13 @@ def summary(run: Run) -> list[str]:
 def performance(runs: list[Run], notes: str) -> str:
     """docs/performance.md."""
     run, *parts = runs
-    return "\n".join(
+    return as_page(
         [
             "# Performance",
             "",
             "Made by `python -m benchmarks.harness.performance_page` from the newest file in "
-            "`benchmarks/results/`. Medians; the ratio is the",
-            "median over pairs measured in turn ([how](design/benchmarks.md)).",
+            "`benchmarks/results/`. Medians; the ratio is the median over pairs measured in turn "
+            "([how](design/benchmarks.md)).",
             "",
             machine_line(run),
             "",
