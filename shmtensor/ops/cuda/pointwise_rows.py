@@ -19,7 +19,7 @@ from ...cuda_arrays import check_bfloat16, check_writable, device_of
 from ...dtypes import bfloat16
 from ..loss.pointwise_loss import POINTWISE_LOSSES, loss_weight
 from ..table.op_table import ROWS, Row
-from .fused import Fused, NotTraceable, OpsTrace, Placeholder, fused, kind_of, trace
+from .fused import Fused, NotTraceable, OpsTrace, Placeholder, fused, trace
 from .pointwise import Routine, cuda_ufunc, routine_of_ufunc
 
 COMPLEX = {np.dtype("F"), np.dtype("D"), complex}
@@ -82,9 +82,9 @@ def ufunc_of(row: Row, kinds: tuple[Any, ...]) -> Any:
     return None
 
 
-def is_selecting(row: Row, ufunc: Any) -> bool:
+def is_selecting(row: Row) -> bool:
     """Whether operands are compared, or one of them is the result."""
-    return row.name in SELECTING or (ufunc is not None and ufunc.types[-1][-1] == "?")
+    return row.comparison or row.name in SELECTING
 
 
 def empty_operand(kind: Any) -> Any:
@@ -105,7 +105,7 @@ def routine_of(row: Row, kinds: tuple[Any, ...]) -> Routine:
         row.numpy(*map(empty_operand, kinds))
     ufunc = ufunc_of(row, kinds)
     in_float32 = FLOAT16 in kinds and not set(NUMBERS).isdisjoint(kinds)
-    if ufunc is not None and not (in_float32 and not is_selecting(row, ufunc)):
+    if ufunc is not None and not (in_float32 and not is_selecting(row)):
         routine = routine_of_ufunc(getattr(cupy, ufunc.__name__), kinds)
         if routine is None:
             raise NotTraceable(f"not one expression: {ufunc.__name__}")
@@ -259,9 +259,7 @@ def pointwise_forward(row: Row) -> Any:
     wide = in_float32(plain)
 
     def compute(xp: Any, *operands: Any) -> Any:
-        is_wide = has_half_and_number(operands) and not is_selecting(
-            row, ufunc_of(row, tuple(map(kind_of, operands)))
-        )
+        is_wide = has_half_and_number(operands) and not is_selecting(row)
         return (wide if is_wide else plain)(xp, *operands)
 
     kernels = Fused(row.name, functools.partial(routine_of, row), compute, n, 1)
