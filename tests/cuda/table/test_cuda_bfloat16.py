@@ -38,6 +38,8 @@ def check_near(ours: Any, want: Any, units: float, largest: float, what: str) ->
 
 def real_calls(family: list[Row]) -> Any:
     for row in family:
+        if row.name.endswith("_kept"):  # on a device all values have a gradient: Note [Kept values]
+            continue
         for call in calls(row):
             if all(getattr(x, "dtype", np.dtype("f8")).kind != "c" for x in call.inputs):
                 yield call
