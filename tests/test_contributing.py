@@ -31,6 +31,21 @@ def defined(beginning: str, module: Any) -> dict[str, Any]:
     return names
 
 
+def test_an_operation() -> None:
+    from shmtensor.ops import ROWS
+    from shmtensor.ops.pointwise import exp_log_erf
+
+    row = defined("@op(promote", exp_log_erf)["log1m"]
+    try:
+        assert row.samples
+        x = np.linspace(-2.0, 0.5, 7)
+        np.testing.assert_allclose(row.forward(np, x), np.log(1 - x), rtol=1e-12)
+        g = np.ones(7)
+        np.testing.assert_allclose(row.pullbacks["x"].function(g, x), -1 / (1 - x))
+    finally:
+        ROWS.pop("log1m")
+
+
 def test_a_layer() -> None:
     from shmtensor.nn.modules import activation
 
