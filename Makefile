@@ -13,6 +13,7 @@
 #   make levels       the numeric tests at every instruction-set level, of ours and of NumPy; QUICK=1 a sample
 #   make types-installed   users' programs under mypy and pyright, against the installed package
 #   make causes       who failed first is shown, 50 times for each way of starting processes; make test has a sample
+#   make format     gives Python and C++ sources the form that `make lint` checks
 #   make lint types docs sanitize model stress fuzz tsan    the other checks of .ci/run
 
 PYTHON ?= python3
@@ -22,7 +23,7 @@ BIN := $(VENV)/bin
 STUBS := $(filter-out shmtensor/native/%,$(shell find shmtensor -name '*.pyi'))
 EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
-.PHONY: against-torch causes collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface bench bench-kernels bench-quick lint types types-installed docs sanitize aarch64 model model-full stress fuzz tsan faults-process overcommit mpi kills build clean
+.PHONY: against-torch causes collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface bench bench-kernels bench-quick lint types types-installed docs sanitize aarch64 model model-full stress fuzz tsan faults-process format overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	@echo "training"
@@ -80,6 +81,12 @@ bench: $(VENV)/.bench
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	git ls-files '*.cc' '*.h' | xargs $(BIN)/clang-format --dry-run -Werror
+
+# Gives Python and C++ sources the form that `make lint` checks.
+format: $(VENV)/.lint
+	$(BIN)/ruff format .
+	git ls-files '*.cc' '*.h' | xargs $(BIN)/clang-format -i
 
 types: $(VENV)/.lint $(VENV)/.test
 	cd / && $(abspath $(BIN))/python -m shmtensor.autograd.dispatch.generate_stubs $(CURDIR)/shmtensor

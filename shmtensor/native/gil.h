@@ -57,10 +57,8 @@ __attribute__((noinline)) inline void drop_last(PyObject* p) noexcept {
 // Py_DECREF for destructors.
 inline void drop(PyObject* p) {
   if (__builtin_expect(interpreter_end.is_near.load(std::memory_order_relaxed), 0)) stop_without_gil();
-  if (Py_REFCNT(p) > 1)
-    Py_DECREF(p);
-  else
-    drop_last(p);
+  if (Py_REFCNT(p) > 1) Py_DECREF(p);
+  else drop_last(p);
 }
 inline void drop_if_set(PyObject* p) {
   if (p) drop(p);

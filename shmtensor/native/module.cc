@@ -106,8 +106,15 @@ static int check_loaded_once() {
 }  // namespace shmtensor
 
 static PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "shmtensor.native._core", "The C++ core of shmtensor.", -1, nullptr,
-    nullptr, nullptr, nullptr, nullptr,
+    PyModuleDef_HEAD_INIT,
+    "shmtensor.native._core",
+    "The C++ core of shmtensor.",
+    -1,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
 };
 
 extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
@@ -116,10 +123,9 @@ extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
   if (shmtensor::check_loaded_once() < 0) return nullptr;
   PyObject* module = PyModule_Create(&definition);
   if (!module) return nullptr;
-  if (shmtensor::add_memory(module) < 0 || shmtensor::add_sync(module) < 0 ||
-      shmtensor::add_compute(module) < 0 || shmtensor::add_half(module) < 0 ||
-      shmtensor::add_call(module) < 0 ||
-      shmtensor::add_packed(module) < 0 || shmtensor::register_interpreter_end() < 0) {
+  if (shmtensor::add_memory(module) < 0 || shmtensor::add_sync(module) < 0 || shmtensor::add_compute(module) < 0 ||
+      shmtensor::add_half(module) < 0 || shmtensor::add_call(module) < 0 || shmtensor::add_packed(module) < 0 ||
+      shmtensor::register_interpreter_end() < 0) {
     Py_DECREF(module);
     return nullptr;
   }

@@ -28,7 +28,9 @@ extern "C" {
 void PyErr_Clear() { failed = false; }
 PyObject* PyErr_Occurred() { return failed ? reinterpret_cast<PyObject*>(&block_object) : nullptr; }
 PyObject* PyErr_NoMemory() { return failed = true, nullptr; }
-void PyErr_Fetch(PyObject** type, PyObject**, PyObject**) { *type = failed ? reinterpret_cast<PyObject*>(1) : nullptr, failed = false; }
+void PyErr_Fetch(PyObject** type, PyObject**, PyObject**) {
+  *type = failed ? reinterpret_cast<PyObject*>(1) : nullptr, failed = false;
+}
 void PyErr_Restore(PyObject* type, PyObject*, PyObject*) { failed = type != nullptr; }
 int PyErr_ExceptionMatches(PyObject*) { return failed; }
 PyObject* PyExc_RuntimeError = nullptr;
@@ -40,8 +42,8 @@ void _Py_Dealloc(PyObject* o) {
 
 namespace shmtensor {
 
-#define REQUIRE(condition)                                                \
-  do {                                                                    \
+#define REQUIRE(condition)                                                    \
+  do {                                                                        \
     if (!(condition)) fprintf(stderr, "channel: %s\n", #condition), _exit(1); \
   } while (0)
 
@@ -185,10 +187,8 @@ static bool get(Traffic* t) {
 }
 
 void traffic(Traffic* t, std::mt19937& dice) {
-  if (dice() % 2)
-    put(t, dice);
-  else
-    get(t);
+  if (dice() % 2) put(t, dice);
+  else get(t);
   die_if(somebody_died());
 }
 

@@ -31,9 +31,9 @@ using Clock = std::chrono::steady_clock;
 constexpr uint32_t kSlots = 64;
 constexpr int kThreads = 4, kCells = 32;
 
-#define REQUIRE(condition, ...)                                          \
-  do {                                                                   \
-    if (!(condition)) fprintf(stderr, __VA_ARGS__), _exit(1);            \
+#define REQUIRE(condition, ...)                               \
+  do {                                                        \
+    if (!(condition)) fprintf(stderr, __VA_ARGS__), _exit(1); \
   } while (0)
 
 struct Block {

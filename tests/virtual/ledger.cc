@@ -53,8 +53,7 @@ static int ordered(int (*real)(int, int, ...), int fd, int command, void* argume
   char* byte = is_lock ? &byte_of_row[lock->l_start] : nullptr;
   if (command == F_OFD_SETLK && lock->l_type == F_UNLCK) __tsan_release(byte);
   int result = real(fd, command, argument);
-  if (is_lock && result == 0 && (command == F_OFD_SETLK || lock->l_type == F_UNLCK))
-    __tsan_acquire(byte);
+  if (is_lock && result == 0 && (command == F_OFD_SETLK || lock->l_type == F_UNLCK)) __tsan_acquire(byte);
   return result;
 }
 int __wrap_fcntl(int fd, int command, ...) {
@@ -86,13 +85,13 @@ static thread_local Process* here_now = nullptr;
 static thread_local std::mt19937* dice = nullptr;
 static thread_local long life_left = 0;  // fault points until this thread dies; 0: never
 
-#define REQUIRE(condition, ...)                      \
-  do {                                               \
-    if (!(condition)) {                              \
-      fprintf(stderr, "%s: ", #condition);           \
+#define REQUIRE(condition, ...)                          \
+  do {                                                   \
+    if (!(condition)) {                                  \
+      fprintf(stderr, "%s: ", #condition);               \
       fprintf(stderr, __VA_ARGS__), fputc('\n', stderr); \
-      _exit(1);                                      \
-    }                                                \
+      _exit(1);                                          \
+    }                                                    \
   } while (0)
 
 // ---- messages: from one thread to one other, ordered by nothing but the cell
@@ -177,8 +176,8 @@ struct Block {
 
 static void verify(const Block& b) {
   for (uint32_t i = 0; i < kWords; ++i)
-    REQUIRE(b.base[i] == b.tag, "word %u of %p is %#llx, not %#llx", i, (void*)b.base,
-            (unsigned long long)b.base[i], (unsigned long long)b.tag);
+    REQUIRE(b.base[i] == b.tag, "word %u of %p is %#llx, not %#llx", i, (void*)b.base, (unsigned long long)b.base[i],
+            (unsigned long long)b.tag);
 }
 
 static bool grow(Process* p, int cls) {
@@ -408,10 +407,8 @@ static void settle() {
     REQUIRE(w.state == kSlotFree, "slot %u is left in state %d of %d", s, int(w.state), int(w.owner));
   }
   for (uint32_t r = 0; r < domain.row_high(); ++r) {
-    REQUIRE(int(r) == domain.row || state_of_row(domain.rows[r].state.load()) == kRowFree,
-            "row %u is left", r);
-    for (uint32_t s = 0; s < kSlots; ++s)
-      REQUIRE(domain.nheld(r, s).load() == 0, "row %u holds in slot %u", r, s);
+    REQUIRE(int(r) == domain.row || state_of_row(domain.rows[r].state.load()) == kRowFree, "row %u is left", r);
+    for (uint32_t s = 0; s < kSlots; ++s) REQUIRE(domain.nheld(r, s).load() == 0, "row %u holds in slot %u", r, s);
     for (uint32_t i = 0; i < domain.rows[r].in_flight_high.load(); ++i)
       REQUIRE(!(domain.entry(r, i).word.load() & 1), "entry %u of row %u is pending", i, r);
   }
@@ -447,8 +444,7 @@ static int run(double seconds, uint32_t seed) {
   auto end = Clock::now() + std::chrono::milliseconds(long(seconds * 1000));
   std::vector<std::thread> threads;
   size_t acts[kProcesses] = {}, deaths[kProcesses] = {}, all[2] = {};
-  for (int i = 0; i < kProcesses; ++i)
-    threads.emplace_back(lives, seed + uint32_t(i) * 1000003, end, &acts[i], &deaths[i]);
+  for (int i = 0; i < kProcesses; ++i) threads.emplace_back(lives, seed + uint32_t(i) * 1000003, end, &acts[i], &deaths[i]);
   for (auto& thread : threads) thread.join();
   here_now = founder;
   size_t messages = close_channel(founder->traffic);
@@ -457,8 +453,8 @@ static int run(double seconds, uint32_t seed) {
   died(founder);
   settle();
   for (int i = 0; i < kProcesses; ++i) all[0] += acts[i], all[1] += deaths[i];
-  printf("seed %u: %zu acts, %zu deaths, %zu messages through the channel, the lock was taken %llu times: no race\n",
-         seed, all[0], all[1], messages, (unsigned long long)guarded);
+  printf("seed %u: %zu acts, %zu deaths, %zu messages through the channel, the lock was taken %llu times: no race\n", seed,
+         all[0], all[1], messages, (unsigned long long)guarded);
   return 0;
 }
 

@@ -23,9 +23,7 @@ namespace {
 
 // ---------------------------------------------------------------- Version
 
-PyObject* version_new(PyTypeObject* type, PyObject*, PyObject*) {
-  return type->tp_alloc(type, 0);
-}
+PyObject* version_new(PyTypeObject* type, PyObject*, PyObject*) { return type->tp_alloc(type, 0); }
 
 void version_dealloc(PyObject* self) { untrack_and_free(self); }
 
@@ -41,8 +39,7 @@ PyType_Slot version_slots[] = {
     {Py_tp_members, version_members},
     {0, nullptr},
 };
-PyType_Spec version_spec = {"shmtensor.native.Version", sizeof(Version), 0, Py_TPFLAGS_DEFAULT,
-                            version_slots};
+PyType_Spec version_spec = {"shmtensor.native.Version", sizeof(Version), 0, Py_TPFLAGS_DEFAULT, version_slots};
 
 // ---------------------------------------------------------------- Edge
 
@@ -128,8 +125,7 @@ void drop_checks(Node* node) {
 
 PyObject* node_new(PyTypeObject* type, PyObject* args, PyObject*) {
   PyObject *row, *edges, *saved, *array = Py_None;
-  if (!PyArg_ParseTuple(args, "OO!O!|O:Node", &row, &PyTuple_Type, &edges, &PyTuple_Type, &saved, &array))
-    return nullptr;
+  if (!PyArg_ParseTuple(args, "OO!O!|O:Node", &row, &PyTuple_Type, &edges, &PyTuple_Type, &saved, &array)) return nullptr;
   if (type != node_type) return raise("TypeError", "Node: cannot be called on a subclass");
   Py_ssize_t n = PyTuple_GET_SIZE(saved);
   PyObject** items = reinterpret_cast<PyTupleObject*>(saved)->ob_item;
@@ -149,8 +145,7 @@ void node_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
   // Note [Long chains]: node -> edges (a tuple) -> node -> ... is freed without recursion, by the trashcan here and
   // in tuples.
-  Py_TRASHCAN_BEGIN(self, node_dealloc)
-  Node* node = reinterpret_cast<Node*>(self);
+  Py_TRASHCAN_BEGIN(self, node_dealloc) Node* node = reinterpret_cast<Node*>(self);
   if (node->weak) PyObject_ClearWeakRefs(self);
   node_clear(self);
   edge_clear(&node->edge);
@@ -289,8 +284,7 @@ PyObject* port_new(PyTypeObject* type, PyObject* args, PyObject*) {
 
 void port_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
-  Py_TRASHCAN_BEGIN(self, port_dealloc)
-  clear<Port>(self);
+  Py_TRASHCAN_BEGIN(self, port_dealloc) clear<Port>(self);
   edge_clear(reinterpret_cast<Edge*>(self));
   untrack_and_free(self);
   Py_TRASHCAN_END
@@ -311,12 +305,10 @@ PyType_Slot port_slots[] = {
     {Py_tp_members, port_members},
     {0, nullptr},
 };
-PyType_Spec port_spec = {"shmtensor.native.Port", sizeof(Port), 0,
-                         Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, port_slots};
+PyType_Spec port_spec = {"shmtensor.native.Port", sizeof(Port), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, port_slots};
 
 bool add_type(PyObject* module, PyType_Spec* spec, PyTypeObject* base, PyTypeObject** out) {
-  PyObject* type = base ? PyType_FromSpecWithBases(spec, reinterpret_cast<PyObject*>(base))
-                        : PyType_FromSpec(spec);
+  PyObject* type = base ? PyType_FromSpecWithBases(spec, reinterpret_cast<PyObject*>(base)) : PyType_FromSpec(spec);
   if (!type) return false;
   *out = reinterpret_cast<PyTypeObject*>(type);
   return PyModule_AddType(module, *out) == 0;
@@ -325,10 +317,8 @@ bool add_type(PyObject* module, PyType_Spec* spec, PyTypeObject* base, PyTypeObj
 }  // namespace
 
 int add_graph_types(PyObject* module) {
-  bool ok = add_type(module, &version_spec, nullptr, &version_type) &&
-            add_type(module, &edge_spec, nullptr, &edge_type) &&
-            add_type(module, &node_spec, edge_type, &node_type) &&
-            add_type(module, &port_spec, edge_type, &port_type) &&
+  bool ok = add_type(module, &version_spec, nullptr, &version_type) && add_type(module, &edge_spec, nullptr, &edge_type) &&
+            add_type(module, &node_spec, edge_type, &node_type) && add_type(module, &port_spec, edge_type, &port_type) &&
             add_type(module, &base_spec, nullptr, &base_type);
   tensor_type = base_type;
   return ok ? 0 : -1;

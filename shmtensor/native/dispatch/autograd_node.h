@@ -107,9 +107,7 @@ PyObject* as_size(PyObject* shape);        // a tuple of ints as a Size
 bool is_sizes(PyObject* x);                // a tuple or a Size
 int add_size(PyObject* module);
 
-inline bool is_tensor(PyObject* x) {
-  return Py_TYPE(x) == tensor_type || PyObject_TypeCheck(x, base_type);
-}
+inline bool is_tensor(PyObject* x) { return Py_TYPE(x) == tensor_type || PyObject_TypeCheck(x, base_type); }
 
 // The end of a dealloc of a heap type.
 template <class T>
@@ -137,9 +135,8 @@ Version* version_of(TensorBase* tensor);
 // New references; steal nothing.
 PyObject* make_tensor(PyObject* array);
 PyObject* make_port(PyObject* node, Py_ssize_t index, PyObject* array);
-PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n,
-                    PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs,
-                    Py_ssize_t ahead = 0);
+PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n, PyObject* const* outputs,
+                    PyObject* const* tensors, Py_ssize_t n_outputs, Py_ssize_t ahead = 0);
 
 // A Tensor over the array with the node Node(row, edges, saved); without a node if its dtype has no gradient. A Tensor
 // in `saved` is saved as its array with a check of its version, and so is the array itself.

@@ -18,10 +18,8 @@ PyMethodDef functions[] = {
            "write(tensor, kernel, *arguments): runs a kernel that writes the tensor's memory, and counts the write."),
     {"wrap", wrap, METH_O, "wrap(array): a Tensor over it, without history."},
     method("view_of", view_of, "view_of(array, parent, row, attributes): a view without history."),
-    method("mark", mark,
-           "mark(tensor, parent, row, attributes): makes it a view of parent, if it shares parent's memory."),
-    method("rewrite", rewrite,
-           "rewrite(tensor, row, edges, *saved): sets the new node of a tensor written in place."),
+    method("mark", mark, "mark(tensor, parent, row, attributes): makes it a view of parent, if it shares parent's memory."),
+    method("rewrite", rewrite, "rewrite(tensor, row, edges, *saved): sets the new node of a tensor written in place."),
     {"wrote", wrote, METH_O, "wrote(tensor): counts an in-place write."},
     {"watch_writes", watch_writes, METH_O,
      "watch_writes(f or None): f(tensor) is called after each in-place write to memory that another process made."},
@@ -43,9 +41,10 @@ PyMethodDef functions[] = {
            "sum_to_size(gradient, edge): the gradient if it has the edge's dtype and shape, else None."),
     {"is_only_owner", is_only_owner, METH_O,
      "is_only_owner(tensor): does nothing else in this process refer to its memory?"},
-    method("move_tensors", move_tensors,
-           "move_tensors(tensors, tensor, memory, readonly): moves the tensor's memory, with all of `tensors` that share it,\n"
-           "into `memory`; False: something else refers to it, and nothing was moved. Copies: one."),
+    method(
+        "move_tensors", move_tensors,
+        "move_tensors(tensors, tensor, memory, readonly): moves the tensor's memory, with all of `tensors` that share it,\n"
+        "into `memory`; False: something else refers to it, and nothing was moved. Copies: one."),
     {"suggests_channels_last", static_cast<PyCFunction>(suggests_channels_last), METH_O,
      "suggests_channels_last(x): does PyTorch treat an image or a volume as channels last?"},
     method("in_layout_of", in_layout_of,
@@ -79,9 +78,7 @@ PyMethodDef functions[] = {
 }  // namespace
 
 int add_call(PyObject* module) {
-  if (add_function(module) < 0 || add_op(module) < 0 || add_gradients(module) < 0 ||
-      add_cublas(module) < 0)
-    return -1;
+  if (add_function(module) < 0 || add_op(module) < 0 || add_gradients(module) < 0 || add_cublas(module) < 0) return -1;
   if (add_dtype_objects(module) < 0 || add_composite(module) < 0 || add_graph_types(module) < 0) return -1;
   if (add_kernel_or_fallback(module) < 0 || add_size(module) < 0 || add_device_pointwise(module) < 0) return -1;
   if (PyModule_AddIntConstant(module, "AUTOCAST", kAutocast) < 0 ||

@@ -56,8 +56,7 @@ constexpr npy_intp kSmall = 1 << 14;  // elements that one thread fills; NumPy a
 void fill(PyArrayObject* out, uint64_t word) {
   char* to = PyArray_BYTES(out);
   const auto run = memory_kernels().fill;
-  ranges(PyArray_NBYTES(out), kSlice,
-         [=](int64_t start, int64_t stop) { run(to + start, stop - start, word); });
+  ranges(PyArray_NBYTES(out), kSlice, [=](int64_t start, int64_t stop) { run(to + start, stop - start, word); });
 }
 
 uint64_t ones(int type) {
@@ -99,8 +98,7 @@ PyObject* empty(PyObject*, PyObject* const* args, Py_ssize_t n) {
     // The heap knows whether a very large block is fresh pages, which are zero already.
     const bool calloc = kind == 1 && size > kLarge;
     out = Ref(calloc ? PyArray_Zeros(nd, dims, dtype, 0)
-                     : PyArray_NewFromDescr(&PyArray_Type, dtype, nd, dims, nullptr, nullptr, 0,
-                                            nullptr));
+                     : PyArray_NewFromDescr(&PyArray_Type, dtype, nd, dims, nullptr, nullptr, 0, nullptr));
     if (out && kind == 1 && !calloc) fill(out.array(), 0);
     if (out && kind == 2) fill(out.array(), ones(type));
   }

@@ -49,9 +49,9 @@ PyObject* gemm_ex(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!status && stream != reinterpret_cast<void*>(wanted))
     status = cublas.set_stream(address(0), reinterpret_cast<void*>(wanted));
   if (!status)
-    status = cublas.gemm(address(0), number(1), number(2), number(3), number(4), number(5), address(6), address(7), number(8),
-                         number(9), address(10), number(11), number(12), address(13), address(14), number(15), number(16),
-                         number(17), number(18));
+    status = cublas.gemm(address(0), number(1), number(2), number(3), number(4), number(5), address(6), address(7),
+                         number(8), number(9), address(10), number(11), number(12), address(13), address(14), number(15),
+                         number(16), number(17), number(18));
   Py_END_ALLOW_THREADS;
   return PyLong_FromLong(status);
 }

@@ -9,9 +9,7 @@ DeviceHooks device_hooks;
 
 bool is_of_a_device(PyObject* x) { return Py_TYPE(x) == device_array_type || is_meta_array(x); }
 
-PyArray_Descr* device_dtype(PyObject* array) {
-  return reinterpret_cast<PyArray_Descr*>(array_dtype(array).get());
-}
+PyArray_Descr* device_dtype(PyObject* array) { return reinterpret_cast<PyArray_Descr*>(array_dtype(array).get()); }
 
 Ref array_dtype(PyObject* array) {
   if (PyArray_Check(array)) return Ref(Py_NewRef(reinterpret_cast<PyObject*>(PyArray_DESCR(as_array(array)))));

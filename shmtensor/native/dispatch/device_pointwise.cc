@@ -177,8 +177,7 @@ int launch(DeviceKernel* kernel, void* function, Py_ssize_t n, void** parameters
 
 PyObject* kernel_grid(PyObject* self, PyObject* size) {
   const Py_ssize_t n = PyLong_AsSsize_t(size);
-  if (n <= 0)
-    return PyErr_Occurred() ? Raised{} : raise("ValueError", "DeviceKernel.grid: n must be above 0: %zd", n);
+  if (n <= 0) return PyErr_Occurred() ? Raised{} : raise("ValueError", "DeviceKernel.grid: n must be above 0: %zd", n);
   const Grid grid = grid_for(reinterpret_cast<DeviceKernel*>(self), n);
   return Py_BuildValue("(II)", grid.blocks, grid.threads);
 }
@@ -401,8 +400,8 @@ PyType_Slot kernel_slots[] = {
     {Py_tp_members, kernel_members},
     {0, nullptr},
 };
-PyType_Spec kernel_spec = {"shmtensor.native.DeviceKernel", sizeof(DeviceKernel), 0,
-                           Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC, kernel_slots};
+PyType_Spec kernel_spec = {"shmtensor.native.DeviceKernel", sizeof(DeviceKernel), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC,
+                           kernel_slots};
 
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(DevicePointwise, call), READONLY, nullptr},

@@ -122,9 +122,8 @@ PyObject* as_strided(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArray_Dims shape = {nullptr, 0}, strides = {nullptr, 0};
   PyObject* result = nullptr;
   if (PyArray_IntpConverter(args[1], &shape) && PyArray_IntpConverter(args[2], &strides)) {
-    result = shape.len == strides.len
-               ? view(x, shape.len, shape.ptr, strides.ptr, PyArray_BYTES(x) + offset)
-               : raise("ValueError", "as_strided: %d strides for %d sizes", strides.len, shape.len);
+    result = shape.len == strides.len ? view(x, shape.len, shape.ptr, strides.ptr, PyArray_BYTES(x) + offset)
+                                      : raise("ValueError", "as_strided: %d strides for %d sizes", strides.len, shape.len);
   }
   PyDimMem_FREE(shape.ptr);
   PyDimMem_FREE(strides.ptr);

@@ -100,10 +100,8 @@ PyObject* Backward::as_tensor(PyObject* value, const Item& how) {
       PyObject* port = owned.keep(make_port(self, how.index, value));
       return port ? with_edge(value, port) : nullptr;
     }
-    case What::kConstant:
-      return with_edge(value, Py_None);
-    default:
-      return value;
+    case What::kConstant: return with_edge(value, Py_None);
+    default: return value;
   }
 }
 
@@ -164,26 +162,19 @@ PyObject* Backward::call(const Pullback& pullback, PyObject* target) {
   for (int i = 0; i < pullback.n; ++i) {
     const Item& item = pullback.items[i];
     switch (item.what) {
-      case What::kGradient:
-        arguments[i] = g[item.index];
-        break;
-      case What::kOps:
-        arguments[i] = plan->ops;
-        break;
+      case What::kGradient: arguments[i] = g[item.index]; break;
+      case What::kOps: arguments[i] = plan->ops; break;
       case What::kGradBuffer:
         buffer = Ref(plan->tensors || !target ? Py_NewRef(Py_None) : PyObject_CallOneArg(plan->take_buffer, target));
         if (!buffer) return nullptr;
         arguments[i] = buffer.get();
         break;
-      case What::kNeeded:
-        arguments[i] = needed;
-        break;
-      default:
-        arguments[i] = saved[item.index];
+      case What::kNeeded: arguments[i] = needed; break;
+      default: arguments[i] = saved[item.index];
     }
   }
-  return PyObject_Vectorcall(pullback.function, arguments,
-                             static_cast<size_t>(pullback.n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  return PyObject_Vectorcall(pullback.function, arguments, static_cast<size_t>(pullback.n) | PY_VECTORCALL_ARGUMENTS_OFFSET,
+                             nullptr);
 }
 
 // Moves the gradient of an input to the gradients by edge; that of a listed input is a sequence, or None.
@@ -271,10 +262,9 @@ PyObject* gradients_new(PyTypeObject* type, PyObject* args, PyObject*) {
   if (!plan) return nullptr;
   if (n_outputs > kMaxArguments) return raise("ValueError", "Gradients: too many outputs: %d", n_outputs);
   plan->vectorcall = gradients_call;
-  if (!read_flags("Gradients", flags,
-                  {{"tensors", &plan->tensors},
-                   {"listed_outputs", &plan->listed_outputs},
-                   {"listed_saved", &plan->listed_saved}}))
+  if (!read_flags(
+          "Gradients", flags,
+          {{"tensors", &plan->tensors}, {"listed_outputs", &plan->listed_outputs}, {"listed_saved", &plan->listed_saved}}))
     return nullptr;
   plan->listed_at = listed_at;
   plan->n_joint = n_joint;
@@ -432,12 +422,9 @@ bool is_sole_owner(PyObject* array, bool* result) {
     Ref size(PyObject_GetAttr(base.get(), names[2])), other(PyObject_GetAttr(base.get(), names[0]));
     if (!size || !other) return false;
     if (PyLong_AsSsize_t(size.get()) != nbytes) return !PyErr_Occurred();
-    if (other.get() == pointer.get())
-      ++pointer_references;
-    else if (Py_REFCNT(other.get()) == 2)
-      ++memory_references;
-    else
-      return true;
+    if (other.get() == pointer.get()) ++pointer_references;
+    else if (Py_REFCNT(other.get()) == 2) ++memory_references;
+    else return true;
   }
   *result = Py_REFCNT(pointer.get()) == pointer_references && Py_REFCNT(memory.get()) == memory_references;
   return true;

@@ -45,13 +45,13 @@ PyObject* kernel_or_fallback_new(PyTypeObject* type, PyObject* args, PyObject*) 
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(KernelOrFallback, call), READONLY, nullptr},
     {"kernel", T_OBJECT_EX, offsetof(KernelOrFallback, kernel), READONLY, "called first"},
-    {"fallback", T_OBJECT_EX, offsetof(KernelOrFallback, fallback), READONLY,
-     "called where the kernel returns None"},
+    {"fallback", T_OBJECT_EX, offsetof(KernelOrFallback, fallback), READONLY, "called where the kernel returns None"},
     {nullptr, 0, 0, 0, nullptr},
 };
 
 PyType_Slot slots[] = {
-    {Py_tp_doc, const_cast<char*>("KernelOrFallback(kernel, fallback): calls the kernel, or the fallback if it returns None.")},
+    {Py_tp_doc,
+     const_cast<char*>("KernelOrFallback(kernel, fallback): calls the kernel, or the fallback if it returns None.")},
     {Py_tp_new, reinterpret_cast<void*>(kernel_or_fallback_new)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_traverse, reinterpret_cast<void*>(traverse<KernelOrFallback>)},

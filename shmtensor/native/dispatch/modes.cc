@@ -41,19 +41,15 @@ PyObject* call_in_mode(uint32_t active, PyObject* called, PyObject* const* args,
   return call_packed(is_autocast ? autocast_function : observed_function, called, args, n, names);
 }
 
-bool is_plain_class(PyTypeObject* type) {
-  return type == tensor_type || plain_classes().count(type) != 0;
-}
+bool is_plain_class(PyTypeObject* type) { return type == tensor_type || plain_classes().count(type) != 0; }
 
 PyObject* set_modes(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("set_modes", n, 2)) return nullptr;
   const unsigned long bits = PyLong_AsUnsignedLong(args[0]);
   const int on = PyObject_IsTrue(args[1]);
   if (PyErr_Occurred()) return nullptr;
-  if (on)
-    modes.fetch_or(static_cast<uint32_t>(bits), std::memory_order_relaxed);
-  else
-    modes.fetch_and(~static_cast<uint32_t>(bits), std::memory_order_relaxed);
+  if (on) modes.fetch_or(static_cast<uint32_t>(bits), std::memory_order_relaxed);
+  else modes.fetch_and(~static_cast<uint32_t>(bits), std::memory_order_relaxed);
   Py_RETURN_NONE;
 }
 

@@ -34,7 +34,8 @@ struct Census {
   std::unordered_map<PyObject*, Py_ssize_t> references;
 
   void add(PyObject* x) {
-    for (; x && references[x]++ == 0; x = PyArray_BASE(reinterpret_cast<PyArrayObject*>(x))) {}
+    for (; x && references[x]++ == 0; x = PyArray_BASE(reinterpret_cast<PyArrayObject*>(x))) {
+    }
   }
   bool is_complete() const {
 #ifdef Py_GIL_DISABLED
@@ -52,9 +53,8 @@ PyObject* array_over(PyObject* memory, PyArrayObject* array, const char* low) {
   PyArray_Descr* dtype = PyArray_DESCR(array);
   Py_INCREF(dtype);
   char* data = PyArray_BYTES(reinterpret_cast<PyArrayObject*>(memory)) + (PyArray_BYTES(array) - low);
-  PyObject* moved =
-      PyArray_NewFromDescr(&PyArray_Type, dtype, PyArray_NDIM(array), PyArray_DIMS(array), PyArray_STRIDES(array), data,
-                           PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE, nullptr);
+  PyObject* moved = PyArray_NewFromDescr(&PyArray_Type, dtype, PyArray_NDIM(array), PyArray_DIMS(array),
+                                         PyArray_STRIDES(array), data, PyArray_FLAGS(array) & NPY_ARRAY_WRITEABLE, nullptr);
   if (!moved) return nullptr;
   Py_INCREF(memory);
   if (PyArray_SetBaseObject(reinterpret_cast<PyArrayObject*>(moved), memory) < 0) Py_CLEAR(moved);

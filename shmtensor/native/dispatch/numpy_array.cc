@@ -56,8 +56,7 @@ PyObject* expand(PyObject*, PyObject* const* args, Py_ssize_t n) {
   int extra = shape.len - PyArray_NDIM(x);
   PyObject* view = nullptr;
   if (extra < 0) {
-    raise("RuntimeError", "expand: fewer dimensions than the tensor has: %d, it has %d", shape.len,
-          PyArray_NDIM(x));
+    raise("RuntimeError", "expand: fewer dimensions than the tensor has: %d, it has %d", shape.len, PyArray_NDIM(x));
     goto done;
   }
   for (int i = 0; i < shape.len; ++i) {
@@ -73,8 +72,7 @@ PyObject* expand(PyObject*, PyObject* const* args, Py_ssize_t n) {
     npy_intp old = PyArray_DIM(x, i - extra);
     if (size == -1) size = old;
     if (size != old && old != 1) {
-      raise("RuntimeError",
-            "expand: only dimensions of size 1 can be expanded: dimension %d has size %zd, not %zd",
+      raise("RuntimeError", "expand: only dimensions of size 1 can be expanded: dimension %d has size %zd, not %zd",
             i - extra, old, size);
       goto done;
     }

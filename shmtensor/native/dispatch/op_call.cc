@@ -27,9 +27,8 @@ PyObject* as_arrays(PyObject* result) {
     return array;
   }
   if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
-    PyObject* arrays = tuple_of(PySequence_Fast_GET_SIZE(result), [&](Py_ssize_t i) {
-      return as_arrays(Py_NewRef(PySequence_Fast_GET_ITEM(result, i)));
-    });
+    PyObject* arrays = tuple_of(PySequence_Fast_GET_SIZE(result),
+                                [&](Py_ssize_t i) { return as_arrays(Py_NewRef(PySequence_Fast_GET_ITEM(result, i))); });
     Py_DECREF(result);
     return arrays;
   }
@@ -57,7 +56,8 @@ PyObject* run_as_is(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
 
 }  // namespace
 
-__attribute__((hot)) PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n, const KernelPolicy* policy) {
+__attribute__((hot)) PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n,
+                                          const KernelPolicy* policy) {
   PyObject* result;
   {
     Gate open;
@@ -227,8 +227,7 @@ PyObject* call_rare(OpCall* call) {
     arguments[n++] = call->rare[i];
     PyTuple_SET_ITEM(names.get(), k++, Py_NewRef(op->rare_names[i]));
   }
-  return PyObject_Vectorcall(op->rare, arguments, static_cast<size_t>(op->n_inputs + 1),
-                             n_keywords ? names.get() : nullptr);
+  return PyObject_Vectorcall(op->rare, arguments, static_cast<size_t>(op->n_inputs + 1), n_keywords ? names.get() : nullptr);
 }
 
 PyObject* as_object(Op* op) { return reinterpret_cast<PyObject*>(op); }

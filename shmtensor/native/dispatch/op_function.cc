@@ -67,8 +67,8 @@ bool read_policy(PyObject* widening, PyObject* format, KernelPolicy* policy) {
   if (format == Py_None) return true;
   PyObject* layout;
   Format& target = policy->format;
-  if (!PyArg_ParseTuple(format, "Unnnkn", &layout, &target.first, &target.inputs, &target.arguments,
-                        &target.leads, &target.outputs) ||
+  if (!PyArg_ParseTuple(format, "Unnnkn", &layout, &target.first, &target.inputs, &target.arguments, &target.leads,
+                        &target.outputs) ||
       !read_name("OpFunction", layout, kLayoutNames, &target.layout))
     return false;
   policy->formatted = true;
@@ -77,16 +77,16 @@ bool read_policy(PyObject* widening, PyObject* format, KernelPolicy* policy) {
 
 // fill(...): the columns, by keyword; see `fill` in autograd/dispatch/plan.py.
 PyObject* op_fill(PyObject* self, PyObject* args, PyObject* kwargs) {
-  static const char* keywords[] = {"arguments", "n_inputs", "n_positional", "sizes_at",  "promotion", "n_outputs",
-                                   "flags",     "kernel",   "kernel_items", "constants", "saved_items",
-                                   "rare",      "rare_defaults", "ops", "result", "widening", "format", nullptr};
+  static const char* keywords[] = {"arguments",     "n_inputs", "n_positional", "sizes_at",  "promotion",   "n_outputs",
+                                   "flags",         "kernel",   "kernel_items", "constants", "saved_items", "rare",
+                                   "rare_defaults", "ops",      "result",       "widening",  "format",      nullptr};
   PyObject *arguments, *promotion, *flags, *kernel, *kernel_items, *constants, *saved_items, *rare, *rare_defaults;
   PyObject *ops, *result, *widening, *format;
   int n_inputs, n_positional, sizes_at, n_outputs;
-  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!iiiOiOOOO!OOO!OOOO:fill", const_cast<char**>(keywords),
-                                   &PyTuple_Type, &arguments, &n_inputs, &n_positional, &sizes_at, &promotion, &n_outputs, &flags,
-                                   &kernel, &kernel_items, &PyTuple_Type, &constants, &saved_items, &rare,
-                                   &PyDict_Type, &rare_defaults, &ops, &result, &widening, &format))
+  if (!PyArg_ParseTupleAndKeywords(args, kwargs, "$O!iiiOiOOOO!OOO!OOOO:fill", const_cast<char**>(keywords), &PyTuple_Type,
+                                   &arguments, &n_inputs, &n_positional, &sizes_at, &promotion, &n_outputs, &flags, &kernel,
+                                   &kernel_items, &PyTuple_Type, &constants, &saved_items, &rare, &PyDict_Type,
+                                   &rare_defaults, &ops, &result, &widening, &format))
     return nullptr;
   Op* op = as_op(self);
   if (op->kernel) return raise("RuntimeError", "OpFunction.fill: it has its columns already");

@@ -28,15 +28,17 @@
 namespace shmtensor {
 
 // Enums whose values autograd/dispatch/plan.py names, as Note [Names from Python] says: X(value, name).
-#define FORMS(X)                                                                                   \
-  X(kFunction, "function") X(kMethod, "method") X(kOperator, "operator") X(kReflected, "reflected") \
-  X(kInplace, "inplace") X(kArray, "array")
+#define FORMS(X)           \
+  X(kFunction, "function") \
+  X(kMethod, "method") X(kOperator, "operator") X(kReflected, "reflected") X(kInplace, "inplace") X(kArray, "array")
 #define PROMOTIONS(X) X(kNone, "none") X(kCommon, "common") X(kFloat, "float")
 // An argument of a kernel, or a saved value of a node: (what, index, condition).
+// clang-format off: it never settles on this one
 #define WHATS(X)                                                                                                      \
   X(kInput, "input") X(kAttribute, "attribute") X(kConstant, "constant") X(kShape, "shape") X(kDtype, "dtype")        \
   X(kOutput, "output") X(kZeros, "zeros") X(kGradient, "gradient") X(kOps, "ops") X(kGradBuffer, "grad_buffer")       \
   X(kSaved, "saved") X(kNeeded, "needed")
+// clang-format on
 
 #define VALUE(value, name) value,
 #define NAME(value, name) name,
@@ -158,10 +160,8 @@ class Owned {
   }
   PyObject* keep(PyObject* p) {  // steals; null passes
     if (!p) return nullptr;
-    if (n_ < kInline)
-      inline_[n_++] = p;
-    else
-      overflow_.push_back(p);
+    if (n_ < kInline) inline_[n_++] = p;
+    else overflow_.push_back(p);
     return p;
   }
 

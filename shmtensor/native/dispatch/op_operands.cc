@@ -39,10 +39,8 @@ Outcome read_tensor(OpCall* call, const Argument& argument, PyObject* x, PyObjec
   if (argument.promoted) {
     PyArray_Descr* array_dtype = operand_dtype(call->op, tensor->array);
     if (!array_dtype) return Outcome::kError;
-    if (!*dtype)
-      *dtype = array_dtype;
-    else if (*dtype != array_dtype)
-      return Outcome::kGeneral;
+    if (!*dtype) *dtype = array_dtype;
+    else if (*dtype != array_dtype) return Outcome::kGeneral;
   }
   if (!argument.differentiable) return Outcome::kFast;
   *node = node_of(tensor);

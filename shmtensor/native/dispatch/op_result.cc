@@ -48,8 +48,8 @@ bool notify_observer(PyObject* node) {
 }
 
 __attribute__((hot)) PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n,
-                    PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs,
-                    Py_ssize_t ahead) {
+                                         PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs,
+                                         Py_ssize_t ahead) {
   Node* node = reinterpret_cast<Node*>(node_type->tp_alloc(node_type, 0));
   if (!node) return nullptr;
   edge_start(&node->edge);
@@ -95,7 +95,8 @@ bool is_differentiable(PyObject* array) {
   return PyTypeNum_ISFLOAT(type) || PyTypeNum_ISCOMPLEX(type) || type == bfloat16_num;
 }
 
-__attribute__((hot)) PyObject* record(PyObject* array, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
+__attribute__((hot)) PyObject* record(PyObject* array, PyObject* row, PyObject* edges, PyObject* const* saved,
+                                      Py_ssize_t n) {
   Ref tensor(make_tensor(array));
   if (!tensor || !is_differentiable(array)) return tensor.release();
   PyObject* output = tensor.get();
@@ -370,8 +371,7 @@ PyObject* edges_of(OpCall* call) {
       PyTuple_SET_ITEM(edges, n++, Py_NewRef(call->nodes[i] ? call->nodes[i] : Py_None));
       continue;
     }
-    for (Py_ssize_t j = 0; j <= extra; ++j)
-      PyTuple_SET_ITEM(edges, n++, Py_NewRef(PyTuple_GET_ITEM(call->list_nodes, j)));
+    for (Py_ssize_t j = 0; j <= extra; ++j) PyTuple_SET_ITEM(edges, n++, Py_NewRef(PyTuple_GET_ITEM(call->list_nodes, j)));
   }
   return edges;
 }
@@ -402,9 +402,7 @@ __attribute__((hot)) bool push_saved(OpCall* call, PyObject* result, PyObject* o
         values->push(value);
         break;
       }
-      case What::kOutput:
-        values->push(output(call, result, item.index));
-        break;
+      case What::kOutput: values->push(output(call, result, item.index)); break;
       case What::kZeros: {
         PyObject* value =
             call->owned.keep(op->listed ? shape_dtypes(result) : shape_dtype(output(call, result, item.index)));
@@ -412,8 +410,7 @@ __attribute__((hot)) bool push_saved(OpCall* call, PyObject* result, PyObject* o
         values->push(value);
         break;
       }
-      default:
-        values->push(call->slots[item.index]);
+      default: values->push(call->slots[item.index]);
     }
   }
   return true;

@@ -27,10 +27,8 @@ int n_free;
 __attribute__((hot)) PyObject* start_tensor(PyTypeObject* type, PyObject* array) {
   TensorBase* tensor;
   bool is_reused = type == tensor_type && n_free;
-  if (is_reused)
-    PyObject_Init(reinterpret_cast<PyObject*>(tensor = free_list[--n_free]), type);
-  else
-    tensor = reinterpret_cast<TensorBase*>(type->tp_alloc(type, 0));
+  if (is_reused) PyObject_Init(reinterpret_cast<PyObject*>(tensor = free_list[--n_free]), type);
+  else tensor = reinterpret_cast<TensorBase*>(type->tp_alloc(type, 0));
   if (!tensor) return nullptr;
   tensor->array = Py_NewRef(array);
   tensor->node = Py_NewRef(Py_None);
@@ -45,8 +43,7 @@ PyObject* base_new(PyTypeObject* type, PyObject*, PyObject*) { return start_tens
 
 __attribute__((hot)) void base_dealloc(PyObject* self) {
   PyObject_GC_UnTrack(self);
-  Py_TRASHCAN_BEGIN(self, base_dealloc)
-  if (reinterpret_cast<TensorBase*>(self)->weak) PyObject_ClearWeakRefs(self);
+  Py_TRASHCAN_BEGIN(self, base_dealloc) if (reinterpret_cast<TensorBase*>(self)->weak) PyObject_ClearWeakRefs(self);
   clear<TensorBase>(self);
   PyTypeObject* type = Py_TYPE(self);
   if (type == tensor_type && n_free < kMaxFree) {
@@ -189,15 +186,14 @@ PyObject* inference(PyObject*, PyObject* step) {
   Py_RETURN_NONE;
 }
 
-bool inferring() {
-  return inferring_anywhere && inferring_variable && frozen && is_true(inferring_variable, false);
-}
+bool inferring() { return inferring_anywhere && inferring_variable && frozen && is_true(inferring_variable, false); }
 
 bool check_inference_write(TensorBase* tensor) {
   if (tensor->version != reinterpret_cast<PyObject*>(frozen) || !frozen || inferring()) return true;
-  return raise("RuntimeError",
-               "in-place write: Inplace update to inference tensor outside InferenceMode is not allowed: make a clone() of it "
-               "first");
+  return raise(
+      "RuntimeError",
+      "in-place write: Inplace update to inference tensor outside InferenceMode is not allowed: make a clone() of it "
+      "first");
 }
 
 }  // namespace shmtensor

@@ -18,9 +18,7 @@ PyObject* start_size(Py_ssize_t n) {
 }
 
 // A tuple as a Size; another object as it is.
-PyObject* size_of(Ref tuple) {
-  return tuple && PyTuple_CheckExact(tuple.get()) ? as_size(tuple.get()) : tuple.release();
-}
+PyObject* size_of(Ref tuple) { return tuple && PyTuple_CheckExact(tuple.get()) ? as_size(tuple.get()) : tuple.release(); }
 
 PyObject* size_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   static const char* names[] = {"", nullptr};

@@ -40,8 +40,8 @@ PyObject* contiguous_view(PyArrayObject* x, int nd, const npy_intp* dims) {
 PyObject* view(PyArrayObject* x, int nd, const npy_intp* dims, const npy_intp* strides, char* at) {
   PyArray_Descr* dtype = PyArray_DESCR(x);
   Py_INCREF(dtype);
-  Ref out(PyArray_NewFromDescr(&PyArray_Type, dtype, nd, dims, strides, at,
-                               PyArray_FLAGS(x) & NPY_ARRAY_WRITEABLE, nullptr));
+  Ref out(
+      PyArray_NewFromDescr(&PyArray_Type, dtype, nd, dims, strides, at, PyArray_FLAGS(x) & NPY_ARRAY_WRITEABLE, nullptr));
   if (!out) return nullptr;
   Py_INCREF(x);
   if (PyArray_SetBaseObject(out.array(), reinterpret_cast<PyObject*>(x)) < 0) return nullptr;
@@ -137,8 +137,7 @@ PyObject* diagonal(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   dims[m] = size;
   strides[m] = PyArray_STRIDE(x, a) + PyArray_STRIDE(x, b);
-  return view(x, m + 1, dims, strides,
-              PyArray_BYTES(x) + down * PyArray_STRIDE(x, a) + right * PyArray_STRIDE(x, b));
+  return view(x, m + 1, dims, strides, PyArray_BYTES(x) + down * PyArray_STRIDE(x, a) + right * PyArray_STRIDE(x, b));
 }
 
 PyObject* unbind(PyObject*, PyObject* const* args, Py_ssize_t n) {

@@ -22,7 +22,8 @@ namespace {
 // ---------------------------------------------------------------- the scalar
 
 struct Scalar {
-  PyObject_HEAD Bfloat16 value;
+  PyObject_HEAD
+  Bfloat16 value;
 };
 
 PyTypeObject scalar_type = {PyVarObject_HEAD_INIT(nullptr, 0)};
@@ -176,9 +177,13 @@ int argminmax(void* data, npy_intp n, npy_intp* out, void*) {
 // ---------------------------------------------------------------- casts, contiguous
 
 template <class T>
-float single(T x) { return static_cast<float>(x); }
+float single(T x) {
+  return static_cast<float>(x);
+}
 template <class T>
-float single(std::complex<T> x) { return static_cast<float>(x.real()); }
+float single(std::complex<T> x) {
+  return static_cast<float>(x.real());
+}
 
 template <class T>
 void cast_from(void* from, void* to, npy_intp n, void*, void*) {
@@ -276,8 +281,8 @@ bool register_dtype() {
   PyArray_Descr* dtype = PyArray_DescrFromType(number);
   for (const Cast& c : casts) {
     PyArray_Descr* other = PyArray_DescrFromType(c.type);
-    const bool ok = PyArray_RegisterCastFunc(other, number, c.from) == 0 &&
-                      PyArray_RegisterCastFunc(dtype, c.type, c.to) == 0;
+    const bool ok =
+        PyArray_RegisterCastFunc(other, number, c.from) == 0 && PyArray_RegisterCastFunc(dtype, c.type, c.to) == 0;
     Py_DECREF(other);
     if (!ok) return false;
   }

@@ -13,8 +13,8 @@ PyObject* recast(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!x) return nullptr;
   if (PyArray_Check(args[1])) {
     PyArrayObject* out = as_array(args[1]);
-    const bool rounds = PyArray_TYPE(x) == NPY_FLOAT && is_half(PyArray_TYPE(out)) && PyArray_SAMESHAPE(x, out) &&
-                        PyArray_ISWRITEABLE(out);
+    const bool rounds =
+        PyArray_TYPE(x) == NPY_FLOAT && is_half(PyArray_TYPE(out)) && PyArray_SAMESHAPE(x, out) && PyArray_ISWRITEABLE(out);
     if (rounds ? !narrow_into(x, out) : PyArray_CopyInto(out, x) < 0) return nullptr;
     return Py_NewRef(args[1]);
   }
@@ -85,8 +85,7 @@ PyObject* retype(PyObject*, PyObject* const* args, Py_ssize_t n) {
 }
 
 PyMethodDef methods[] = {
-    method("recast", recast,
-           "recast(x, dtype or out, /): a copy in another dtype, or into an array of another dtype."),
+    method("recast", recast, "recast(x, dtype or out, /): a copy in another dtype, or into an array of another dtype."),
     method("retype", retype,
            "retype(capsule, code, new_code, /) -> bool: replaces the type code of a 16-bit DLPack tensor."),
     {"capsule_device", capsule_device, METH_O, "capsule_device(capsule, /) -> (type, index), as __dlpack_device__()."},

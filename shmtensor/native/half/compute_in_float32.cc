@@ -176,8 +176,8 @@ PyObject* run_wide(const Widening& widening, PyObject* kernel, PyObject* const* 
   }
   std::vector<PyObject*> stack(static_cast<size_t>(n) + 1);
   for (Py_ssize_t i = 0; i < n; ++i) stack[static_cast<size_t>(i) + 1] = call_args[static_cast<size_t>(i)].get();
-  PyObject* output = PyObject_Vectorcall(kernel, stack.data() + 1,
-                                         static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
+  PyObject* output =
+      PyObject_Vectorcall(kernel, stack.data() + 1, static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
   if (!output) return nullptr;
   if (!PyTuple_CheckExact(output) && !PyList_CheckExact(output)) return call.result(output, true);
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(output);
@@ -244,8 +244,8 @@ PyType_Slot slots[] = {
     {Py_tp_members, members},
     {0, nullptr},
 };
-PyType_Spec spec = {"shmtensor.native.InFloat32", sizeof(InFloat32), 0,
-                    Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL, slots};
+PyType_Spec spec = {"shmtensor.native.InFloat32", sizeof(InFloat32), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL,
+                    slots};
 
 }  // namespace
 

@@ -175,9 +175,8 @@ void half_binary(const uint16_t* x, const uint16_t* y, const float* numbers, uin
   using C = FloatPair<kBfloat>;
   constexpr int64_t kStep = 2 * kLanes<float>;
   const V<float> a = splat(numbers[0]), b = splat(numbers[1]);
-  const auto block = [](C p, C q, uint16_t* to) INLINE_LAMBDA {
-    C{Op::of(p.first, q.first), Op::of(p.second, q.second)}.store_narrow(to);
-  };
+  const auto block = [](C p, C q, uint16_t* to)
+                         INLINE_LAMBDA { C{Op::of(p.first, q.first), Op::of(p.second, q.second)}.store_narrow(to); };
   const auto run = [&](const uint16_t* p, const uint16_t* q, uint16_t* to, int64_t count) INLINE_LAMBDA {
     if (p && q) {
       for (int64_t i = 0; i < count; i += kStep) block(C::widen(p + i), C::widen(q + i), to + i);

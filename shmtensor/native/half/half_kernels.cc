@@ -36,8 +36,7 @@ bool parse_float(PyObject* p, float* out) {
 }
 
 bool matches_layout(PyArrayObject* a, PyArrayObject* first_array) {
-  return PyArray_TYPE(a) == PyArray_TYPE(first_array) && PyArray_ISCARRAY_RO(a) &&
-         PyArray_SAMESHAPE(a, first_array);
+  return PyArray_TYPE(a) == PyArray_TYPE(first_array) && PyArray_ISCARRAY_RO(a) && PyArray_SAMESHAPE(a, first_array);
 }
 
 constexpr uint16_t kSign = 0x8000;  // of both formats
@@ -105,8 +104,7 @@ PyObject* elementwise_halves(PyObject* ufunc, PyObject* const* args, Py_ssize_t 
   Ref out;
   if (n > l->nin && args[l->nin] != Py_None) {
     PyObject* o = args[l->nin];
-    if (!rounds || !PyArray_CheckExact(o) || !matches_layout(as_array(o), first_array) ||
-        !PyArray_ISWRITEABLE(as_array(o)))
+    if (!rounds || !PyArray_CheckExact(o) || !matches_layout(as_array(o), first_array) || !PyArray_ISWRITEABLE(as_array(o)))
       return nullptr;
     for (int i = 0; i < l->nin; ++i) {  // a tile is read before it is written
       const int64_t distance = in[i] ? data<uint16_t>(as_array(o)) - in[i] : size;
@@ -128,9 +126,7 @@ PyObject* elementwise_halves(PyObject* ufunc, PyObject* const* args, Py_ssize_t 
   if (const int which = rounds ? half_unary_of(u) : -1; which >= 0 && in[0]) {
     const auto run = half_kernels().arithmetic[type != NPY_HALF].unary[which];
     const float none[3] = {};
-    ranges(size, 2 * kGrain, [&](int64_t at, int64_t stop) {
-      run(in[0] + at, data<uint16_t>(out) + at, stop - at, none);
-    });
+    ranges(size, 2 * kGrain, [&](int64_t at, int64_t stop) { run(in[0] + at, data<uint16_t>(out) + at, stop - at, none); });
     return out.release();
   }
   if (const int which = rounds ? half_binary_of(u) : -1; which >= 0) {
@@ -195,8 +191,7 @@ void sum_rows(const uint16_t* x, float* out, int64_t outer, int64_t m, int forma
 }
 
 // parts[o, piece, c] = sums of `chain` rows of x[o, :, c].
-void sum_columns(const uint16_t* x, float* parts, int64_t outer, int64_t m, int64_t inner,
-                 int64_t chain, int format) {
+void sum_columns(const uint16_t* x, float* parts, int64_t outer, int64_t m, int64_t inner, int64_t chain, int format) {
   const int64_t width = min(inner, kHalfColumns);
   const int64_t strips = (inner + width - 1) / width, pieces = (m + chain - 1) / chain;
   ranges(outer * pieces * strips, 1 + kGrain / (chain * width), [&](int64_t i, int64_t stop) {
@@ -205,8 +200,8 @@ void sum_columns(const uint16_t* x, float* parts, int64_t outer, int64_t m, int6
       const int64_t n = min(width, inner - c), end = min((piece + 1) * chain, m);
       float* to = parts + (o * pieces + piece) * inner + c;
       for (int64_t k = 0; k < n; ++k) to[k] = 0;
-      half_kernels().arithmetic[format].sum_columns(x + (o * m + piece * chain) * inner + c, to,
-                                                    end - piece * chain, n, inner);
+      half_kernels().arithmetic[format].sum_columns(x + (o * m + piece * chain) * inner + c, to, end - piece * chain, n,
+                                                    inner);
     }
   });
 }

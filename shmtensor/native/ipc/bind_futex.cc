@@ -93,9 +93,10 @@ PyMethodDef methods[] = {
     method("word_wake", word_wake, "word_wake(buffer, offset): wakes all that wait on the u32 at offset."),
     method("count_load", count_load, "count_load(buffer, offset) -> int: the u64 at offset (acquire)."),
     method("count_store", count_store, "count_store(buffer, offset, value): writes the u64 at offset (release)."),
-    method("count_add", count_add,
-           "count_add(buffer, offset, value) -> int: adds to the u64 at offset atomically; returns the new value (acquire and "
-           "release)."),
+    method(
+        "count_add", count_add,
+        "count_add(buffer, offset, value) -> int: adds to the u64 at offset atomically; returns the new value (acquire and "
+        "release)."),
     {nullptr, nullptr, 0, nullptr},
 };
 

@@ -103,8 +103,8 @@ bool spin_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeou
   return false;
 }
 
-Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
-                      int* lost, bool spins, const EventWord& event, Domain* members) {
+Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n, int* lost,
+                      bool spins, const EventWord& event, Domain* members) {
   if (word->load(std::memory_order_acquire) != value) return Wait::Ok;
   double start = monotonic();
   if (spins && spin_while_equal(word, value, timeout_s)) return Wait::Ok;

@@ -33,8 +33,8 @@ enum class Wait { Ok, Timeout, PeerLost, Interrupted };
 
 // Call without the GIL. timeout_s < 0: no limit. Ok: the word differs from value, or a wake came (check again).
 // PeerLost: *lost is the index of a peer that is dead or doomed. Peers are rows of `members`; nullptr: of the own domain.
-Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n,
-                      int* lost, bool spins = true, const EventWord& event = {}, Domain* members = nullptr);
+Wait wait_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s, const Peer* peers, int n, int* lost,
+                      bool spins = true, const EventWord& event = {}, Domain* members = nullptr);
 // Only the spin of such a wait: whether the word differed. A spinning thread needs no wake.
 bool spin_while_equal(std::atomic<uint32_t>* word, uint32_t value, double timeout_s);
 void wake(std::atomic<uint32_t>* word, int n = INT_MAX);

@@ -97,11 +97,10 @@ PyObject* finish(Ref out, const Floating& f) {
   return PyArray_CastToType(out.array(), PyArray_DescrFromType(f.result), 0);
 }
 
-bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name,
-                PyArrayObject* b) {
+bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name, PyArrayObject* b) {
   if (PyArray_SAMESHAPE(a, b)) return true;
-  return raise("RuntimeError", "%s: shapes differ: %s %s, %s %s", where, a_name, shape_text(a).c_str(),
-               b_name, shape_text(b).c_str());
+  return raise("RuntimeError", "%s: shapes differ: %s %s, %s %s", where, a_name, shape_text(a).c_str(), b_name,
+               shape_text(b).c_str());
 }
 
 int dim_argument(const char* where, PyObject* dim, int nd) {

@@ -47,8 +47,7 @@ T* data(const Ref& a) {
 
 // An uninitialised C-contiguous array of a built-in dtype; NumPy allocates it, from the heap if the gate is open.
 inline PyObject* new_array(int nd, const npy_intp* dims, int type) {
-  return PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(type), nd, dims, nullptr,
-                              nullptr, 0, nullptr);
+  return PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(type), nd, dims, nullptr, nullptr, 0, nullptr);
 }
 
 // The array itself if it is C-contiguous, aligned and in native byte order, else a copy that is.
@@ -63,15 +62,14 @@ inline Ref contiguous(PyArrayObject* a) {
 // The same with a cast (any kind) to a built-in dtype.
 inline Ref contiguous_as(PyArrayObject* a, int type) {
   if (PyArray_TYPE(a) == type) return contiguous(a);
-  return Ref(
-      PyArray_FromArray(a, PyArray_DescrFromType(type), NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST));
+  return Ref(PyArray_FromArray(a, PyArray_DescrFromType(type), NPY_ARRAY_CARRAY_RO | NPY_ARRAY_FORCECAST));
 }
 
 // A new array in C order, of a built-in dtype (any cast): what other processes do to `a` no longer matters (Note [Memory
 // that others change], kernels/index/indices.h).
 inline Ref private_copy_as(PyArrayObject* a, int type) {
-  return Ref(PyArray_FromArray(a, PyArray_DescrFromType(type),
-                               NPY_ARRAY_CARRAY | NPY_ARRAY_ENSURECOPY | NPY_ARRAY_FORCECAST));
+  return Ref(
+      PyArray_FromArray(a, PyArray_DescrFromType(type), NPY_ARRAY_CARRAY | NPY_ARRAY_ENSURECOPY | NPY_ARRAY_FORCECAST));
 }
 
 // The element at p, read from memory once: an atomic load, which the compiler neither repeats nor splits. It is one plain
@@ -117,8 +115,7 @@ bool floating(const char* where, PyArrayObject* x, Floating* out);
 PyObject* finish(Ref out, const Floating& f);
 
 // True if both arrays have one shape, else false with RuntimeError: "<where>: shapes differ: <a> (3, 4), <b> (4, 3)".
-bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name,
-                PyArrayObject* b);
+bool same_shape(const char* where, const char* a_name, PyArrayObject* a, const char* b_name, PyArrayObject* b);
 
 // dim in [-nd, nd) as [0, nd), or -1 with IndexError. A 0-d array has one dimension, 0, as in PyTorch.
 int dim_argument(const char* where, PyObject* dim, int nd);

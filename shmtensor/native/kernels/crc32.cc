@@ -73,8 +73,8 @@ __attribute__((target("pclmul,sse4.1"))) uint32_t add_blocks(uint32_t crc, const
 }
 
 bool is_supported() {
-  static const bool supported = isa_level() != Level::Generic && __builtin_cpu_supports("pclmul") &&
-                                __builtin_cpu_supports("sse4.1");
+  static const bool supported =
+      isa_level() != Level::Generic && __builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1");
   return supported;
 }
 
@@ -96,8 +96,7 @@ PyObject* crc32(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
   uint32_t crc;
   {
     Unlocked unlocked(buffer.len > kUnlock);
-    crc = compute(static_cast<uint32_t>(value), static_cast<const uint8_t*>(buffer.buf),
-                  static_cast<size_t>(buffer.len));
+    crc = compute(static_cast<uint32_t>(value), static_cast<const uint8_t*>(buffer.buf), static_cast<size_t>(buffer.len));
   }
   PyBuffer_Release(&buffer);
   return PyLong_FromUnsignedLong(crc);

@@ -78,8 +78,7 @@ PyObject* dtype_compare(PyObject* self, PyObject* other, int op) {
     // NumPy's float64 equals None, which is its default dtype.
     if (is_dtype(other) || other == Py_None) return PyBool_FromLong(op == Py_NE);
     // NumPy does not know bfloat16 by its name.
-    if (PyUnicode_Check(other) && PyUnicode_Compare(as_dtype(self)->name, other) == 0)
-      return PyBool_FromLong(op == Py_EQ);
+    if (PyUnicode_Check(other) && PyUnicode_Compare(as_dtype(self)->name, other) == 0) return PyBool_FromLong(op == Py_EQ);
   }
   return PyObject_RichCompare(numpy, is_dtype(other) ? as_dtype(other)->numpy : other, op);
 }
@@ -156,10 +155,10 @@ PyMemberDef dtype_members[] = {
 };
 
 PyType_Slot dtype_slots[] = {
-    {Py_tp_doc, const_cast<char*>(
-        "dtype(spelling): the type of a tensor's elements, one object per dtype (`shmtensor.float32`).\n\n"
-        "Args:\n    spelling: a dtype of shmtensor's or NumPy's, a class of numbers, a name.\n\n"
-        "Raises:\n    TypeError: tensors cannot have it.")},
+    {Py_tp_doc,
+     const_cast<char*>("dtype(spelling): the type of a tensor's elements, one object per dtype (`shmtensor.float32`).\n\n"
+                       "Args:\n    spelling: a dtype of shmtensor's or NumPy's, a class of numbers, a name.\n\n"
+                       "Raises:\n    TypeError: tensors cannot have it.")},
     {Py_tp_new, reinterpret_cast<void*>(dtype_new)},
     {Py_tp_repr, reinterpret_cast<void*>(dtype_repr)},
     {Py_tp_hash, reinterpret_cast<void*>(dtype_hash)},
@@ -170,8 +169,7 @@ PyType_Slot dtype_slots[] = {
     {0, nullptr},
 };
 
-PyType_Spec dtype_spec = {"shmtensor.dtype", sizeof(Dtype), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
-                          dtype_slots};
+PyType_Spec dtype_spec = {"shmtensor.dtype", sizeof(Dtype), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE, dtype_slots};
 
 }  // namespace
 

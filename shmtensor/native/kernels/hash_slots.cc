@@ -68,8 +68,7 @@ PyObject* hash_slots(PyObject*, PyObject* const* arguments, Py_ssize_t n) {
                         weights.size());
   int64_t work = 0;
   for (Py_ssize_t i = 0; i < hashes.size() && work <= limit; ++i)
-    work += place(table.data(), static_cast<uint64_t>(size - 1), hashes.data()[i], weights.data()[i], is_set,
-                  limit - work);
+    work += place(table.data(), static_cast<uint64_t>(size - 1), hashes.data()[i], weights.data()[i], is_set, limit - work);
   return PyLong_FromLongLong(work);
 }
 

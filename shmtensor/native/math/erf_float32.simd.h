@@ -5,19 +5,17 @@
 // 1 / (x + 2) up to 10.1 (relative error 5e-9); erfinv(x) / x in w = -log(1 - x^2) up to 8 (5e-9),
 // above in sqrt(w) (3e-9). The last rounding errors are carried along: `error` beside `value`.
 
-constexpr double kErfcBrief[] = {
-    1.046280174646897e-05, 1.3136234581307962e-05, -0.00013361899673670232, 1.178826719021709e-05,
-    0.001203798505790411, -0.001261914688555509, -0.012379448737961908, 0.012066726328195769,
-    0.20467516570143834, 0.6528478211798082, 1.1429460874618245};
+constexpr double kErfcBrief[] = {1.046280174646897e-05, 1.3136234581307962e-05, -0.00013361899673670232,
+                                 1.178826719021709e-05, 0.001203798505790411,   -0.001261914688555509,
+                                 -0.012379448737961908, 0.012066726328195769,   0.20467516570143834,
+                                 0.6528478211798082,    1.1429460874618245};
 constexpr double kInvNearBrief[] = {
-    4.795736472084427e-05, -1.8017505438469965e-05, -0.0003101022908233735, 0.0004312423860535149,
-    0.0004870549472707303, -0.0022706160730253085, 0.0029039869940670074, 0.0020193326980513233,
-    -0.01588757738626493, 0.030428429590020584, -0.013054202460772532, -0.11553669537560421,
-    0.9134187412786225, 1.8587791097424011};
-constexpr double kInvFarBrief[] = {
-    -1.0486350440974666e-05, 4.2070142070869685e-05, -0.00010404149389760142,
-    0.00024815861374836485, -0.0006676201243957683, 0.001628440678602438, 0.6290271385579922,
-    3.209620126765905};
+    4.795736472084427e-05,  -1.8017505438469965e-05, -0.0003101022908233735, 0.0004312423860535149, 0.0004870549472707303,
+    -0.0022706160730253085, 0.0029039869940670074,   0.0020193326980513233,  -0.01588757738626493,  0.030428429590020584,
+    -0.013054202460772532,  -0.11553669537560421,    0.9134187412786225,     1.8587791097424011};
+constexpr double kInvFarBrief[] = {-1.0486350440974666e-05, 4.2070142070869685e-05, -0.00010404149389760142,
+                                   0.00024815861374836485,  -0.0006676201243957683, 0.001628440678602438,
+                                   0.6290271385579922,      3.209620126765905};
 
 // A number and its rounding error.
 struct Compensated {
@@ -68,11 +66,9 @@ INLINE V<float> erfc_float32(V<float> x) {
   const V<float> sum = a + 2.0f, sum_lost = a - (sum - 2.0f), first = reciprocal_estimate(sum);
   const V<float> correction = -product_error(sum, first, splat(1.0f)) - sum_lost * first;
   const V<float> t = fused(first, correction, first), t_error = fused(first, correction, first - t);
-  const Compensated q =
-      compensated_polynomial(kErfcBrief, (t - kMiddle) * kScale, t_error * kScale + kSlip);
+  const Compensated q = compensated_polynomial(kErfcBrief, (t - kMiddle) * kScale, t_error * kScale + kSlip);
   const V<float> w = t * q.value;
-  const V<float> w_error =
-      product_error(t, q.value, w) + (t * q.error + t_error * q.value) + y_error * w;
+  const V<float> w_error = product_error(t, q.value, w) + (t * q.error + t_error * q.value) + y_error * w;
   const V<float> tail = scale_down(w + fused(bell, w, fused(w_error, bell, w_error)), n);
   return x == x ? x < splat(0.0f) ? 2.0f - tail : tail : x;
 }

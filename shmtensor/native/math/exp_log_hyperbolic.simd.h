@@ -172,8 +172,7 @@ struct Atanh {
   static INLINE V<double> at(V<double> x) {
     const V<double> a = absolute<double>(x), t = 2.0 * a / (1.0 - a), u = 1.0 + t;
     const V<double> y = 0.5 * log_compensated<kFine>(u, sum_error(t, u));
-    return replace_lanes(~(a < splat(1.0)), copy_sign_of(y, x),
-                         [&](int i) INLINE_LAMBDA { return __builtin_atanh(x[i]); });
+    return replace_lanes(~(a < splat(1.0)), copy_sign_of(y, x), [&](int i) INLINE_LAMBDA { return __builtin_atanh(x[i]); });
   }
 };
 
@@ -183,7 +182,6 @@ struct Power {
   static INLINE V<double> at(V<double> x, V<double> y) {
     const V<double> out = exp_of<false>(clamp_to(y * log_of<true>(x), -760.0, 760.0));
     const Longs finite = (x <= splat(kMostFinite)) & (absolute<double>(y) <= splat(kMostFinite));
-    return replace_lanes(~(finite & (x > splat(0.0))), out,
-                         [&](int i) INLINE_LAMBDA { return __builtin_pow(x[i], y[i]); });
+    return replace_lanes(~(finite & (x > splat(0.0))), out, [&](int i) INLINE_LAMBDA { return __builtin_pow(x[i], y[i]); });
   }
 };

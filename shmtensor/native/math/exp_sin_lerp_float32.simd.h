@@ -30,8 +30,7 @@ INLINE V<float> exp_any(V<float> x) {
   return (V<float>)_mm512_scalef_ps((__m512)p, (__m512)n);
 #else
   const Ints exponent = wrapped((Ints)shifted, -0x4B400000), half = exponent >> 1;
-  const V<float> first = (V<float>)((half + 127) << 23),
-                 second = (V<float>)((exponent - half + 127) << 23);
+  const V<float> first = (V<float>)((half + 127) << 23), second = (V<float>)((exponent - half + 127) << 23);
   return p * first * second;
 #endif
 }
@@ -44,8 +43,7 @@ INLINE V<float> log_any(V<float> x) {
   const Ints tiny = x < splat(1.17549435e-38f);
 #if defined(__AVX512F__)
   const Ints odd = tiny | ~(x <= splat(3.40282347e38f));
-  if (__builtin_expect(!_mm512_test_epi32_mask((__m512i)odd, (__m512i)odd), 1))
-    return log_normal(x, Ints{});
+  if (__builtin_expect(!_mm512_test_epi32_mask((__m512i)odd, (__m512i)odd), 1)) return log_normal(x, Ints{});
 #endif
   V<float> y = log_normal(select(tiny, x * 8388608.0f, x), tiny & -23);
   y = x > splat(3.40282347e38f) ? x : y;          // infinity
@@ -115,8 +113,7 @@ void sin_cos_floats(const float* x, float* out, int64_t n) {
     map1(from, to, m, [](V<float> v) INLINE_LAMBDA { return sin_or_cos<kQuarter>(v); });
     if (!any_far) continue;
     for (int64_t i = 0; i < m; ++i) {
-      if (!(__builtin_fabsf(inputs[i]) <= kFar))
-        to[i] = kQuarter ? __builtin_cosf(inputs[i]) : __builtin_sinf(inputs[i]);
+      if (!(__builtin_fabsf(inputs[i]) <= kFar)) to[i] = kQuarter ? __builtin_cosf(inputs[i]) : __builtin_sinf(inputs[i]);
     }
   }
 }

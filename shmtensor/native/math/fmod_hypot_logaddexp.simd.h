@@ -7,8 +7,7 @@
 template <bool kFine>
 INLINE V<double> remainder_of(V<double> x, V<double> y) {
   const V<double> dividend = absolute<double>(x), divisor = absolute<double>(y), q = dividend / divisor;
-  const Longs regular = (q < splat(kFine ? 2251799813685248.0 : 268435456.0)) &
-                      (divisor <= splat(1.7976931348623157e308));
+  const Longs regular = (q < splat(kFine ? 2251799813685248.0 : 268435456.0)) & (divisor <= splat(1.7976931348623157e308));
   const V<double> n = truncate(select(regular, q, V<double>{}));
   V<double> r = fused(-n, divisor, dividend);
   if (kFine) r = r < splat(0.0) ? r + divisor : r;
@@ -67,8 +66,8 @@ struct Hypot {
       const V<double> high = a > b ? a : b, low = a > b ? b : a, square = high * high;
       h = root(fused(high, high, low * low));
       const V<double> square_of_h = h * h;
-      const V<double> error = fused(-low, low, square_of_h - square) + fused(h, h, -square_of_h) -
-                             fused(high, high, -square);
+      const V<double> error =
+          fused(-low, low, square_of_h - square) + fused(h, h, -square_of_h) - fused(high, high, -square);
       h = h == splat(0.0) ? h : h - error / (2.0 * h);
       const Longs far = ~((high < splat(1e150)) & (high > splat(1e-120)));  // the squares overflow or underflow
       if (__builtin_expect(any_lane(far), 0)) {

@@ -33,12 +33,9 @@ namespace {
 template <class T>
 const auto& functions_at_level() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::functions_of(T());
-    case Level::Avx2:
-      return avx2::functions_of(T());
-    default:
-      return generic::functions_of(T());
+    case Level::Avx512: return avx512::functions_of(T());
+    case Level::Avx2: return avx2::functions_of(T());
+    default: return generic::functions_of(T());
   }
 }
 
@@ -64,12 +61,9 @@ template const IntegerFunctions<int64_t>& integer_functions<int64_t>();
 template <class T>
 const LogicalFunctions<T>& logical_functions() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::logical_functions_of(T());
-    case Level::Avx2:
-      return avx2::logical_functions_of(T());
-    default:
-      return generic::logical_functions_of(T());
+    case Level::Avx512: return avx512::logical_functions_of(T());
+    case Level::Avx2: return avx2::logical_functions_of(T());
+    default: return generic::logical_functions_of(T());
   }
 }
 template const LogicalFunctions<float>& logical_functions<float>();
@@ -78,12 +72,9 @@ template const LogicalFunctions<double>& logical_functions<double>();
 template <class T>
 MatrixProduct<T> matrix_products() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::product_of(T());
-    case Level::Avx2:
-      return avx2::product_of(T());
-    default:
-      return generic::product_of(T());
+    case Level::Avx512: return avx512::product_of(T());
+    case Level::Avx2: return avx2::product_of(T());
+    default: return generic::product_of(T());
   }
 }
 template MatrixProduct<float> matrix_products<float>();

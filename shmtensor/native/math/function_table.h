@@ -63,8 +63,8 @@ const LogicalFunctions<T>& logical_functions();
 
 // c (+)= a b of small matrices: element (i, k) of a at i * row + k * step, b and c in rows.
 template <class T>
-using MatrixProduct = void (*)(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c,
-                              int64_t ldc, int64_t m, int64_t n, int64_t depth, bool add);
+using MatrixProduct = void (*)(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c, int64_t ldc, int64_t m,
+                               int64_t n, int64_t depth, bool add);
 
 template <class T>
 const Functions<T>& functions();

@@ -119,9 +119,7 @@ void log_add(const T* x, const T* y, T* out, int64_t n) {
   constexpr int64_t kL = kLanes<T>;
   int64_t i = 0;
   for (; i + kL <= n; i += kL) store<T>(out + i, log_of_sum<T, kTwo>(load(x + i), load(y + i)));
-  if (i < n)
-    store_part(out + i, log_of_sum<T, kTwo>(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))),
-               n - i);
+  if (i < n) store_part(out + i, log_of_sum<T, kTwo>(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
 }
 
 INLINE float trunc_scalar(float x) { return __builtin_truncf(x); }
@@ -153,14 +151,13 @@ void next_after(const T* x, const T* y, T* out, int64_t n) {
   const auto next = [zero](V<T> a, V<T> b) __attribute__((always_inline)) {
     const Word bits = (Word)a & ((a < zero) | (a > zero));  // 0 for zero and NaN
     const Word grows = (a < b) == (a > zero);                // -1 where the magnitude grows
-    const Word sign = (Word)b & ~(Word)absolute<T>((V<T>)~Word{}) , smallest = sign | 1;
+    const Word sign = (Word)b & ~(Word)absolute<T>((V<T>)~Word{}), smallest = sign | 1;
     const V<T> neighbour = a == zero ? (V<T>)smallest : (V<T>)(bits - (grows | 1));
     return a == b ? b : ((a == a) & (b == b)) ? neighbour : a + b;
   };
   int64_t i = 0;
   for (; i + kL <= n; i += kL) store<T>(out + i, next(load(x + i), load(y + i)));
-  if (i < n)
-    store_part(out + i, next(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
+  if (i < n) store_part(out + i, next(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
 }
 
 // x where it is positive, y * x elsewhere.
@@ -179,8 +176,7 @@ void copy_sign(const T* x, const T* y, T* out, int64_t n) {
   constexpr int64_t kL = kLanes<T>;
   int64_t i = 0;
   for (; i + kL <= n; i += kL) store<T>(out + i, copy_sign_of(load(x + i), load(y + i)));
-  if (i < n)
-    store_part(out + i, copy_sign_of(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
+  if (i < n) store_part(out + i, copy_sign_of(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
 }
 
 // NumPy vectorises these for AVX-512 only, and some float32 functions for AVX2, too.

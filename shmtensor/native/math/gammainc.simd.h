@@ -17,9 +17,8 @@ INLINE V<double> odd_series_tail(V<double> z) {
 // which does not cancel near x = a (Didonato and Morris 1986, after Temme).
 template <bool kFine>
 INLINE V<double> gamma_front(V<double> a, V<double> x) {
-  constexpr double kStirling[] = {-1.63092934096575273989e-03, 8.36339918996282139126e-04,
-                                  -5.95187557450339963135e-04, 7.93650558643019558500e-04,
-                                  -2.77777777728775536470e-03, 8.33333333333329678849e-02};
+  constexpr double kStirling[] = {-1.63092934096575273989e-03, 8.36339918996282139126e-04,  -5.95187557450339963135e-04,
+                                  7.93650558643019558500e-04,  -2.77777777728775536470e-03, 8.33333333333329678849e-02};
   const Longs large = a >= splat(8.0);
   V<double> exponent = {}, factor = splat(1.0);
   if (any_lane(~large)) {

@@ -23,8 +23,7 @@ INLINE T finish_division(T x, T y, T quotient) {
   T out = q;
   if (kDivision == kFloorQuotient) out = static_cast<T>(static_cast<uint64_t>(q) - (below ? 1 : 0));
   if (kDivision == kTruncRemainder) out = r;
-  if (kDivision == kFloorRemainder)
-    out = static_cast<T>(static_cast<uint64_t>(r) + static_cast<uint64_t>(below ? y : T(0)));
+  if (kDivision == kFloorRemainder) out = static_cast<T>(static_cast<uint64_t>(r) + static_cast<uint64_t>(below ? y : T(0)));
   return y == 0 ? T(0) : out;
 }
 
@@ -32,8 +31,8 @@ INLINE T finish_division(T x, T y, T quotient) {
 template <int kDivision, class T>
 void divide_narrow(const T* x, const T* y, T* out, int64_t n) {
   for (int64_t i = 0; i < n; ++i)
-    out[i] = finish_division<kDivision>(
-        x[i], y[i], static_cast<T>(static_cast<float>(x[i]) / static_cast<float>(safe_divisor(y[i]))));
+    out[i] = finish_division<kDivision>(x[i], y[i],
+                                        static_cast<T>(static_cast<float>(x[i]) / static_cast<float>(safe_divisor(y[i]))));
 }
 
 typedef int32_t FewInts __attribute__((vector_size(kWidth / 2)));
@@ -49,7 +48,7 @@ INLINE V<double> as_doubles(const int32_t* p) {
 #elif defined(__AVX2__)
   return (V<double>)_mm256_cvtepi32_pd(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 #else
-  return __builtin_convertvector((FewInts)*reinterpret_cast<const LooseInts*>(p), V<double>);
+  return __builtin_convertvector((FewInts) * reinterpret_cast<const LooseInts*>(p), V<double>);
 #endif
 }
 INLINE FewInts low_halves(Longs v) {
@@ -63,14 +62,12 @@ INLINE FewInts low_halves(Longs v) {
 #endif
 }
 INLINE V<double> as_doubles(const int64_t* p) {
-  return (V<double>)((Bits)*reinterpret_cast<const LooseBits*>(p) + kShiftBits) - kShift;
+  return (V<double>)((Bits) * reinterpret_cast<const LooseBits*>(p) + kShiftBits) - kShift;
 }
 INLINE void store_integers(int32_t* p, V<double> v) {  // the low half of the sum's bits: wraps around
   *reinterpret_cast<LooseInts*>(p) = low_halves((Longs)(v + kShift));
 }
-INLINE void store_integers(int64_t* p, V<double> v) {
-  *reinterpret_cast<LooseBits*>(p) = (Bits)(v + kShift) - kShiftBits;
-}
+INLINE void store_integers(int64_t* p, V<double> v) { *reinterpret_cast<LooseBits*>(p) = (Bits)(v + kShift) - kShiftBits; }
 
 template <int kDivision>
 INLINE V<double> divide_vectors(V<double> x, V<double> y) {

@@ -15,9 +15,8 @@ INLINE void normal_tail(const V<float>* z, V<float>* ratio, V<float>* density) {
     y[k] = h * z[k];
     error[k] = product_error(h, z[k], y[k]);
   }
-  constexpr float kRatio[] = {-0.029157877f, 0.144030884f,  -0.255838931f, 0.159319609f,
-                              -0.0232122932f, 0.10555248f, 0.119821295f,  0.139863521f,
-                              0.139621302f};
+  constexpr float kRatio[] = {-0.029157877f, 0.144030884f, -0.255838931f, 0.159319609f, -0.0232122932f,
+                              0.10555248f,   0.119821295f, 0.139863521f,  0.139621302f};
   constexpr float kExp[] = {0.00139505591f, 0.00836892892f, 0.041666206f, 0.166665182f, 0.5f, 1, 1};
 #pragma GCC unroll 4
   for (int k = 0; k < K; ++k) {

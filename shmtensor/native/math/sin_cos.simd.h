@@ -8,16 +8,14 @@ constexpr double kFarWave = 1e6;
 
 // The sine of x + tail for |x| <= pi / 4.
 INLINE V<double> sine_near(V<double> x, V<double> tail) {
-  constexpr double kSine[] = {1.58969099521155010221e-10, -2.50507602534068634195e-08,
-                              2.75573137070700676789e-06, -1.98412698298579493134e-04,
-                              8.33333333332248946124e-03};
+  constexpr double kSine[] = {1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06,
+                              -1.98412698298579493134e-04, 8.33333333332248946124e-03};
   const V<double> z = x * x, v = z * x, r = polynomial(kSine, z);
   return x - ((z * (0.5 * tail - v * r) - tail) - v * -1.66666666666666324348e-01);
 }
 INLINE V<double> cosine_near(V<double> x, V<double> tail) {
-  constexpr double kCosine[] = {-1.13596475577881948265e-11, 2.08757232129817482790e-09,
-                                -2.75573143513906633035e-07, 2.48015872894767294178e-05,
-                                -1.38888888888741095749e-03, 4.16666666666666019037e-02};
+  constexpr double kCosine[] = {-1.13596475577881948265e-11, 2.08757232129817482790e-09,  -2.75573143513906633035e-07,
+                                2.48015872894767294178e-05,  -1.38888888888741095749e-03, 4.16666666666666019037e-02};
   const V<double> z = x * x, r = z * polynomial(kCosine, z), half = 0.5 * z, w = 1.0 - half;
   return w + (((1.0 - w) - half) + (z * r - x * tail));
 }

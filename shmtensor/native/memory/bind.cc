@@ -49,9 +49,7 @@ static bool row_of(Arguments a, int* row, uint32_t* inc) {
 }
 
 // ---- domain
-static PyObject* py_domain_ensure(PyObject*, PyObject*) {
-  return domain_ensure() ? Py_NewRef(Py_None) : nullptr;
-}
+static PyObject* py_domain_ensure(PyObject*, PyObject*) { return domain_ensure() ? Py_NewRef(Py_None) : nullptr; }
 static PyObject* py_domain_ready(PyObject*, PyObject*) { return PyBool_FromLong(domain_ready()); }
 static PyObject* py_domain_fds(PyObject*, PyObject*) {
   if (!domain_ensure()) return nullptr;
@@ -77,11 +75,9 @@ static PyObject* py_domain_join(PyObject*, Arguments a, Py_ssize_t n) {
   char* id;
   Py_ssize_t size;
   if (PyBytes_AsStringAndSize(a[3], &id, &size) < 0) return nullptr;
-  if (size != 16)
-    return PyErr_Format(PyExc_ValueError, "domain_join: an id has 16 bytes: %zd", size);
+  if (size != 16) return PyErr_Format(PyExc_ValueError, "domain_join: an id has 16 bytes: %zd", size);
   if (const char* error = domain_join(fds, reinterpret_cast<uint8_t*>(id))) {
-    return raise("DomainError", "domain_join: %s: descriptors %d, %d, %d", error, fds[0], fds[1],
-                 fds[2]);
+    return raise("DomainError", "domain_join: %s: descriptors %d, %d, %d", error, fds[0], fds[1], fds[2]);
   }
   Py_RETURN_NONE;
 }
@@ -96,12 +92,9 @@ static PyObject* py_liveness(PyObject*, Arguments a, Py_ssize_t n) {
   uint32_t inc;
   if (!takes("liveness", n, 2) || !row_of(a, &row, &inc) || !domain_ensure()) return nullptr;
   switch (liveness_of(row, inc)) {
-    case Liveness::Alive:
-      return PyUnicode_InternFromString("alive");
-    case Liveness::Doomed:
-      return PyUnicode_InternFromString("doomed");
-    case Liveness::Dead:
-      break;
+    case Liveness::Alive: return PyUnicode_InternFromString("alive");
+    case Liveness::Doomed: return PyUnicode_InternFromString("doomed");
+    case Liveness::Dead: break;
   }
   return PyUnicode_InternFromString("dead");
 }
@@ -117,8 +110,7 @@ static PyObject* py_describe(PyObject*, Arguments a, Py_ssize_t n) {
 static PyObject* py_raise_peer_lost(PyObject*, Arguments a, Py_ssize_t n) {
   int row;
   uint32_t inc;
-  if (!takes("raise_peer_lost", n, 3) || !row_of(a + 1, &row, &inc) || !domain_ensure())
-    return nullptr;
+  if (!takes("raise_peer_lost", n, 3) || !row_of(a + 1, &row, &inc) || !domain_ensure()) return nullptr;
   const char* where = PyUnicode_AsUTF8(a[0]);
   return where ? raise_peer_lost(where, row, inc) : nullptr;
 }
@@ -210,9 +202,7 @@ static PyObject* py_block_of(PyObject*, PyObject* o) {
   const void* p;
   if (!address_of("block_of", o, &p)) return nullptr;
   BlockRef block = block_around(p);
-  if (!block.arena)
-    return PyErr_Format(PyExc_ValueError, "block_of: not shared memory of this process: address %p",
-                        p);
+  if (!block.arena) return PyErr_Format(PyExc_ValueError, "block_of: not shared memory of this process: address %p", p);
   return Py_BuildValue("Nn", PyLong_FromVoidPtr(block.base), Py_ssize_t(block.nbytes));
 }
 static PyObject* py_export(PyObject*, Arguments a, Py_ssize_t n) {
@@ -254,9 +244,7 @@ static PyObject* py_gate_close(PyObject*, PyObject* o) {
   gate_leave(int(token));
   Py_RETURN_NONE;
 }
-static PyObject* py_gate_is_open(PyObject*, PyObject*) {
-  return PyBool_FromLong(thread_state.gate);
-}
+static PyObject* py_gate_is_open(PyObject*, PyObject*) { return PyBool_FromLong(thread_state.gate); }
 static PyObject* py_uninstall(PyObject*, PyObject*) {
   uninstalled = true;
   gate_attention = true;
@@ -284,42 +272,32 @@ static PyObject* py_take_allocation_failure(PyObject*, PyObject*) {
 }
 
 static PyMethodDef functions[] = {
-    {"domain_ensure", py_domain_ensure, METH_NOARGS,
-     "Creates the domain of this process unless it exists."},
-    {"domain_ready", py_domain_ready, METH_NOARGS,
-     "Whether this process has a domain."},
-    {"domain_fds", py_domain_fds, METH_NOARGS,
-     "The descriptors of the control file and the two volumes."},
-    {"domain_id", py_domain_id, METH_NOARGS,
-     "The 16 bytes of the domain's id."},
+    {"domain_ensure", py_domain_ensure, METH_NOARGS, "Creates the domain of this process unless it exists."},
+    {"domain_ready", py_domain_ready, METH_NOARGS, "Whether this process has a domain."},
+    {"domain_fds", py_domain_fds, METH_NOARGS, "The descriptors of the control file and the two volumes."},
+    {"domain_id", py_domain_id, METH_NOARGS, "The 16 bytes of the domain's id."},
     {"domain_environment", py_domain_environment, METH_NOARGS,
      "The value of SHMTENSOR_DOMAIN by which a child joins this domain."},
     method("domain_join", py_domain_join, "Joins a domain by the descriptors of its files. Raises DomainError."),
-    {"row", py_row, METH_NOARGS,
-     "The row of this process and its incarnation."},
+    {"row", py_row, METH_NOARGS, "The row of this process and its incarnation."},
     method("liveness", py_liveness, "'alive', 'doomed' (dying) or 'dead': the process of a row and incarnation."),
     method("describe", py_describe, "(text, pid, exit code or None) of a process by row and incarnation."),
     method("raise_peer_lost", py_raise_peer_lost,
            "Raises PeerLostError for a dead process; waits up to 200 ms for its exit code."),
-    {"set_role", py_set_role, METH_O,
-     "Names this process in messages and summaries."},
+    {"set_role", py_set_role, METH_O, "Names this process in messages and summaries."},
     method("record_exit", py_record_exit, "Records the exit code of a reaped process by row and incarnation."),
     method("record_exit_pid", py_record_exit_pid, "Records the exit code of a reaped child by its pid."),
-    {"last_child", py_last_child, METH_NOARGS,
-     "Row and incarnation of the child that this thread forked last."},
-    method("sweep", py_sweep,
-           "Clears the rows of dead processes; returns how many. At most every 100 ms unless forced."),
+    {"last_child", py_last_child, METH_NOARGS, "Row and incarnation of the child that this thread forked last."},
+    method("sweep", py_sweep, "Clears the rows of dead processes; returns how many. At most every 100 ms unless forced."),
     method("allocate", py_allocate,
            "A Block of shared memory, 64-byte aligned; `shared`: marked as shared from the start. Raises:\n"
-           "OutOfSharedMemory.", METH_FASTCALL | METH_KEYWORDS),
-    {"is_shared", py_is_shared, METH_O,
-     "Whether the memory of an array is shared. Copies: none."},
+           "OutOfSharedMemory.",
+           METH_FASTCALL | METH_KEYWORDS),
+    {"is_shared", py_is_shared, METH_O, "Whether the memory of an array is shared. Copies: none."},
     {"held_elsewhere", py_held_elsewhere, METH_O,
      "Whether another process, or a message in flight, has the block of an array."},
-    {"received_here", py_received_here, METH_O,
-     "How many received Blocks of this process are over the block of an array."},
-    {"block_of", py_block_of, METH_O,
-     "Address and size in bytes of the block of an array."},
+    {"received_here", py_received_here, METH_O, "How many received Blocks of this process are over the block of an array."},
+    {"block_of", py_block_of, METH_O, "Address and size in bytes of the block of an array."},
     method("export", py_export,
            "A handle (72 bytes) of the block of an array. It is in flight, and the block lives, until it is\n"
            "acknowledged. Copies: none. Raises: ValueError if the memory is not shared."),
@@ -328,18 +306,12 @@ static PyMethodDef functions[] = {
            "StaleHandle, ForeignHandle."),
     {"acknowledge", py_acknowledge, METH_O,
      "A handle is not in flight any more: it has arrived, or never will. Idempotent."},
-    {"gate_open", py_gate_open, METH_NOARGS,
-     "Opens the heap for NumPy allocations of this thread; a token for gate_close."},
-    {"gate_shut", py_gate_shut, METH_NOARGS,
-     "Shuts the heap in this thread; a token for gate_close."},
-    {"gate_close", py_gate_close, METH_O,
-     "Restores the former state of the gate."},
-    {"gate_is_open", py_gate_is_open, METH_NOARGS,
-     "Whether NumPy allocations of this thread go to the heap."},
-    {"uninstall", py_uninstall, METH_NOARGS,
-     "Restores NumPy's own allocator in this context."},
-    {"install", py_install, METH_NOARGS,
-     "Installs the heap as NumPy's allocator in this context."},
+    {"gate_open", py_gate_open, METH_NOARGS, "Opens the heap for NumPy allocations of this thread; a token for gate_close."},
+    {"gate_shut", py_gate_shut, METH_NOARGS, "Shuts the heap in this thread; a token for gate_close."},
+    {"gate_close", py_gate_close, METH_O, "Restores the former state of the gate."},
+    {"gate_is_open", py_gate_is_open, METH_NOARGS, "Whether NumPy allocations of this thread go to the heap."},
+    {"uninstall", py_uninstall, METH_NOARGS, "Restores NumPy's own allocator in this context."},
+    {"install", py_install, METH_NOARGS, "Installs the heap as NumPy's allocator in this context."},
     {"take_allocation_failure", py_take_allocation_failure, METH_NOARGS,
      "The reason of this thread's last allocation failure, or None; clears it."},
     {nullptr, nullptr, 0, nullptr}};
@@ -352,8 +324,8 @@ int add_memory(PyObject* module) {
   if (!make_handler() || !add_block(module) || !add_gradient_buffer(module) || !add_device_lock(module) ||
       !add_device_allocator(module))
     return -1;
-  for (PyMethodDef* table : {device_functions, figure_functions, guest_functions, malloc_functions, survey_functions,
-                             timeline_functions})
+  for (PyMethodDef* table :
+       {device_functions, figure_functions, guest_functions, malloc_functions, survey_functions, timeline_functions})
     if (PyModule_AddFunctions(module, table) < 0) return -1;
   return PyModule_AddFunctions(module, functions);
 }

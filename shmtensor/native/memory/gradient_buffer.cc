@@ -49,8 +49,8 @@ PyType_Slot lease_slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(lease_dealloc)},
     {0, nullptr},
 };
-PyType_Spec lease_spec = {"shmtensor.native.Lease", sizeof(Lease), 0,
-                          Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, lease_slots};
+PyType_Spec lease_spec = {"shmtensor.native.Lease", sizeof(Lease), 0, Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                          lease_slots};
 
 // ---------------------------------------------------------------- GradientBuffer
 
@@ -58,8 +58,8 @@ PyType_Spec lease_spec = {"shmtensor.native.Lease", sizeof(Lease), 0,
 PyObject* same_layout(PyArrayObject* a) {
   PyArray_Descr* dtype = PyArray_DESCR(a);
   Py_INCREF(dtype);
-  return PyArray_NewFromDescr(&PyArray_Type, dtype, PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a),
-                              PyArray_DATA(a), NPY_ARRAY_WRITEABLE, nullptr);
+  return PyArray_NewFromDescr(&PyArray_Type, dtype, PyArray_NDIM(a), PyArray_DIMS(a), PyArray_STRIDES(a), PyArray_DATA(a),
+                              NPY_ARRAY_WRITEABLE, nullptr);
 }
 
 PyObject* buffer_new(PyTypeObject* type, PyObject* args, PyObject* kwargs) {
@@ -115,9 +115,9 @@ PyObject* get_address(PyObject* self, void*) { return PyLong_FromVoidPtr(PyArray
 PyObject* buffer_repr(PyObject* self) {
   PyObject* shape = get_shape(self, nullptr);
   if (!shape) return nullptr;
-  PyObject* text = PyUnicode_FromFormat("<GradientBuffer: shape %R, dtype %S, %s>", shape,
-                                        PyArray_DESCR(as_buffer(self)->array),
-                                        as_buffer(self)->lent.load() ? "lent" : "free");
+  PyObject* text =
+      PyUnicode_FromFormat("<GradientBuffer: shape %R, dtype %S, %s>", shape, PyArray_DESCR(as_buffer(self)->array),
+                           as_buffer(self)->lent.load() ? "lent" : "free");
   Py_DECREF(shape);
   return text;
 }
@@ -148,8 +148,7 @@ PyType_Slot buffer_slots[] = {
     {Py_tp_methods, buffer_methods},
     {0, nullptr},
 };
-PyType_Spec buffer_spec = {"shmtensor.native.GradientBuffer", sizeof(GradientBuffer), 0, Py_TPFLAGS_DEFAULT,
-                           buffer_slots};
+PyType_Spec buffer_spec = {"shmtensor.native.GradientBuffer", sizeof(GradientBuffer), 0, Py_TPFLAGS_DEFAULT, buffer_slots};
 
 // in_grad_buffer(leaf, array)
 PyObject* in_grad_buffer(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -223,10 +222,8 @@ void mark_sent(PyArrayObject* array) {
       reinterpret_cast<Lease*>(x)->buffer->sent.store(true, std::memory_order_relaxed);
       return;
     }
-    if (PyArray_Check(x))
-      x = PyArray_BASE(reinterpret_cast<PyArrayObject*>(x));
-    else
-      x = PyMemoryView_Check(x) ? PyMemoryView_GET_BASE(x) : nullptr;
+    if (PyArray_Check(x)) x = PyArray_BASE(reinterpret_cast<PyArrayObject*>(x));
+    else x = PyMemoryView_Check(x) ? PyMemoryView_GET_BASE(x) : nullptr;
   }
 }
 

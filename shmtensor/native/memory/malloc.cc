@@ -44,8 +44,7 @@ PyMethodDef malloc_functions[] = {
            "set_malloc_thresholds(trim, mmap): malloc keeps up to `trim` free bytes at the top of its heap, and maps\n"
            "arrays of at least `mmap` bytes one by one. For the whole process, for good. False: not with this C\n"
            "library."),
-    {"malloc_trim", py_malloc_trim, METH_NOARGS,
-     "malloc returns its free pages to the system; whether there were any."},
+    {"malloc_trim", py_malloc_trim, METH_NOARGS, "malloc returns its free pages to the system; whether there were any."},
     {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace shmtensor

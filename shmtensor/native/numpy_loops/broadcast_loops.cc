@@ -25,12 +25,9 @@ namespace {
 template <class T>
 RowKernel row_kernel(int which) {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::row_kernels_of(T())[which];
-    case Level::Avx2:
-      return avx2::row_kernels_of(T())[which];
-    default:
-      return generic::row_kernels_of(T())[which];
+    case Level::Avx512: return avx512::row_kernels_of(T())[which];
+    case Level::Avx2: return avx2::row_kernels_of(T())[which];
+    default: return generic::row_kernels_of(T())[which];
   }
 }
 
@@ -43,20 +40,15 @@ RowKernel named_row_kernel(const char* name, int type) {
   for (int which = 0; which < kRowOperations; ++which) {
     if (strcmp(name, kNames[which])) continue;
     switch (type) {
-      case NPY_FLOAT:
-        return row_kernel<float>(which);
-      case NPY_DOUBLE:
-        return row_kernel<double>(which);
+      case NPY_FLOAT: return row_kernel<float>(which);
+      case NPY_DOUBLE: return row_kernel<double>(which);
       case NPY_INT:
-      case NPY_UINT:
-        return row_kernel<uint32_t>(which);
+      case NPY_UINT: return row_kernel<uint32_t>(which);
       case NPY_LONG:
       case NPY_LONGLONG:
       case NPY_ULONG:
-      case NPY_ULONGLONG:
-        return row_kernel<uint64_t>(which);
-      default:
-        return nullptr;
+      case NPY_ULONGLONG: return row_kernel<uint64_t>(which);
+      default: return nullptr;
     }
   }
   return nullptr;

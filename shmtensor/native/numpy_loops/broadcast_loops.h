@@ -14,13 +14,13 @@ namespace shmtensor {
   X(subtract, Subtract, T) \
   X(multiply, Multiply, T)
 // Of floating-point numbers only.
-#define FLOATING_ROW_OPERATIONS(X)        \
-  X(divide, Divide, T)                    \
-  X(equal, Equal, uint8_t)                \
-  X(not_equal, Unequal, uint8_t)          \
-  X(less, Less, uint8_t)                  \
-  X(less_equal, LessEqual, uint8_t)       \
-  X(greater, Greater, uint8_t)            \
+#define FLOATING_ROW_OPERATIONS(X)  \
+  X(divide, Divide, T)              \
+  X(equal, Equal, uint8_t)          \
+  X(not_equal, Unequal, uint8_t)    \
+  X(less, Less, uint8_t)            \
+  X(less_equal, LessEqual, uint8_t) \
+  X(greater, Greater, uint8_t)      \
   X(greater_equal, GreaterEqual, uint8_t)
 #define COUNT_OPERATION(...) +1
 constexpr int kRowOperations = 0 ROW_OPERATIONS(COUNT_OPERATION) FLOATING_ROW_OPERATIONS(COUNT_OPERATION);
@@ -34,8 +34,7 @@ struct RowOperand {
 };
 
 // Computes `rows` rows of n contiguous results each.
-using RowKernel = void (*)(RowOperand x, RowOperand y, char* out, int64_t out_row, int64_t rows,
-                           int64_t n);
+using RowKernel = void (*)(RowOperand x, RowOperand y, char* out, int64_t out_row, int64_t rows, int64_t n);
 
 // By a ufunc's name and the NumPy type of its inputs.
 RowKernel named_row_kernel(const char* name, int type);

@@ -34,13 +34,11 @@ bool run_tiled(const Loop& l, char* const* args, const StridedLoop& w) {
   const npy_intp copies = kTile / (inner * l.itemsize[row]);
   alignas(64) char tile[kTile];
   const size_t width = static_cast<size_t>(inner * l.itemsize[row]);
-  for (npy_intp i = 0; i < copies; ++i)
-    memcpy(tile + static_cast<size_t>(i) * width, args[row], width);
+  for (npy_intp i = 0; i < copies; ++i) memcpy(tile + static_cast<size_t>(i) * width, args[row], width);
   auto rows = [&](int64_t start, int64_t stop) {
     for (; start < stop; start += copies) {
       char* pointers[kMaxOperands];
-      for (int a = 0; a < l.nargs; ++a)
-        pointers[a] = a == row ? tile : args[a] + start * w.strides[a][0];
+      for (int a = 0; a < l.nargs; ++a) pointers[a] = a == row ? tile : args[a] + start * w.strides[a][0];
       npy_intp count = inner * (stop - start < copies ? stop - start : copies);
       l.function(pointers, &count, steps, l.data);
     }
@@ -124,9 +122,7 @@ bool is_splittable(const Loop& loop, char* const* args, npy_intp n, const npy_in
     const char* o0 = args[o] + (steps[o] < 0 ? (n - 1) * steps[o] : 0);
     const char* o1 = args[o] + (steps[o] > 0 ? (n - 1) * steps[o] : 0) + loop.itemsize[o];
     for (int i = 0; i < loop.nargs; ++i) {
-      if (i == o ||
-          (args[i] == args[o] && steps[i] == steps[o] && loop.itemsize[i] == loop.itemsize[o]))
-        continue;
+      if (i == o || (args[i] == args[o] && steps[i] == steps[o] && loop.itemsize[i] == loop.itemsize[o])) continue;
       const char* i0 = args[i] + (steps[i] < 0 ? (n - 1) * steps[i] : 0);
       const char* i1 = args[i] + (steps[i] > 0 ? (n - 1) * steps[i] : 0) + loop.itemsize[i];
       if (o0 < i1 && i0 < o1) return false;
@@ -156,8 +152,7 @@ void coalesce(StridedLoop* w, int nargs) {
   for (int i = 0; i < w->nd; ++i) {
     if (w->dims[i] == 1) continue;
     bool is_mergeable = to >= 0;
-    for (int a = 0; a < nargs && is_mergeable; ++a)
-      is_mergeable = w->strides[a][to] == w->strides[a][i] * w->dims[i];
+    for (int a = 0; a < nargs && is_mergeable; ++a) is_mergeable = w->strides[a][to] == w->strides[a][i] * w->dims[i];
     if (is_mergeable) {
       w->dims[to] *= w->dims[i];
     } else {

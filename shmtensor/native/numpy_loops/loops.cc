@@ -32,8 +32,7 @@ template <class T>
 void run_unary(char** args, npy_intp const* dimensions, npy_intp const* steps, void* kernel) {
   const auto f = reinterpret_cast<UnaryKernel<T>>(kernel);
   const npy_intp n = dimensions[0], width = sizeof(T);
-  if (steps[0] == width && steps[1] == width)
-    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]), n);
+  if (steps[0] == width && steps[1] == width) return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]), n);
   T buffer[kBufferSize];
   for (npy_intp at = 0; at < n; at += kBufferSize) {
     const npy_intp m = n - at < kBufferSize ? n - at : kBufferSize;
@@ -48,8 +47,7 @@ void run_binary(char** args, npy_intp const* dimensions, npy_intp const* steps, 
   const auto f = reinterpret_cast<BinaryKernel<T>>(kernel);
   const npy_intp n = dimensions[0], width = sizeof(T);
   if (steps[0] == width && steps[1] == width && steps[2] == width)
-    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]),
-             reinterpret_cast<T*>(args[2]), n);
+    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]), reinterpret_cast<T*>(args[2]), n);
   T x[kBufferSize], y[kBufferSize], out[kBufferSize];
   for (npy_intp at = 0; at < n; at += kBufferSize) {
     const npy_intp m = n - at < kBufferSize ? n - at : kBufferSize;
@@ -58,8 +56,7 @@ void run_binary(char** args, npy_intp const* dimensions, npy_intp const* steps, 
     char* const to = args[2] + at * steps[2];
     if (steps[0] != width && (at == 0 || steps[0] != 0)) gather_strided(from_x, steps[0], x, m);
     if (steps[1] != width && (at == 0 || steps[1] != 0)) gather_strided(from_y, steps[1], y, m);
-    f(steps[0] == width ? reinterpret_cast<T*>(from_x) : x,
-      steps[1] == width ? reinterpret_cast<T*>(from_y) : y,
+    f(steps[0] == width ? reinterpret_cast<T*>(from_x) : x, steps[1] == width ? reinterpret_cast<T*>(from_y) : y,
       steps[2] == width ? reinterpret_cast<T*>(to) : out, m);
     if (steps[2] != width) scatter_strided(out, to, steps[2], m);
   }
@@ -70,8 +67,7 @@ template <class T>
 void run_unary_bool(char** args, npy_intp const* dimensions, npy_intp const* steps, void* kernel) {
   const auto f = reinterpret_cast<void (*)(const T*, uint8_t*, int64_t)>(kernel);
   const npy_intp n = dimensions[0], width = sizeof(T);
-  if (steps[0] == width && steps[1] == 1)
-    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<uint8_t*>(args[1]), n);
+  if (steps[0] == width && steps[1] == 1) return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<uint8_t*>(args[1]), n);
   T x[kBufferSize];
   uint8_t out[kBufferSize];
   for (npy_intp at = 0; at < n; at += kBufferSize) {
@@ -87,8 +83,7 @@ void run_binary_bool(char** args, npy_intp const* dimensions, npy_intp const* st
   const auto f = reinterpret_cast<void (*)(const T*, const T*, uint8_t*, int64_t)>(kernel);
   const npy_intp n = dimensions[0], width = sizeof(T);
   if (steps[0] == width && steps[1] == width && steps[2] == 1)
-    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]),
-             reinterpret_cast<uint8_t*>(args[2]), n);
+    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]), reinterpret_cast<uint8_t*>(args[2]), n);
   T x[kBufferSize], y[kBufferSize];
   uint8_t out[kBufferSize];
   for (npy_intp at = 0; at < n; at += kBufferSize) {
@@ -129,7 +124,7 @@ int index_of(const char* const (&names)[n], const char* name) {
 
 struct ElementaryName {
   const char* name;
-  UnaryKernel<float> ElementaryKernels::*which;
+  UnaryKernel<float> ElementaryKernels::* which;
 };
 constexpr ElementaryName kElementaryNames[] = {
     {"exp", &ElementaryKernels::exp},
@@ -153,8 +148,7 @@ KernelLoop find_floating(const char* name) {
   if (one && one->function) return {run_unary<T>, reinterpret_cast<void*>(one->function)};
   const auto* two = find(functions<T>().binary, name);
   if (two && two->function) return {run_binary<T>, reinterpret_cast<void*>(two->function)};
-  if (!strcmp(name, "logical_not"))
-    return {run_unary_bool<T>, reinterpret_cast<void*>(logical_functions<T>().negation)};
+  if (!strcmp(name, "logical_not")) return {run_unary_bool<T>, reinterpret_cast<void*>(logical_functions<T>().negation)};
   if (const int i = index_of(kLogicalNames, name); i >= 0)
     return {run_binary_bool<T>, reinterpret_cast<void*>(logical_functions<T>().binary[i])};
   return {nullptr, nullptr};
@@ -177,31 +171,21 @@ int operand_count(const char* name) {
 
 KernelLoop find_loop(const char* name, int type) {
   switch (type) {
-    case NPY_DOUBLE:
-      return find_floating<double>(name);
+    case NPY_DOUBLE: return find_floating<double>(name);
     case NPY_FLOAT:
       for (const auto& entry : kElementaryNames) {
-        if (!strcmp(entry.name, name))
-          return {run_unary<float>, reinterpret_cast<void*>(elementary_kernels().*entry.which)};
+        if (!strcmp(entry.name, name)) return {run_unary<float>, reinterpret_cast<void*>(elementary_kernels().*entry.which)};
       }
       return find_floating<float>(name);
-    case NPY_BYTE:
-      return find_integer<int8_t>(name);
-    case NPY_UBYTE:
-      return find_integer<uint8_t>(name);
-    case NPY_SHORT:
-      return find_integer<int16_t>(name);
-    case NPY_INT:
-      return find_integer<int32_t>(name);
+    case NPY_BYTE: return find_integer<int8_t>(name);
+    case NPY_UBYTE: return find_integer<uint8_t>(name);
+    case NPY_SHORT: return find_integer<int16_t>(name);
+    case NPY_INT: return find_integer<int32_t>(name);
     case NPY_LONG:
-    case NPY_LONGLONG:
-      return find_integer<int64_t>(name);
-    case NPY_CFLOAT:
-      return {strcmp(name, "negative") ? nullptr : run_complex_negative<float>, nullptr};
-    case NPY_CDOUBLE:
-      return {strcmp(name, "negative") ? nullptr : run_complex_negative<double>, nullptr};
-    default:
-      return {nullptr, nullptr};
+    case NPY_LONGLONG: return find_integer<int64_t>(name);
+    case NPY_CFLOAT: return {strcmp(name, "negative") ? nullptr : run_complex_negative<float>, nullptr};
+    case NPY_CDOUBLE: return {strcmp(name, "negative") ? nullptr : run_complex_negative<double>, nullptr};
+    default: return {nullptr, nullptr};
   }
 }
 

@@ -77,12 +77,9 @@ union Number {
 bool parse_scalar(PyObject* p, int type, Number* out) {
   if (PyFloat_CheckExact(p)) {
     double v = PyFloat_AS_DOUBLE(p);
-    if (type == NPY_FLOAT)
-      out->f = static_cast<float>(v);
-    else if (type == NPY_DOUBLE)
-      out->d = v;
-    else
-      return false;
+    if (type == NPY_FLOAT) out->f = static_cast<float>(v);
+    else if (type == NPY_DOUBLE) out->d = v;
+    else return false;
     return true;
   }
   if (!PyLong_CheckExact(p)) return false;
@@ -90,36 +87,22 @@ bool parse_scalar(PyObject* p, int type, Number* out) {
   long long v = PyLong_AsLongLongAndOverflow(p, &overflow);
   if (overflow) return false;
   switch (type) {
-    case NPY_FLOAT:
-      out->f = static_cast<float>(v);
-      return v >= -(1 << 24) && v <= (1 << 24);
-    case NPY_DOUBLE:
-      out->d = static_cast<double>(v);
-      return v >= -(1LL << 53) && v <= (1LL << 53);
-    case NPY_LONG:
-      out->i = v;
-      return true;
-    case NPY_INT:
-      out->j = static_cast<npy_int32>(v);
-      return v == out->j;
-    case NPY_SHORT:
-      out->k = static_cast<npy_int16>(v);
-      return v == out->k;
-    case NPY_BYTE:
-      out->b = static_cast<npy_int8>(v);
-      return v == out->b;
-    case NPY_UBYTE:
-      out->u = static_cast<npy_uint8>(v);
-      return v == out->u;
-    default:
-      return false;
+    case NPY_FLOAT: out->f = static_cast<float>(v); return v >= -(1 << 24) && v <= (1 << 24);
+    case NPY_DOUBLE: out->d = static_cast<double>(v); return v >= -(1LL << 53) && v <= (1LL << 53);
+    case NPY_LONG: out->i = v; return true;
+    case NPY_INT: out->j = static_cast<npy_int32>(v); return v == out->j;
+    case NPY_SHORT: out->k = static_cast<npy_int16>(v); return v == out->k;
+    case NPY_BYTE: out->b = static_cast<npy_int8>(v); return v == out->b;
+    case NPY_UBYTE: out->u = static_cast<npy_uint8>(v); return v == out->u;
+    default: return false;
   }
 }
 
 bool is_plain_array(PyArrayObject* a) { return PyArray_ISALIGNED(a) && PyArray_ISNOTSWAPPED(a); }
 
 // Returns nullptr without an exception if NumPy has to compute it.
-__attribute__((hot)) PyObject* call_directly(PyUFuncObject* u, const ParallelUfunc& state, PyObject* const* args, Py_ssize_t nargs) {
+__attribute__((hot)) PyObject* call_directly(PyUFuncObject* u, const ParallelUfunc& state, PyObject* const* args,
+                                             Py_ssize_t nargs) {
   const int nin = u->nin;
   if (u->nout != 1 || nin > 2 || (nargs != nin && nargs != nin + 1)) return nullptr;
   PyArrayObject* first_array = nullptr;
@@ -172,17 +155,15 @@ __attribute__((hot)) PyObject* call_directly(PyUFuncObject* u, const ParallelUfu
   if (nargs > nin && args[nin] != Py_None) {
     if (!PyArray_CheckExact(args[nin])) return nullptr;
     PyArrayObject* o = as_array(args[nin]);
-    if (PyArray_TYPE(o) != out_type || !is_plain_array(o) || !PyArray_ISWRITEABLE(o) ||
-        PyArray_NDIM(o) != nd || !PyArray_CompareLists(PyArray_DIMS(o), dims, nd)) {
+    if (PyArray_TYPE(o) != out_type || !is_plain_array(o) || !PyArray_ISWRITEABLE(o) || PyArray_NDIM(o) != nd ||
+        !PyArray_CompareLists(PyArray_DIMS(o), dims, nd)) {
       return nullptr;
     }
     for (int i = 0; i < nin; ++i) {
       if (!in[i]) continue;
-      bool same_view =
-          in[i] == o ||
-          (data[i] == PyArray_BYTES(o) && type == out_type && PyArray_NDIM(in[i]) == nd &&
-           PyArray_CompareLists(PyArray_STRIDES(in[i]), PyArray_STRIDES(o), nd) &&
-           PyArray_CompareLists(PyArray_DIMS(in[i]), dims, nd));
+      bool same_view = in[i] == o || (data[i] == PyArray_BYTES(o) && type == out_type && PyArray_NDIM(in[i]) == nd &&
+                                      PyArray_CompareLists(PyArray_STRIDES(in[i]), PyArray_STRIDES(o), nd) &&
+                                      PyArray_CompareLists(PyArray_DIMS(in[i]), dims, nd));
       if (!same_view && overlap(in[i], o)) return nullptr;
     }
     same = same && PyArray_IS_C_CONTIGUOUS(o);
@@ -196,8 +177,8 @@ __attribute__((hot)) PyObject* call_directly(PyUFuncObject* u, const ParallelUfu
       pointwise_strides(arrays, arrays[1] ? 2 : 1, nin == 2 && !arrays[1], nd, dims, strides, order);
       for (int d = 0; d < nd; ++d) strides[d] *= l.itemsize[nin];
     }
-    out = Ref(PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(out_type), nd, dims,
-                                   same ? nullptr : strides, nullptr, 0, nullptr));
+    out = Ref(PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(out_type), nd, dims, same ? nullptr : strides,
+                                   nullptr, 0, nullptr));
     if (!out) return nullptr;
   }
   PyArrayObject* o = out.array();
@@ -255,10 +236,10 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* k
     if (out || PyErr_Occurred()) return out;
   }
   if (*state.rejected_kinds && !check_kinds(state.rejected_kinds, args, PyVectorcall_NARGS(nargsf))) return nullptr;
-  bool uses_numpy_ufunc = state.numpy_ufunc && PyVectorcall_NARGS(nargsf) > 1 &&
-                  (PyLong_CheckExact(args[0]) || PyLong_CheckExact(args[1]));
+  bool uses_numpy_ufunc =
+      state.numpy_ufunc && PyVectorcall_NARGS(nargsf) > 1 && (PyLong_CheckExact(args[0]) || PyLong_CheckExact(args[1]));
   PyObject* out = uses_numpy_ufunc ? PyObject_Vectorcall(state.numpy_ufunc, args, nargsf, kwnames)
-                           : state.numpy(self, args, nargsf, kwnames);
+                                   : state.numpy(self, args, nargsf, kwnames);
   if (!out || PyArray_Check(out) || !PyArray_IsScalar(out, Generic)) return out;
   PyObject* array = PyArray_FromScalar(out, nullptr);
   Py_DECREF(out);
@@ -267,9 +248,7 @@ PyObject* call(PyObject* self, PyObject* const* args, size_t nargsf, PyObject* k
 
 // ---------------------------------------------------------------- construction
 
-bool is_numeric_type(int type) {
-  return type >= NPY_BOOL && (type <= NPY_CLONGDOUBLE || type == NPY_HALF);
-}
+bool is_numeric_type(int type) { return type >= NPY_BOOL && (type <= NPY_CLONGDOUBLE || type == NPY_HALF); }
 
 npy_intp itemsize_of(int type) {
   PyArray_Descr* descr = PyArray_DescrFromType(type);
@@ -300,8 +279,7 @@ PyObject* parallel(PyObject*, PyObject* args) {
   }
   auto* source = reinterpret_cast<PyUFuncObject*>(argument);
   if (source->core_enabled || source->nargs > kMaxOperands) {
-    return raise("TypeError", "parallel: the ufunc has core dimensions or too many operands: %s",
-                 source->name);
+    return raise("TypeError", "parallel: the ufunc has core dimensions or too many operands: %s", source->name);
   }
   auto* state = static_cast<ParallelUfunc*>(PyMem_RawCalloc(1, sizeof(ParallelUfunc)));
   if (!state) return PyErr_NoMemory();
@@ -309,13 +287,11 @@ PyObject* parallel(PyObject*, PyObject* args) {
   const size_t nargs = static_cast<size_t>(source->nargs);
   state->rejected_kinds = strdup(rejected_kinds);
   state->checks_zero_divisor = is_division(source->name);
-  state->functions =
-      static_cast<PyUFuncGenericFunction*>(calloc(max_loops, sizeof(PyUFuncGenericFunction)));
+  state->functions = static_cast<PyUFuncGenericFunction*>(calloc(max_loops, sizeof(PyUFuncGenericFunction)));
   state->data = static_cast<void**>(calloc(max_loops, sizeof(void*)));
   state->types = static_cast<char*>(calloc(max_loops, nargs));
   state->loops = static_cast<Loop*>(calloc(max_loops, sizeof(Loop)));
-  if (!state->rejected_kinds || !state->functions || !state->data || !state->types || !state->loops)
-    return PyErr_NoMemory();
+  if (!state->rejected_kinds || !state->functions || !state->data || !state->types || !state->loops) return PyErr_NoMemory();
   if (is_comparison(source->name)) state->numpy_ufunc = Py_NewRef(argument);
   for (int& f : state->loop_of_type) f = -1;
   const bool cheap = is_cheap(source->name);
@@ -351,9 +327,8 @@ PyObject* parallel(PyObject*, PyObject* args) {
   }
   if (n == 0) return raise("TypeError", "parallel: the ufunc has no numeric loop: %s", source->name);
   PyObject* self = PyUFunc_FromFuncAndDataAndSignatureAndIdentity(
-      state->functions, state->data, state->types, n, source->nin, source->nout, source->identity,
-      source->name, source->doc, 0, nullptr,
-      source->identity == PyUFunc_IdentityValue ? source->identity_value : nullptr);
+      state->functions, state->data, state->types, n, source->nin, source->nout, source->identity, source->name, source->doc,
+      0, nullptr, source->identity == PyUFunc_IdentityValue ? source->identity_value : nullptr);
   if (!self) return nullptr;
   auto* u = reinterpret_cast<PyUFuncObject*>(self);
   u->type_resolver = source->type_resolver;

@@ -51,12 +51,11 @@ inline bool has_zero(PyArrayObject* y) {
 
 // Is an integer divided by 0? Floating-point division by 0 is allowed.
 inline bool is_integer_division_by_zero(PyObject* x, PyObject* y) {
-  const bool is_integer = PyArray_Check(x) ? PyArray_ISINTEGER(as_array(x)) && PyArray_SIZE(as_array(x))
-                                      : PyLong_CheckExact(x);
+  const bool is_integer =
+      PyArray_Check(x) ? PyArray_ISINTEGER(as_array(x)) && PyArray_SIZE(as_array(x)) : PyLong_CheckExact(x);
   if (!is_integer) return false;
   if (PyLong_CheckExact(y)) return PyObject_Not(y) == 1;
-  return PyArray_Check(y) && PyArray_ISINTEGER(as_array(y)) &&
-         has_zero(as_array(y));
+  return PyArray_Check(y) && PyArray_ISINTEGER(as_array(y)) && has_zero(as_array(y));
 }
 
 // False with TypeError if an operand is an array of a rejected dtype kind.

@@ -131,7 +131,8 @@ struct Blocks : Store {
 
 // n elements from `start` in steps of `step`: a list or a slice of it, a dictionary, or what an iterator has still to give.
 struct View {
-  PyObject_HEAD std::shared_ptr<const Blocks> store;
+  PyObject_HEAD
+  std::shared_ptr<const Blocks> store;
   Mode mode;
   int64_t start, step, n;
 };
@@ -293,11 +294,10 @@ PyObject* get_view(PyObject* o, void*) {
   return Py_BuildValue("(nnn)", Py_ssize_t(view->start), Py_ssize_t(view->step), Py_ssize_t(view->n));
 }
 
-PyGetSetDef members[] = {
-    {"_blocks", get_blocks, nullptr, "The blocks that hold the data.", nullptr},
-    {"_view", get_view, nullptr, "Start, step and length in them.", nullptr},
-    {"readonly", get_readonly, nullptr, "Whether arrays and tensors come back read-only.", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+PyGetSetDef members[] = {{"_blocks", get_blocks, nullptr, "The blocks that hold the data.", nullptr},
+                         {"_view", get_view, nullptr, "Start, step and length in them.", nullptr},
+                         {"readonly", get_readonly, nullptr, "Whether arrays and tensors come back read-only.", nullptr},
+                         {nullptr, nullptr, nullptr, nullptr, nullptr}};
 PyMethodDef dict_methods[] = {
     method("get", dict_get, "get(key, default=None): the value of a key, or the default."),
     {"_iterate", dict_iterate, METH_VARARGS, "_iterate(mode, reverse): keys (0), values (1) or pairs (2)."},
@@ -321,9 +321,9 @@ PyObject* make_type(const char* name, unsigned flags, std::vector<PyType_Slot> s
 
 int add_packed(PyObject* module) {
   using namespace packed;
-  iterator_type = reinterpret_cast<PyTypeObject*>(make_type(
-      "shmtensor.native.PackedIterator", Py_TPFLAGS_DISALLOW_INSTANTIATION,
-      {slot(Py_tp_iter, PyObject_SelfIter), slot(Py_tp_iternext, next), slot(Py_tp_methods, iterator_methods)}));
+  iterator_type = reinterpret_cast<PyTypeObject*>(
+      make_type("shmtensor.native.PackedIterator", Py_TPFLAGS_DISALLOW_INSTANTIATION,
+                {slot(Py_tp_iter, PyObject_SelfIter), slot(Py_tp_iternext, next), slot(Py_tp_methods, iterator_methods)}));
   Ref list(make_type("shmtensor.native.PackedList", Py_TPFLAGS_BASETYPE,
                      {slot(Py_tp_new, create<kList>), slot(Py_tp_iter, iterate), slot(Py_mp_length, length),
                       slot(Py_mp_subscript, list_subscript), slot(Py_tp_getset, members)}));

@@ -13,8 +13,8 @@ namespace {
 
 // Null; sets ValueError.
 PyObject* corrupt(const Reader& r, const char* what) {
-  return PyErr_Format(PyExc_ValueError, "packed data: corrupt: %s: byte %zd of %zd", what,
-                      Py_ssize_t(r.p - r.part->base), Py_ssize_t(r.part->nbytes));
+  return PyErr_Format(PyExc_ValueError, "packed data: corrupt: %s: byte %zd of %zd", what, Py_ssize_t(r.p - r.part->base),
+                      Py_ssize_t(r.part->nbytes));
 }
 
 // How many; false with an exception set.
@@ -102,10 +102,8 @@ PyObject* read_sequence(Reader& r, bool is_tuple) {
   for (Py_ssize_t i = 0; result && i < Py_ssize_t(n); ++i) {
     PyObject* value = read_value(r);
     if (!value) return nullptr;
-    if (is_tuple)
-      PyTuple_SET_ITEM(result.get(), i, value);
-    else
-      PyList_SET_ITEM(result.get(), i, value);
+    if (is_tuple) PyTuple_SET_ITEM(result.get(), i, value);
+    else PyList_SET_ITEM(result.get(), i, value);
   }
   return result.release();
 }
@@ -159,8 +157,7 @@ PyObject* read_array(Reader& r, Tag tag) {
   }
   if (is_empty) nbytes = 0;
   const size_t at = data_offset(size_t(r.p - r.part->base), uint64_t(nbytes));
-  if (at > r.part->nbytes || size_t(nbytes) > r.part->nbytes - at)
-    return corrupt(r, "an array reaches beyond its part");
+  if (at > r.part->nbytes || size_t(nbytes) > r.part->nbytes - at) return corrupt(r, "an array reaches beyond its part");
   r.p = r.part->base + at + nbytes;
   char* data = reinterpret_cast<char*>(const_cast<uint8_t*>(r.part->base + at));
   const int flags = (r.readonly ? 0 : NPY_ARRAY_WRITEABLE) | (order ? NPY_ARRAY_F_CONTIGUOUS : 0);

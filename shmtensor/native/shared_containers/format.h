@@ -40,8 +40,26 @@ constexpr uint8_t kOtherType = 0xFF;
 enum Kind : uint32_t { kList = 1, kDict = 2 };
 
 enum Tag : uint8_t {
-  kNone = 1, kFalse, kTrue, kInt1, kInt2, kInt4, kInt8, kBigInt, kFloat, kComplex, kBytes, kString,
-  kListTag, kTuple, kDictTag, kArray, kScalar, kTensor, kPickle, kForeign,
+  kNone = 1,
+  kFalse,
+  kTrue,
+  kInt1,
+  kInt2,
+  kInt4,
+  kInt8,
+  kBigInt,
+  kFloat,
+  kComplex,
+  kBytes,
+  kString,
+  kListTag,
+  kTuple,
+  kDictTag,
+  kArray,
+  kScalar,
+  kTensor,
+  kPickle,
+  kForeign,
 };
 
 struct Header {

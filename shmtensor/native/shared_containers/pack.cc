@@ -56,9 +56,8 @@ bool write_all(Buffer& out, Tag tag, PyObject* snapshot) {
   bool good = out.add(tag) && add_number(out, uint64_t(n));
   for (Py_ssize_t i = 0; good && i < n; ++i) {
     PyObject* item = PySequence_Fast_GET_ITEM(snapshot, i);
-    good = tag == kDictTag
-               ? write_value(out, PyTuple_GET_ITEM(item, 0)) && write_value(out, PyTuple_GET_ITEM(item, 1))
-               : write_value(out, item);
+    good = tag == kDictTag ? write_value(out, PyTuple_GET_ITEM(item, 0)) && write_value(out, PyTuple_GET_ITEM(item, 1))
+                           : write_value(out, item);
   }
   return good;
 }

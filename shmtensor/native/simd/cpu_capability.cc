@@ -34,7 +34,7 @@ namespace shmtensor {
   [[gnu::weak]] const MomentKernels<float>& moment_kernels_of(float);                                \
   [[gnu::weak]] const MomentKernels<double>& moment_kernels_of(double);                              \
   [[gnu::weak]] const HalfKernels& half_kernels_of();                                                \
-  [[gnu::weak]] const Activation* activations_of();                                                 \
+  [[gnu::weak]] const Activation* activations_of();                                                  \
   [[gnu::weak]] const MemoryKernels& memory_kernels_of();                                            \
   [[gnu::weak]] const Kernels<float>& float_kernels();                                               \
   [[gnu::weak]] const Kernels<double>& double_kernels();                                             \
@@ -51,13 +51,11 @@ Level detect() {
   Level best = Level::Generic;
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-      __builtin_cpu_supports("bmi2") && __builtin_cpu_supports("bmi") &&
-      __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt")) {
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("bmi2") &&
+      __builtin_cpu_supports("bmi") && __builtin_cpu_supports("f16c") && __builtin_cpu_supports("lzcnt")) {
     best = Level::Avx2;
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
-        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
-        __builtin_cpu_supports("avx512cd")) {
+    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd")) {
       best = Level::Avx512;
     }
   }
@@ -83,59 +81,44 @@ Level isa_level() {
 
 bool is_compiled(Level level) {
   switch (level) {
-    case Level::Avx512:
-      return avx512::memory_kernels_of;
-    case Level::Avx2:
-      return avx2::memory_kernels_of;
-    default:
-      return true;
+    case Level::Avx512: return avx512::memory_kernels_of;
+    case Level::Avx2: return avx2::memory_kernels_of;
+    default: return true;
   }
 }
 
 const char* isa_name(Level level) {
   switch (level) {
-    case Level::Avx512:
-      return "avx512";
-    case Level::Avx2:
-      return "avx2";
-    default:
-      return "generic";
+    case Level::Avx512: return "avx512";
+    case Level::Avx2: return "avx2";
+    default: return "generic";
   }
 }
 
 template <>
 const Kernels<float>& kernels<float>() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::float_kernels();
-    case Level::Avx2:
-      return avx2::float_kernels();
-    default:
-      return generic::float_kernels();
+    case Level::Avx512: return avx512::float_kernels();
+    case Level::Avx2: return avx2::float_kernels();
+    default: return generic::float_kernels();
   }
 }
 
 template <>
 const Kernels<double>& kernels<double>() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::double_kernels();
-    case Level::Avx2:
-      return avx2::double_kernels();
-    default:
-      return generic::double_kernels();
+    case Level::Avx512: return avx512::double_kernels();
+    case Level::Avx2: return avx2::double_kernels();
+    default: return generic::double_kernels();
   }
 }
 
 template <class T>
 const MinMaxKernels<T>& folds() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::minmax_kernels_of(T());
-    case Level::Avx2:
-      return avx2::minmax_kernels_of(T());
-    default:
-      return generic::minmax_kernels_of(T());
+    case Level::Avx512: return avx512::minmax_kernels_of(T());
+    case Level::Avx2: return avx2::minmax_kernels_of(T());
+    default: return generic::minmax_kernels_of(T());
   }
 }
 template const MinMaxKernels<float>& folds<float>();
@@ -152,12 +135,9 @@ template const MinMaxKernels<uint64_t>& folds<uint64_t>();
 template <class T>
 const ReduceKernels<T>& reduce_kernels() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::reduce_kernels_of(T());
-    case Level::Avx2:
-      return avx2::reduce_kernels_of(T());
-    default:
-      return generic::reduce_kernels_of(T());
+    case Level::Avx512: return avx512::reduce_kernels_of(T());
+    case Level::Avx2: return avx2::reduce_kernels_of(T());
+    default: return generic::reduce_kernels_of(T());
   }
 }
 template const ReduceKernels<float>& reduce_kernels<float>();
@@ -174,12 +154,9 @@ template const ReduceKernels<uint64_t>& reduce_kernels<uint64_t>();
 template <class T>
 const MomentKernels<T>& moment_kernels() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::moment_kernels_of(T());
-    case Level::Avx2:
-      return avx2::moment_kernels_of(T());
-    default:
-      return generic::moment_kernels_of(T());
+    case Level::Avx512: return avx512::moment_kernels_of(T());
+    case Level::Avx2: return avx2::moment_kernels_of(T());
+    default: return generic::moment_kernels_of(T());
   }
 }
 template const MomentKernels<float>& moment_kernels<float>();
@@ -187,34 +164,25 @@ template const MomentKernels<double>& moment_kernels<double>();
 
 const ElementaryKernels& elementary_kernels() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::functions_of();
-    case Level::Avx2:
-      return avx2::functions_of();
-    default:
-      return generic::functions_of();
+    case Level::Avx512: return avx512::functions_of();
+    case Level::Avx2: return avx2::functions_of();
+    default: return generic::functions_of();
   }
 }
 
 const HalfKernels& half_kernels() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::half_kernels_of();
-    case Level::Avx2:
-      return avx2::half_kernels_of();
-    default:
-      return generic::half_kernels_of();
+    case Level::Avx512: return avx512::half_kernels_of();
+    case Level::Avx2: return avx2::half_kernels_of();
+    default: return generic::half_kernels_of();
   }
 }
 
 const Activation* activations() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::activations_of();
-    case Level::Avx2:
-      return avx2::activations_of();
-    default:
-      return generic::activations_of();
+    case Level::Avx512: return avx512::activations_of();
+    case Level::Avx2: return avx2::activations_of();
+    default: return generic::activations_of();
   }
 }
 
@@ -226,23 +194,17 @@ const Activation* find_activation(const char* name) {
 
 const MemoryKernels& memory_kernels() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::memory_kernels_of();
-    case Level::Avx2:
-      return avx2::memory_kernels_of();
-    default:
-      return generic::memory_kernels_of();
+    case Level::Avx512: return avx512::memory_kernels_of();
+    case Level::Avx2: return avx2::memory_kernels_of();
+    default: return generic::memory_kernels_of();
   }
 }
 
 PhiloxBlocks philox() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::random_words;
-    case Level::Avx2:
-      return avx2::random_words;
-    default:
-      return generic::random_words;
+    case Level::Avx512: return avx512::random_words;
+    case Level::Avx2: return avx2::random_words;
+    default: return generic::random_words;
   }
 }
 

@@ -12,9 +12,7 @@ constexpr bool kCanFlush = true;
 template <>
 struct Flush<float> {
   unsigned saved;
-  __attribute__((always_inline)) Flush() : saved(__builtin_ia32_stmxcsr()) {
-    __builtin_ia32_ldmxcsr(saved | 0x8000);
-  }
+  __attribute__((always_inline)) Flush() : saved(__builtin_ia32_stmxcsr()) { __builtin_ia32_ldmxcsr(saved | 0x8000); }
   __attribute__((always_inline)) ~Flush() { __builtin_ia32_ldmxcsr(saved); }
 };
 #else

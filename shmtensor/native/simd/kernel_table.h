@@ -11,9 +11,9 @@ namespace shmtensor {
 template <class T>
 struct AdamRule {
   T beta1, beta2, one_minus_beta1, one_minus_beta2, eps, weight_decay;
-  T step_size;            // lr / (1 - beta1^step)
+  T step_size;  // lr / (1 - beta1^step)
   T inverse_correction2;  // 1 / sqrt(1 - beta2^step)
-  T shrink;               // 1 - lr * weight_decay if the decay is decoupled, else 1
+  T shrink;  // 1 - lr * weight_decay if the decay is decoupled, else 1
   bool maximize;
 };
 
@@ -73,8 +73,7 @@ struct Activation {
   X(KlDivLogTarget, kl_div_log_target, KlDivLogTargetLoss) \
   X(PoissonNll, poisson_nll, PoissonNllLoss)
 enum PointwiseLoss {
-  POINTWISE_LOSSES(NUMBER)
-  kGlu,  // no loss, but of the same form: x * sigmoid(y)
+  POINTWISE_LOSSES(NUMBER) kGlu,  // no loss, but of the same form: x * sigmoid(y)
   kPointwiseLosses
 };
 
@@ -104,8 +103,8 @@ struct Kernels {
   void (*gelu_backward)(const T* g, const T* x, T* gx, int64_t n);
   void (*gelu_tanh)(const T* x, T* out, int64_t n);
   void (*gelu_tanh_backward)(const T* g, const T* x, T* gx, int64_t n);
-  void (*dropout)(const T* x, T* out, uint8_t* mask, int64_t n, T scale, uint32_t threshold,
-                  uint64_t seed, uint64_t counter);
+  void (*dropout)(const T* x, T* out, uint8_t* mask, int64_t n, T scale, uint32_t threshold, uint64_t seed,
+                  uint64_t counter);
   void (*rsqrt)(const T* x, T* out, int64_t n);
   void (*clamp)(const T* x, T* out, int64_t n, T low, T high);
   void (*numbers)(const T* x, T* out, int64_t n, const T* p);  // p replace NaN, infinity, minus infinity
@@ -120,7 +119,8 @@ struct Kernels {
   void (*masked_scale)(const T* x, const uint8_t* mask, T* out, int64_t n, T scale);
   void (*truncate_to_int64)(const T* x, int64_t* out, int64_t n);  // towards 0
   // Distances of a point of m coordinates from n columns, by metric.
-  void (*distances[static_cast<int>(Metric::kMetrics)])(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t stride);
+  void (*distances[static_cast<int>(Metric::kMetrics)])(const T* x, const T* y, T* out, int64_t m, int64_t n,
+                                                        int64_t stride);
 
   // Rows of m.
   void (*softmax)(const T* x, T* out, int64_t rows, int64_t m);
@@ -130,10 +130,8 @@ struct Kernels {
   // m rows of `width` columns, `stride` elements apart, normalised along the columns.
   void (*softmax_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
   void (*log_softmax_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
-  void (*softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width,
-                                   int64_t stride);
-  void (*log_softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width,
-                                       int64_t stride);
+  void (*softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width, int64_t stride);
+  void (*log_softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width, int64_t stride);
   void (*logsumexp_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
   // One row of cross entropy: probabilities, and -log of the target's.
   T (*cross_entropy_row)(const T* x, T* probabilities, int64_t m, int64_t target);
@@ -147,27 +145,24 @@ struct Kernels {
 
   // Products of complex numbers: of n, and of each column (re and im are multiplied by it).
   void (*complex_prod)(const T* x, int64_t n, double* out);
-  void (*complex_prod_columns)(const T* x, double* re, double* im, int64_t m, int64_t width,
-                               int64_t stride);
+  void (*complex_prod_columns)(const T* x, double* re, double* im, int64_t m, int64_t width, int64_t stride);
 
   // Updates in place.
   void (*adam)(T* p, const T* g, T* m, T* v, T* vmax, int64_t n, const AdamRule<T>& rule);
   void (*sgd)(T* p, const T* g, T* buffer, int64_t n, const SgdRule<T>& rule);
-  void (*updates[kUpdates])(T* p, const T* g, T* const* state, int64_t n, const double* numbers,
-                            double weight_decay, bool maximize);
+  void (*updates[kUpdates])(T* p, const T* g, T* const* state, int64_t n, const double* numbers, double weight_decay,
+                            bool maximize);
 };
 
 // For every numeric type: integers of 1, 2, 4 and 8 bytes, float and double.
 template <class T>
 struct MinMaxKernels {
   // out[i] = c[i] ? x[i * xs] : y[i * ys]; the steps are 0 or 1.
-  void (*where)(const uint8_t* c, const T* x, int64_t xs, const T* y, int64_t ys, T* out,
-                int64_t n);
+  void (*where)(const uint8_t* c, const T* x, int64_t xs, const T* y, int64_t ys, T* out, int64_t n);
   // [0] minimum, [1] maximum; a NaN is both.
   T (*minmax[2])(const T* x, int64_t m);
   void (*minmax_columns[2])(const T* x, T* acc, int64_t m, int64_t width, int64_t stride);
-  void (*argminmax_columns[2])(const T* x, T* acc, int32_t* rows, int64_t m, int64_t width,
-                               int64_t stride, int32_t first);
+  void (*argminmax_columns[2])(const T* x, T* acc, int32_t* rows, int64_t m, int64_t width, int64_t stride, int32_t first);
   int64_t (*find)(const T* x, int64_t m, T value);
   void (*clamp)(const T* x, T* out, int64_t n, T low, T high);
 };
@@ -208,8 +203,7 @@ struct ReduceKernels {
 template <class T>
 struct MomentKernels {
   double (*rows[2])(const T* x, int64_t n, T point);
-  void (*columns[2])(const T* x, const T* points, T* acc, int64_t m, int64_t width,
-                     int64_t stride);
+  void (*columns[2])(const T* x, const T* points, T* acc, int64_t m, int64_t width, int64_t stride);
 };
 
 // Elementary functions of float32, and cumulative sums.
@@ -246,7 +240,7 @@ enum HalfBinary { HALF_BINARIES(NUMBER) kHalfBinaries };
   X(HalfRound, rint)         \
   X(HalfFraction, frac)
 enum HalfUnary {
-  kHalfClamp,    // p: min, max
+  kHalfClamp,  // p: min, max
   kHalfNumbers,  // p replace NaN, infinity, minus infinity
   HALF_UNARIES(NUMBER) kHalfUnaries
 };

@@ -4,8 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#pragma GCC diagnostic ignored \
-    "-Wmaybe-uninitialized"  // GCC 12 warns inside its own AVX-512 header
+#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"  // GCC 12 warns inside its own AVX-512 header
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -135,7 +134,7 @@ constexpr ReduceKernels<T> reduce_kernels = {.rows = {REDUCTIONS(ROWS)}, .column
 #undef ROWS
 #undef COLUMNS
 
-#define TABLES(T)                                      \
+#define TABLES(T)                                                   \
   const MinMaxKernels<T>& minmax_kernels_of(T) { return folds<T>; } \
   const ReduceKernels<T>& reduce_kernels_of(T) { return reduce_kernels<T>; }
 TABLES(float)

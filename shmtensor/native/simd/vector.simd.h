@@ -44,12 +44,10 @@ INLINE void store(T* p, V<T> v) {
 // Loads the first n lanes from memory and fills the others with `fill`; reads no memory beyond them.
 #if defined(__AVX512F__)
 INLINE V<float> load_part(const float* p, int64_t n, float fill) {
-  return (V<float>)_mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1u << n) - 1),
-                                        p);
+  return (V<float>)_mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1u << n) - 1), p);
 }
 INLINE V<double> load_part(const double* p, int64_t n, double fill) {
-  return (V<double>)_mm512_mask_loadu_pd(_mm512_set1_pd(fill), static_cast<__mmask8>((1u << n) - 1),
-                                         p);
+  return (V<double>)_mm512_mask_loadu_pd(_mm512_set1_pd(fill), static_cast<__mmask8>((1u << n) - 1), p);
 }
 INLINE void store_part(float* p, V<float> v, int64_t n) {
   _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), (__m512)v);
@@ -59,8 +57,7 @@ INLINE void store_part(double* p, V<double> v, int64_t n) {
 }
 #elif defined(__AVX2__)
 INLINE __m256i first_lanes(int64_t n, float) {
-  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
-                            _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
 INLINE __m256i first_lanes(int64_t n, double) {
   return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
@@ -73,12 +70,8 @@ INLINE V<double> load_part(const double* p, int64_t n, double fill) {
   __m256i m = first_lanes(n, fill);
   return (V<double>)_mm256_blendv_pd(_mm256_set1_pd(fill), _mm256_maskload_pd(p, m), (__m256d)m);
 }
-INLINE void store_part(float* p, V<float> v, int64_t n) {
-  _mm256_maskstore_ps(p, first_lanes(n, 0.0f), (__m256)v);
-}
-INLINE void store_part(double* p, V<double> v, int64_t n) {
-  _mm256_maskstore_pd(p, first_lanes(n, 0.0), (__m256d)v);
-}
+INLINE void store_part(float* p, V<float> v, int64_t n) { _mm256_maskstore_ps(p, first_lanes(n, 0.0f), (__m256)v); }
+INLINE void store_part(double* p, V<double> v, int64_t n) { _mm256_maskstore_pd(p, first_lanes(n, 0.0), (__m256d)v); }
 #else
 template <class T>
 INLINE V<T> load_part(const T* p, int64_t n, T fill) {
@@ -139,8 +132,7 @@ INLINE V<T> absolute(V<T> x) {
 INLINE V<float> exp_nonpositive(V<float> x) {
   const V<float> low = splat(-87.3365f);
   V<float> c = x < low ? low : x;
-  V<float> shifted =
-      c * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the integer part is in the low bits
+  V<float> shifted = c * 1.44269504f + 12582912.0f;  // 1.5 * 2^23: the integer part is in the low bits
   V<float> n = shifted - 12582912.0f;
   V<float> r = c - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;

@@ -19,7 +19,7 @@ INLINE V<double> load_as_double(const float* p) {
 #elif defined(__AVX__)  // here, too
   return (V<double>)_mm256_cvtps_pd(_mm_loadu_ps(p));
 #else
-  return __builtin_convertvector((HalfWidthFloats)*reinterpret_cast<const LooseHalfWidthFloats*>(p), V<double>);
+  return __builtin_convertvector((HalfWidthFloats) * reinterpret_cast<const LooseHalfWidthFloats*>(p), V<double>);
 #endif
 }
 INLINE V<double> load_as_double(const double* p) { return load(p); }
@@ -177,12 +177,10 @@ INLINE V<double> inverse(V<double> x) {
 // Computes n and f in e^(y + extra) = 2^n (1 + f), for |y| <= 760 and a small `extra`; returns f.
 template <bool kFine>
 INLINE V<double> exp_minus_one_scaled(V<double> y, V<double> extra, V<double>* n) {
-  constexpr double kInverse[] = {1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0,
-                                 1.0 / 3628800.0,    1.0 / 362880.0,    1.0 / 40320.0,
-                                 1.0 / 5040.0,       1.0 / 720.0,       1.0 / 120.0,
-                                 1.0 / 24.0,         1.0 / 6.0,         0.5};
-  constexpr double kInverseBrief[] = {1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0,
-                                      1.0 / 24.0,    1.0 / 6.0,    0.5};
+  constexpr double kInverse[] = {1.0 / 6227020800.0, 1.0 / 479001600.0, 1.0 / 39916800.0, 1.0 / 3628800.0,
+                                 1.0 / 362880.0,     1.0 / 40320.0,     1.0 / 5040.0,     1.0 / 720.0,
+                                 1.0 / 120.0,        1.0 / 24.0,        1.0 / 6.0,        0.5};
+  constexpr double kInverseBrief[] = {1.0 / 40320.0, 1.0 / 5040.0, 1.0 / 720.0, 1.0 / 120.0, 1.0 / 24.0, 1.0 / 6.0, 0.5};
   *n = nearest(y * 1.4426950408889634);
   V<double> r = y - *n * 6.93147180369123816490e-01;
   r = r - *n * 1.90821492927058770002e-10 + extra;
@@ -211,9 +209,8 @@ INLINE V<double> exp_of(V<double> y) {
 // log(x) of normal positive x, as in Sun's fdlibm (e_log.c): below 1 unit in the last place.
 template <bool kFine>
 INLINE V<double> log_of(V<double> x, V<double> extra = V<double>{}) {  // plus `extra` times log 2
-  constexpr double kSeries[] = {1.479819860511658591e-01, 1.531383769920937332e-01,
-                                1.818357216161805012e-01, 2.222219843214978396e-01,
-                                2.857142874366239149e-01, 3.999999999940941908e-01,
+  constexpr double kSeries[] = {1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01,
+                                2.222219843214978396e-01, 2.857142874366239149e-01, 3.999999999940941908e-01,
                                 6.666666666666735130e-01};
   constexpr double kSeriesBrief[] = {2.0 / 11, 2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3};
   // x = m 2^e with m in [sqrt(1/2), sqrt 2)
@@ -224,16 +221,14 @@ INLINE V<double> log_of(V<double> x, V<double> extra = V<double>{}) {  // plus `
   const V<double> s = kFine ? f / (f + 2.0) : f * inverse<kFine>(f + 2.0), z = s * s;
   const V<double> p = z * polynomial<kFine>(kSeries, kSeriesBrief, z);
   const V<double> half = 0.5 * f * f, n = e + extra;
-  return n * 6.93147180369123816490e-01 -
-         ((half - (s * (half + p) + n * 1.90821492927058770002e-10)) - f);
+  return n * 6.93147180369123816490e-01 - ((half - (s * (half + p) + n * 1.90821492927058770002e-10)) - f);
 }
 
 // log(x) for all x.
 template <bool kFine>
 INLINE V<double> log_all(V<double> x) {
   constexpr double kTiny = 2.2250738585072014e-308, kHuge = 1.7976931348623157e308;
-  if (__builtin_expect(!any_lane(~((x >= splat(kTiny)) & (x <= splat(kHuge)))), 1))
-    return log_of<kFine>(x);
+  if (__builtin_expect(!any_lane(~((x >= splat(kTiny)) & (x <= splat(kHuge)))), 1)) return log_of<kFine>(x);
   const Longs tiny = x < splat(kTiny);
   V<double> y = log_of<kFine>(select(tiny, x * 18014398509481984.0, x), select(tiny, splat(-54.0), V<double>{}));
   y = x > splat(kHuge) ? x : y;

@@ -101,8 +101,7 @@ void cpu_pause() {
 }
 
 void futex_wait(std::atomic<uint32_t>* word, uint32_t value) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, value, nullptr, nullptr,
-          0);
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
 }
 
 void futex_wake(std::atomic<uint32_t>* word, int n) {
@@ -313,8 +312,7 @@ void pool_set_threads(int n) {
 
 // A number of threads from the environment applies to each process unchanged.
 void pool_share(long n) {
-  const bool is_set = environment_threads("SHMTENSOR_NUM_THREADS") > 0 ||
-                    environment_threads("OMP_NUM_THREADS") > 0;
+  const bool is_set = environment_threads("SHMTENSOR_NUM_THREADS") > 0 || environment_threads("OMP_NUM_THREADS") > 0;
   const long share = pool_default_threads() / (is_set ? 1 : n);
   pool_set_threads(share < 1 ? 1 : static_cast<int>(share));
 }

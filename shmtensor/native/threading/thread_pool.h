@@ -38,8 +38,7 @@ void slices(int64_t n, F&& body) {
   if (n <= 0) return;
   if (n == 1) return body(static_cast<int64_t>(0));
   auto* context = const_cast<void*>(static_cast<const void*>(&body));
-  pool_run([](void* c, int64_t i) { (*static_cast<std::remove_reference_t<F>*>(c))(i); }, context,
-           n);
+  pool_run([](void* c, int64_t i) { (*static_cast<std::remove_reference_t<F>*>(c))(i); }, context, n);
 }
 
 // body(start, stop) over [0, n) in pieces of `grain`; one piece runs inline.

@@ -51,15 +51,25 @@
 #define DYNAMIC_SHARED(type, name) type* name = reinterpret_cast<type*>(cuda_host::block.shared.data())
 
 #ifndef CUDA_HOST_WITH_HEADERS
-struct uint3 { unsigned x, y, z; };
+struct uint3 {
+  unsigned x, y, z;
+};
 struct dim3 {
   unsigned x, y, z;
   constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
 };
-struct float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
-struct int2 { int x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct float2 {
+  float x, y;
+};
+struct alignas(16) float4 {
+  float x, y, z, w;
+};
+struct int2 {
+  int x, y;
+};
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
 #endif
 
 static uint3 threadIdx, blockIdx;
@@ -104,20 +114,14 @@ inline void yield(Fiber::State state, unsigned mask, int line) {
   f->line = line;
   swapcontext(&f->context, &block.scheduler);
 }
-inline void barrier(int line) {
-  yield(Fiber::kAtBarrier, 0, line);
-}
+inline void barrier(int line) { yield(Fiber::kAtBarrier, 0, line); }
 inline void warp(unsigned mask, int line) {
   Fiber* f = block.now;
   if (!(mask >> (f->number % 32) & 1)) die("a lane outside its own mask", line);
   yield(Fiber::kAtWarp, mask, line);
 }
-inline Fiber& lane(unsigned n) {
-  return block.fibers[block.now->number / 32 * 32 + n];
-}
-inline bool exists(unsigned n) {
-  return block.now->number / 32 * 32 + n < block.fibers.size();
-}
+inline Fiber& lane(unsigned n) { return block.fibers[block.now->number / 32 * 32 + n]; }
+inline bool exists(unsigned n) { return block.now->number / 32 * 32 + n < block.fibers.size(); }
 
 template <class T>
 T shuffle(unsigned mask, T value, int from, int width, int line) {
@@ -216,8 +220,7 @@ __noinline__ static void prepare(Fiber& f) {
   f.state = Fiber::kNew;
 }
 
-inline void run(void (*body)(void*), void* arguments, const unsigned* g, const unsigned* t, unsigned shared,
-                bool barriers) {
+inline void run(void (*body)(void*), void* arguments, const unsigned* g, const unsigned* t, unsigned shared, bool barriers) {
   Block& b = block;
   gridDim = dim3(g[0], g[1], g[2]);
   blockDim = dim3(t[0], t[1], t[2]);
@@ -262,30 +265,22 @@ struct Call<void (*)(A...)> {
 
 // One per kernel, a function or an instance of a template: how a launch reaches it. pack_<symbol> copies the arguments,
 // run_<symbol> runs the launch and frees the copy.
-#define CUDA_HOST_KERNEL(symbol, barriers, ...)                                                                   \
-  extern "C" void* pack_##symbol(void** parameters) {                                                             \
-    return cuda_host::Call<decltype(&__VA_ARGS__)>::pack(parameters);                                             \
-  }                                                                                                               \
-  extern "C" void run_##symbol(void* arguments, const unsigned* grid, const unsigned* threads, unsigned shared) { \
-    using Packed = cuda_host::Call<decltype(&__VA_ARGS__)>::Packed;                                               \
-    auto body = [](void* packed) { std::apply(&__VA_ARGS__, *static_cast<Packed*>(packed)); };                    \
-    cuda_host::run(body, arguments, grid, threads, shared, barriers);                                             \
-    delete static_cast<Packed*>(arguments);                                                                       \
+#define CUDA_HOST_KERNEL(symbol, barriers, ...)                                                                           \
+  extern "C" void* pack_##symbol(void** parameters) { return cuda_host::Call<decltype(&__VA_ARGS__)>::pack(parameters); } \
+  extern "C" void run_##symbol(void* arguments, const unsigned* grid, const unsigned* threads, unsigned shared) {         \
+    using Packed = cuda_host::Call<decltype(&__VA_ARGS__)>::Packed;                                                       \
+    auto body = [](void* packed) { std::apply(&__VA_ARGS__, *static_cast<Packed*>(packed)); };                            \
+    cuda_host::run(body, arguments, grid, threads, shared, barriers);                                                     \
+    delete static_cast<Packed*>(arguments);                                                                               \
   }
 
-extern "C" inline __attribute__((used)) void set_thread_order(unsigned seed) {
-  cuda_host::block.random.seed(seed);
-}
+extern "C" inline __attribute__((used)) void set_thread_order(unsigned seed) { cuda_host::block.random.seed(seed); }
 
 #define __syncthreads() cuda_host::barrier(__LINE__)
 #define __syncwarp(...) cuda_host::warp(cuda_host::mask_or_all(__VA_ARGS__), __LINE__)
 namespace cuda_host {
-inline unsigned mask_or_all(unsigned mask = ~0u) {
-  return mask;
-}
-inline int self() {
-  return static_cast<int>(block.now->number % 32);
-}
+inline unsigned mask_or_all(unsigned mask = ~0u) { return mask; }
+inline int self() { return static_cast<int>(block.now->number % 32); }
 template <class T, class F>
 T exchange(T* p, F f) {
   T old = *p;
@@ -319,15 +314,9 @@ template <class T>
 T __shfl_xor_sync(unsigned mask, T v, int by, int width = 32) {
   return cuda_host::shuffle(mask, v, cuda_host::self() ^ by, width, 0);
 }
-inline unsigned __ballot_sync(unsigned mask, int predicate) {
-  return cuda_host::ballot(mask, predicate, 0);
-}
-inline int __any_sync(unsigned mask, int predicate) {
-  return __ballot_sync(mask, predicate) != 0;
-}
-inline int __all_sync(unsigned mask, int predicate) {
-  return __ballot_sync(mask, !predicate) == 0;
-}
+inline unsigned __ballot_sync(unsigned mask, int predicate) { return cuda_host::ballot(mask, predicate, 0); }
+inline int __any_sync(unsigned mask, int predicate) { return __ballot_sync(mask, predicate) != 0; }
+inline int __all_sync(unsigned mask, int predicate) { return __ballot_sync(mask, !predicate) == 0; }
 inline void __threadfence() {}
 inline void __threadfence_block() {}
 
@@ -384,115 +373,47 @@ template <class A, class B>
 constexpr std::common_type_t<A, B> min(A a, B b) {
   return b < a ? b : a;
 }
-inline double __longlong_as_double(long long v) {
-  return cuda_host::bits<double>(v);
-}
-inline long long __double_as_longlong(double v) {
-  return cuda_host::bits<long long>(v);
-}
-inline float __int_as_float(int v) {
-  return cuda_host::bits<float>(v);
-}
-inline int __float_as_int(float v) {
-  return cuda_host::bits<int>(v);
-}
-inline float __uint_as_float(unsigned v) {
-  return cuda_host::bits<float>(v);
-}
-inline unsigned __float_as_uint(float v) {
-  return cuda_host::bits<unsigned>(v);
-}
-inline float __expf(float x) {
-  return expf(x);
-}
-inline float __logf(float x) {
-  return logf(x);
-}
-inline float __fdividef(float a, float b) {
-  return a / b;
-}
-inline float rsqrtf(float x) {
-  return 1 / sqrtf(x);
-}
-inline double rsqrt(double x) {
-  return 1 / sqrt(x);
-}
-inline double sinpi(double x) {
-  return sin(M_PI * fmod(x, 2.0));
-}
-inline double cospi(double x) {
-  return cos(M_PI * fmod(x, 2.0));
-}
-inline float sinpi(float x) {
-  return static_cast<float>(sinpi(static_cast<double>(x)));
-}
-inline float cospi(float x) {
-  return static_cast<float>(cospi(static_cast<double>(x)));
-}
-inline float sinpif(float x) {
-  return sinpi(x);
-}
-inline float cospif(float x) {
-  return cospi(x);
-}
-inline double norm3d(double a, double b, double c) {
-  return sqrt(a * a + b * b + c * c);
-}
-inline double normcdf(double x) {
-  return 0.5 * erfc(-x / M_SQRT2);
-}
+inline double __longlong_as_double(long long v) { return cuda_host::bits<double>(v); }
+inline long long __double_as_longlong(double v) { return cuda_host::bits<long long>(v); }
+inline float __int_as_float(int v) { return cuda_host::bits<float>(v); }
+inline int __float_as_int(float v) { return cuda_host::bits<int>(v); }
+inline float __uint_as_float(unsigned v) { return cuda_host::bits<float>(v); }
+inline unsigned __float_as_uint(float v) { return cuda_host::bits<unsigned>(v); }
+inline float __expf(float x) { return expf(x); }
+inline float __logf(float x) { return logf(x); }
+inline float __fdividef(float a, float b) { return a / b; }
+inline float rsqrtf(float x) { return 1 / sqrtf(x); }
+inline double rsqrt(double x) { return 1 / sqrt(x); }
+inline double sinpi(double x) { return sin(M_PI * fmod(x, 2.0)); }
+inline double cospi(double x) { return cos(M_PI * fmod(x, 2.0)); }
+inline float sinpi(float x) { return static_cast<float>(sinpi(static_cast<double>(x))); }
+inline float cospi(float x) { return static_cast<float>(cospi(static_cast<double>(x))); }
+inline float sinpif(float x) { return sinpi(x); }
+inline float cospif(float x) { return cospi(x); }
+inline double norm3d(double a, double b, double c) { return sqrt(a * a + b * b + c * c); }
+inline double normcdf(double x) { return 0.5 * erfc(-x / M_SQRT2); }
 inline double erfcx(double x) {  // for the range where exp(x * x) is finite
   return exp(x * x) * erfc(x);
 }
-inline int __popc(unsigned x) {
-  return __builtin_popcount(x);
-}
-inline int __popcll(unsigned long long x) {
-  return __builtin_popcountll(x);
-}
-inline int __ffs(int x) {
-  return __builtin_ffs(x);
-}
-inline int __ffsll(long long x) {
-  return __builtin_ffsll(x);
-}
-inline int __clz(int x) {
-  return x ? __builtin_clz(static_cast<unsigned>(x)) : 32;
-}
-inline int __clzll(long long x) {
-  return x ? __builtin_clzll(static_cast<unsigned long long>(x)) : 64;
-}
-inline unsigned __umulhi(unsigned a, unsigned b) {
-  return static_cast<unsigned>((uint64_t{a} * b) >> 32);
-}
+inline int __popc(unsigned x) { return __builtin_popcount(x); }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __ffs(int x) { return __builtin_ffs(x); }
+inline int __ffsll(long long x) { return __builtin_ffsll(x); }
+inline int __clz(int x) { return x ? __builtin_clz(static_cast<unsigned>(x)) : 32; }
+inline int __clzll(long long x) { return x ? __builtin_clzll(static_cast<unsigned long long>(x)) : 64; }
+inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>((uint64_t{a} * b) >> 32); }
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return static_cast<unsigned long long>((static_cast<unsigned __int128>(a) * b) >> 64);
 }
 // Products and sums that are not fused.
-inline float __fmul_rn(float a, float b) {
-  return a * b;
-}
-inline float __fadd_rn(float a, float b) {
-  return a + b;
-}
-inline double __dmul_rn(double a, double b) {
-  return a * b;
-}
-inline double __dadd_rn(double a, double b) {
-  return a + b;
-}
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
 // Bits of float16, as in shmtensor/ops/cuda/kernels/common.cuh.
-inline float half_to_float(unsigned short v) {
-  return static_cast<float>(cuda_host::bits<_Float16>(v));
-}
-inline unsigned short float_to_half(float v) {
-  return cuda_host::bits<unsigned short>(static_cast<_Float16>(v));
-}
+inline float half_to_float(unsigned short v) { return static_cast<float>(cuda_host::bits<_Float16>(v)); }
+inline unsigned short float_to_half(float v) { return cuda_host::bits<unsigned short>(static_cast<_Float16>(v)); }
 #ifndef CUDA_HOST_WITH_HEADERS
-inline unsigned short __float2half_rn(float v) {
-  return cuda_host::bits<unsigned short>(static_cast<_Float16>(v));
-}
-inline float __half2float(unsigned short v) {
-  return static_cast<float>(cuda_host::bits<_Float16>(v));
-}
+inline unsigned short __float2half_rn(float v) { return cuda_host::bits<unsigned short>(static_cast<_Float16>(v)); }
+inline float __half2float(unsigned short v) { return static_cast<float>(cuda_host::bits<_Float16>(v)); }
 #endif

@@ -36,7 +36,8 @@ bool wait_for(std::atomic<uint32_t>* word, uint32_t seen, std::atomic<uint32_t>*
     if (!spin_while_equal(word, seen, deadline.remaining())) {  // without counting: a wake costs its sender 0.4 us
       waiters->fetch_add(1, std::memory_order_seq_cst);
       fault("channel.waiting");
-      result = wait_while_equal(word, seen, deadline.remaining(), peers.data(), static_cast<int>(peers.size()), &lost, false);
+      result =
+          wait_while_equal(word, seen, deadline.remaining(), peers.data(), static_cast<int>(peers.size()), &lost, false);
       waiters->fetch_sub(1, std::memory_order_seq_cst);
     }
   }
@@ -67,10 +68,8 @@ PyObject* channel_new(PyTypeObject* type, PyObject* arguments, PyObject* kwargs)
   if (is_new) {
     const size_t size = sizeof(Root) + (joinable ? kDebtors * sizeof(uint64_t) : 0);
     void* root = domain_ensure() ? allocate_shared(size) : nullptr;
-    if (root)
-      block = new_block(root, size, Origin::Allocated);
-    else if (!PyErr_Occurred())
-      PyErr_NoMemory(), raise_allocation_failure("Channel");
+    if (root) block = new_block(root, size, Origin::Allocated);
+    else if (!PyErr_Occurred()) PyErr_NoMemory(), raise_allocation_failure("Channel");
   } else {
     Py_INCREF(block);
   }
@@ -79,7 +78,7 @@ PyObject* channel_new(PyTypeObject* type, PyObject* arguments, PyObject* kwargs)
   size_t nbytes;
   if (!block || !find_buffer(block, &base, &nbytes) ||
       !(is_new ? self->channel.create(base, maxsize > 0 ? static_cast<uint64_t>(maxsize) : 0, joinable)
-              : self->channel.attach(base, nbytes))) {
+               : self->channel.attach(base, nbytes))) {
     Py_DECREF(self);
     return nullptr;
   }
@@ -195,11 +194,13 @@ PyMethodDef methods[] = {
            "put(data, blocks, timeout) -> bool: sends data and a handle of each block (an array or a Block); False: full."),
     method("get", channel_get,
            "get(timeout, peers=None) -> (data, [Block, ...]) or None after timeout; PeerLostError when a peer died."),
-    method("send", channel_send,
-           "send(object, dumps, timeout, gpu) -> bool: as put, of an object; dumps(object) -> (data, blocks) if the codec cannot.\n"
-           "gpu takes the handles of GPU memory, and is dumps's second argument; it is told which were not sent."),
-    method("receive", channel_receive,
-           "receive(timeout, peers, loads, missing) -> object, or missing after timeout; loads(data, blocks) reads pickles."),
+    method(
+        "send", channel_send,
+        "send(object, dumps, timeout, gpu) -> bool: as put, of an object; dumps(object) -> (data, blocks) if the codec cannot.\n"
+        "gpu takes the handles of GPU memory, and is dumps's second argument; it is told which were not sent."),
+    method(
+        "receive", channel_receive,
+        "receive(timeout, peers, loads, missing) -> object, or missing after timeout; loads(data, blocks) reads pickles."),
     method("send_many", channel_send_many,
            "send_many(objects, dumps, timeout, gpu) -> how many; all are encoded before the first is sent."),
     method("receive_many", channel_receive_many,

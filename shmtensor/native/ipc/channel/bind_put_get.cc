@@ -34,8 +34,8 @@ void discard_unsent(PyObject* gpu, size_t n_sent) {
 }
 
 // Puts a message, waiting for room until the deadline; *done: it was put. timeout 0: no wait. False: an exception is set.
-bool put_message(ChannelObject* self, const MessageEncoder& message, const Deadline& deadline, double timeout, const char* where,
-                 bool* done) {
+bool put_message(ChannelObject* self, const MessageEncoder& message, const Deadline& deadline, double timeout,
+                 const char* where, bool* done) {
   void* spill = nullptr;
   bool good = is_open(self, where);
   *done = false;
@@ -232,7 +232,8 @@ PyObject* encode_object(PyObject*, PyObject* const* a, Py_ssize_t n) {
     case MessageEncoder::Outcome::Good: break;
   }
   PyObject* owners = PyList_New(encoder.n_blocks());
-  for (uint32_t i = 0; owners && i < encoder.n_blocks(); i++) PyList_SET_ITEM(owners, i, Py_NewRef(encoder.owners().data()[i]));
+  for (uint32_t i = 0; owners && i < encoder.n_blocks(); i++)
+    PyList_SET_ITEM(owners, i, Py_NewRef(encoder.owners().data()[i]));
   return owners ? Py_BuildValue("y#N", encoder.bytes(), static_cast<Py_ssize_t>(encoder.nbytes()), owners) : nullptr;
 }
 
@@ -247,8 +248,7 @@ PyObject* decode_object(PyObject*, PyObject* const* a, Py_ssize_t n) {
   PyObject* out = nullptr;
   Py_ssize_t i = 0, count = PySequence_Fast_GET_SIZE(blocks);
   while (i < count && Py_TYPE(PySequence_Fast_GET_ITEM(blocks, i)) == block_type) i++;
-  if (i < count)
-    raise("TypeError", "decode: not a Block: %s", Py_TYPE(PySequence_Fast_GET_ITEM(blocks, i))->tp_name);
+  if (i < count) raise("TypeError", "decode: not a Block: %s", Py_TYPE(PySequence_Fast_GET_ITEM(blocks, i))->tp_name);
   else
     out = decode(static_cast<char*>(data.buf), static_cast<size_t>(data.len), PySequence_Fast_ITEMS(blocks),
                  static_cast<size_t>(count));

@@ -13,9 +13,7 @@ inline uint64_t state_of(uint64_t word) { return word & 15; }
 inline uint64_t word_of(CellState state, Peer peer) {
   return state | static_cast<uint64_t>(peer.row + 1) << 4 | static_cast<uint64_t>(peer.inc) << 32;
 }
-inline Peer peer_of(uint64_t word) {
-  return {static_cast<int>(word >> 4 & 0xFFF) - 1, static_cast<uint32_t>(word >> 32)};
-}
+inline Peer peer_of(uint64_t word) { return {static_cast<int>(word >> 4 & 0xFFF) - 1, static_cast<uint32_t>(word >> 32)}; }
 inline bool is_busy(uint64_t state) { return state == WRITING || state == CLAIMED || state == DONE; }
 
 inline uint64_t link_of(const void* segment, uint64_t number) {

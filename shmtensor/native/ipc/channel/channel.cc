@@ -205,7 +205,8 @@ again:
             state_of(earlier.segment->words[earlier.i].load(std::memory_order_acquire)) == READY)
           goto again;
       for (size_t at = 0; at < kExpected; at += 64) __builtin_prefetch(reinterpret_cast<char*>(&segment->cells[i]) + at);
-      if (!segment->words[i].compare_exchange_strong(word, word_of(CLAIMED, own_peer()), std::memory_order_acq_rel)) goto again;
+      if (!segment->words[i].compare_exchange_strong(word, word_of(CLAIMED, own_peer()), std::memory_order_acq_rel))
+        goto again;
       fault("channel.get.claimed");
       return take(segment, static_cast<int>(i), out);
     }
@@ -242,10 +243,8 @@ again:
       uint64_t word = segment->words[i].load(std::memory_order_acquire);
       uint64_t state = state_of(word);
       if (state == EMPTY) goto end;
-      if (state == FINISHED || state == TOMB)
-        n++;
-      else
-        changed |= state != READY && recover_cell(segment, static_cast<int>(i), word);
+      if (state == FINISHED || state == TOMB) n++;
+      else changed |= state != READY && recover_cell(segment, static_cast<int>(i), word);
     }
     if (n >= enough || !segment->next.load(std::memory_order_acquire)) break;
     if (!follow(k)) {
@@ -293,10 +292,8 @@ Channel::Try Channel::put(const char* bytes, size_t nbytes, const BlockRef* bloc
       if (!next) {
         Segment* created = make_segment(segment);
         if (!created) return Try::Failed;
-        if (segment->next.compare_exchange_strong(next, created->link, std::memory_order_seq_cst))
-          next = created->link;
-        else
-          acknowledge(created->self);  // another process was faster; `next` is its segment
+        if (segment->next.compare_exchange_strong(next, created->link, std::memory_order_seq_cst)) next = created->link;
+        else acknowledge(created->self);  // another process was faster; `next` is its segment
         heap_free(created);            // the handle in flight keeps it while it is linked
       }
       fault("channel.segment.linked");

@@ -96,10 +96,8 @@ Channel::Reach Channel::reach(uint64_t link, std::atomic<uint64_t>* anchor, uint
   const Handle handle = copy_once(at->self);
   bool is_held = hold_block(handle, &base, &nbytes);
   if (anchor->load(std::memory_order_seq_cst) != expected) {
-    if (is_held)
-      drop_block(base);
-    else
-      PyErr_Clear();
+    if (is_held) drop_block(base);
+    else PyErr_Clear();
     return Reach::Moved;
   }
   if (!is_held) return Reach::Failed;

@@ -155,9 +155,7 @@ constexpr uint64_t kDebtMask = (1ull << 20) - 1;
 uint64_t debt_of(Peer peer, uint64_t n) {
   return n | static_cast<uint64_t>(peer.row + 1) << 20 | static_cast<uint64_t>(peer.inc) << 32;
 }
-Peer debtor_of(uint64_t debt) {
-  return {static_cast<int>(debt >> 20 & 0xFFF) - 1, static_cast<uint32_t>(debt >> 32)};
-}
+Peer debtor_of(uint64_t debt) { return {static_cast<int>(debt >> 20 & 0xFFF) - 1, static_cast<uint32_t>(debt >> 32)}; }
 
 }  // namespace
 

@@ -27,14 +27,12 @@ PyObject* survey_channel(PyObject*, PyObject* args) {
   Volumes volumes;
   unsigned slot;
   unsigned long long offset;
-  if (!PyArg_ParseTuple(args, "iiIIK:survey_channel", &volumes.fd[0], &volumes.fd[1],
-                        &volumes.slots, &slot, &offset))
+  if (!PyArg_ParseTuple(args, "iiIIK:survey_channel", &volumes.fd[0], &volumes.fd[1], &volumes.slots, &slot, &offset))
     return nullptr;
   alignas(Root) char root_bytes[sizeof(Root)];
   const Root* root = reinterpret_cast<const Root*>(root_bytes);
   if (slot >= volumes.slots || offset >= kSlotBytes ||
-      !volumes.read(uint64_t(slot) * kSlotBytes + offset, root_bytes, sizeof(Root)) ||
-      root->magic != kChannelMagic)
+      !volumes.read(uint64_t(slot) * kSlotBytes + offset, root_bytes, sizeof(Root)) || root->magic != kChannelMagic)
     Py_RETURN_NONE;
   constexpr size_t kHead = offsetof(Segment, cells);
   alignas(Segment) char bytes[kHead];
@@ -51,8 +49,7 @@ PyObject* survey_channel(PyObject*, PyObject* args) {
   }
   using ULL = unsigned long long;
   return Py_BuildValue("(KKKKK)", ULL(root->maxsize), ULL(count[READY]), ULL(count[WRITING]),
-                       ULL(count[CLAIMED] + count[DONE]),
-                       ULL(before + count[FINISHED] + count[TOMB]));
+                       ULL(count[CLAIMED] + count[DONE]), ULL(before + count[FINISHED] + count[TOMB]));
 }
 
 PyMethodDef methods[] = {

@@ -23,8 +23,8 @@ PyObject* array_layout(PyObject*, PyObject* object) {
   BlockRef block = block_around(PyArray_DATA(array));
   if (!block.arena) Py_RETURN_NONE;
   mark_sent(array);
-  PyObject* strides =
-      PyArray_IS_C_CONTIGUOUS(array) ? Py_NewRef(Py_None) : PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_STRIDES(array));
+  PyObject* strides = PyArray_IS_C_CONTIGUOUS(array) ? Py_NewRef(Py_None)
+                                                     : PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_STRIDES(array));
   return Py_BuildValue("NNNNnO", PyLong_FromVoidPtr(block.base), describe_dtype(PyArray_DESCR(array)),
                        PyArray_IntTupleFromIntp(PyArray_NDIM(array), PyArray_DIMS(array)), strides,
                        static_cast<Py_ssize_t>(PyArray_BYTES(array) - block.base),
@@ -125,11 +125,13 @@ PyObject* view_block(PyObject* owner, char* base, size_t nbytes, PyArray_Descr* 
   npy_intp low, high;
   if (!is_inside(nbytes, element, ndim, shape, strides, offset, &low, &high)) {
     Py_DECREF(descr);
-    return raise("ValueError", "array_at: the array is not inside the block: offset %zd, %d dimensions, bytes %zd to %zd of %zu",
-                 offset, ndim, static_cast<Py_ssize_t>(low), static_cast<Py_ssize_t>(high), nbytes);
+    return raise("ValueError",
+                 "array_at: the array is not inside the block: offset %zd, %d dimensions, bytes %zd to %zd of %zu", offset,
+                 ndim, static_cast<Py_ssize_t>(low), static_cast<Py_ssize_t>(high), nbytes);
   }
-  PyObject* array = PyArray_NewFromDescr(&PyArray_Type, descr, ndim, const_cast<npy_intp*>(shape), const_cast<npy_intp*>(strides), base + offset,
-                                         writeable ? NPY_ARRAY_WRITEABLE : 0, nullptr);
+  PyObject* array =
+      PyArray_NewFromDescr(&PyArray_Type, descr, ndim, const_cast<npy_intp*>(shape), const_cast<npy_intp*>(strides),
+                           base + offset, writeable ? NPY_ARRAY_WRITEABLE : 0, nullptr);
   if (!array) return nullptr;
   // The base of a read-only array is a read-only buffer; else NumPy would allow setting its writeable flag again.
   PyObject* base_object = writeable ? Py_NewRef(owner) : readonly_view(owner);

@@ -68,10 +68,8 @@ void MessageEncoder::clear() {
   blocks_.clear();
   bases_.clear();
   seen_.clear();
-  if (view_.obj)
-    drop_view(&view_);
-  else if (bytes_ != inline_bytes_)
-    free(bytes_);
+  if (view_.obj) drop_view(&view_);
+  else if (bytes_ != inline_bytes_) free(bytes_);
   bytes_ = inline_bytes_;
   n_ = 0;
   capacity_ = sizeof inline_bytes_;
@@ -132,11 +130,11 @@ MessageEncoder::Outcome MessageEncoder::view(PyObject* object, char tag) {
   int ndim = PyArray_NDIM(array);
   bool strided = !PyArray_IS_C_CONTIGUOUS(array);
   ViewHead head = {i,
-               static_cast<uint8_t>(wire_of(PyArray_DESCR(array)->type_num)),
-               static_cast<uint8_t>(ndim),
-               static_cast<uint8_t>((PyArray_ISWRITEABLE(array) ? kWriteable : 0) | (strided ? kStrided : 0)),
-               0,
-               data - block.base};
+                   static_cast<uint8_t>(wire_of(PyArray_DESCR(array)->type_num)),
+                   static_cast<uint8_t>(ndim),
+                   static_cast<uint8_t>((PyArray_ISWRITEABLE(array) ? kWriteable : 0) | (strided ? kStrided : 0)),
+                   0,
+                   data - block.base};
   size_t sizes = static_cast<size_t>(ndim) * sizeof(npy_intp);
   if (!reserve(1 + sizeof head + 2 * sizes)) return Outcome::Failed;
   char* at = bytes_ + n_;
@@ -171,8 +169,8 @@ MessageEncoder::Outcome MessageEncoder::device_view(PyObject* array) {
   DeviceHead head{};
   long long offset;
   bool good = PyArg_ParseTuple(message, "y#(II)(IIiI)LO!O!O", &handle, &n_handle, &head.owner_row, &head.owner_inc,
-                               &head.sender_row, &head.sender_inc, &head.place, &head.number, &offset, &PyTuple_Type,
-                               &sizes, &PyTuple_Type, &strides, &name);
+                               &head.sender_row, &head.sender_inc, &head.place, &head.number, &offset, &PyTuple_Type, &sizes,
+                               &PyTuple_Type, &strides, &name);
   if (good) {
     head.offset = offset;
     head.dtype = static_cast<uint8_t>(dtype);
@@ -441,9 +439,10 @@ class Reader {
       Py_DECREF(descr);
       return malformed("no such array");
     }
-    PyObject* message = Py_BuildValue(
-        "y#(II)(IIiI)LNNN", handle, static_cast<Py_ssize_t>(head.n_handle), head.owner_row, head.owner_inc, head.sender_row,
-        head.sender_inc, head.place, head.number, static_cast<long long>(head.offset), PyArray_IntTupleFromIntp(head.ndim, sizes), PyArray_IntTupleFromIntp(head.ndim, strides), descr);
+    PyObject* message =
+        Py_BuildValue("y#(II)(IIiI)LNNN", handle, static_cast<Py_ssize_t>(head.n_handle), head.owner_row, head.owner_inc,
+                      head.sender_row, head.sender_inc, head.place, head.number, static_cast<long long>(head.offset),
+                      PyArray_IntTupleFromIntp(head.ndim, sizes), PyArray_IntTupleFromIntp(head.ndim, strides), descr);
     PyObject* receive = message ? device_receiver() : nullptr;
     PyObject* array = receive ? PyObject_CallOneArg(receive, message) : nullptr;
     Py_XDECREF(message);
@@ -520,12 +519,9 @@ class Reader {
     PyObject* out = is_tuple ? PyTuple_New(n) : PyList_New(n);
     for (uint32_t i = 0; out && i < n; i++) {
       PyObject* item = value(depth + 1);
-      if (!item)
-        Py_CLEAR(out);
-      else if (is_tuple)
-        PyTuple_SET_ITEM(out, i, item);
-      else
-        PyList_SET_ITEM(out, i, item);
+      if (!item) Py_CLEAR(out);
+      else if (is_tuple) PyTuple_SET_ITEM(out, i, item);
+      else PyList_SET_ITEM(out, i, item);
     }
     return out;
   }

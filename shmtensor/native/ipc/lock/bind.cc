@@ -14,9 +14,7 @@ template <class T>
 struct View {
   Py_buffer view{};
   T* at = nullptr;
-  ~View() {
-    drop_view(&view);
-  }
+  ~View() { drop_view(&view); }
   bool find(PyObject* buffer, const char* where) {
     if (PyObject_GetBuffer(buffer, &view, PyBUF_WRITABLE) < 0) return false;
     if (view.len < static_cast<Py_ssize_t>(sizeof(T)))
@@ -91,8 +89,8 @@ PyObject* lock_state(PyObject*, PyObject* const* a, Py_ssize_t n) {
   View<LockWord> lock;
   if (!takes("lock_state", n, 1) || !lock.find(a[0], "lock_state")) return nullptr;
   uint64_t owner = lock.at->owner.load(std::memory_order_acquire);
-  bool is_own = owner && owner == pack(own_peer()) &&
-              lock.at->thread.load(std::memory_order_relaxed) == PyThread_get_thread_ident();
+  bool is_own =
+      owner && owner == pack(own_peer()) && lock.at->thread.load(std::memory_order_relaxed) == PyThread_get_thread_ident();
   Peer peer = unpack(owner);
   return Py_BuildValue("Oiik", owner ? Py_True : Py_False,
                        is_own ? static_cast<int>(lock.at->depth.load(std::memory_order_relaxed)) : 0, peer.row,
@@ -125,8 +123,7 @@ PyObject* semaphore_start(PyObject*, PyObject* const* a, Py_ssize_t n) {
 PyObject* semaphore_acquire(PyObject*, PyObject* const* a, Py_ssize_t n) {
   double timeout;
   SemaphoreView semaphore;
-  if (!takes("semaphore_acquire", n, 2) || !read_timeout(a[1], &timeout) ||
-      !semaphore.find_all(a[0], "semaphore_acquire"))
+  if (!takes("semaphore_acquire", n, 2) || !read_timeout(a[1], &timeout) || !semaphore.find_all(a[0], "semaphore_acquire"))
     return nullptr;
   Deadline deadline(timeout);
   Peer me = own_peer();
@@ -147,8 +144,7 @@ PyObject* semaphore_release(PyObject*, PyObject* const* a, Py_ssize_t n) {
   unsigned long count = PyLong_AsUnsignedLong(a[1]);
   if (count == static_cast<unsigned long>(-1) && PyErr_Occurred()) return nullptr;
   if (count > INT32_MAX || !release_permits(semaphore.at, own_peer(), static_cast<uint32_t>(count)))
-    return raise("ValueError", "Semaphore.release: released too many times: the limit is %u",
-                 semaphore.at->limit);
+    return raise("ValueError", "Semaphore.release: released too many times: the limit is %u", semaphore.at->limit);
   Py_RETURN_NONE;
 }
 

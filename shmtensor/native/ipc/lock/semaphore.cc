@@ -104,7 +104,8 @@ Wait acquire_permit(SemaphoreWord* semaphore, Peer me, double timeout_s) {
     double remaining = deadline.remaining();
     semaphore->waiters.fetch_add(1, std::memory_order_seq_cst);
     fault("semaphore.waiting");
-    Wait result = wait_while_equal(&semaphore->turn, turn, remaining < 0 ? kCheckInterval : std::min(remaining, kCheckInterval), nullptr, 0, nullptr);
+    Wait result = wait_while_equal(
+        &semaphore->turn, turn, remaining < 0 ? kCheckInterval : std::min(remaining, kCheckInterval), nullptr, 0, nullptr);
     semaphore->waiters.fetch_sub(1, std::memory_order_seq_cst);
     if (result == Wait::Interrupted) return result;
     if (result == Wait::Timeout) return_from_dead(semaphore);

@@ -19,13 +19,12 @@ struct GroupObject {  // the Python object
 Group& group_of(PyObject* self) { return *reinterpret_cast<GroupObject*>(self)->group; }
 
 bool read(const char* where, PyObject* object, Operand* x, bool writes) {
-  if (!PyArray_Check(object))
-    return raise("TypeError", "%s: takes an ndarray: got %s", where, Py_TYPE(object)->tp_name);
+  if (!PyArray_Check(object)) return raise("TypeError", "%s: takes an ndarray: got %s", where, Py_TYPE(object)->tp_name);
   auto* array = reinterpret_cast<PyArrayObject*>(object);
   if (!PyArray_IS_C_CONTIGUOUS(array) || (writes && !PyArray_ISWRITEABLE(array)) || PyArray_ISBYTESWAPPED(array) ||
       PyArray_NDIM(array) > kMaxDims || PyDataType_REFCHK(PyArray_DESCR(array)))
-    return raise("ValueError", "%s: takes a C-contiguous%s array of numbers with at most %d dimensions: this one is not", where,
-                 writes ? ", writable" : "", kMaxDims);
+    return raise("ValueError", "%s: takes a C-contiguous%s array of numbers with at most %d dimensions: this one is not",
+                 where, writes ? ", writable" : "", kMaxDims);
   x->data = PyArray_BYTES(array), x->ndim = PyArray_NDIM(array);
   x->item = static_cast<size_t>(PyArray_ITEMSIZE(array)), x->nbytes = static_cast<size_t>(PyArray_NBYTES(array));
   x->dtype = wire_of(PyArray_TYPE(array));
@@ -40,13 +39,14 @@ bool read_list(const char* where, PyObject* list, const Operand& x, int n, bool 
   PyObject* items = PySequence_Fast(list, "takes a list of arrays");
   if (!items) return false;
   bool good = PySequence_Fast_GET_SIZE(items) == n;
-  if (!good) raise("ValueError", "%s: takes a tensor for each rank: got %zd of %d", where, PySequence_Fast_GET_SIZE(items), n);
+  if (!good)
+    raise("ValueError", "%s: takes a tensor for each rank: got %zd of %d", where, PySequence_Fast_GET_SIZE(items), n);
   for (int p = 0; p < n && good; p++) {
     Operand other;
     good = read(where, PySequence_Fast_GET_ITEM(items, p), &other, writes);
     if (good && (other.nbytes != x.nbytes || other.dtype != x.dtype)) {
-      raise("ValueError", "%s: tensors of the list differ from this rank's in size or dtype: %zu bytes at %d, not %zu", where,
-            other.nbytes, p, x.nbytes);
+      raise("ValueError", "%s: tensors of the list differ from this rank's in size or dtype: %zu bytes at %d, not %zu",
+            where, other.nbytes, p, x.nbytes);
       good = false;
     }
     out->push_back(other.data);
@@ -304,8 +304,7 @@ PyMethodDef methods[] = {
     method("all_to_all", method_all_to_all, "all_to_all(out, x, timeout)"),
     method("send", method_message<true>, "send(x, to, tag, timeout)"),
     method("recv", method_message<false>, "recv(x, from, tag, timeout)"),
-    method("exchange", method_exchange,
-           "exchange(outs, x, offsets, is_direct, timeout): parts of sizes agreed before"),
+    method("exchange", method_exchange, "exchange(outs, x, offsets, is_direct, timeout): parts of sizes agreed before"),
     {"find_sender", method_find_sender, METH_O, "find_sender(timeout) -> a rank with a message for this one"},
     {"reaches", method_reaches, METH_O, "reaches(array): whether all ranks can use its memory directly"},
     {"is_alive", method_is_alive, METH_O, "is_alive(rank): whether the process of a rank lives"},
@@ -313,11 +312,13 @@ PyMethodDef methods[] = {
            "raise_lost(where, rank): raises PeerLostError for a rank, with the cause of its death"),
     {"find_dead", method_find_dead, METH_NOARGS, "find_dead() -> a rank whose process has ended without leaving, or -1"},
     {"missing", method_missing, METH_NOARGS, "missing() -> bits of the ranks that have not arrived at the last meeting"},
-    {"flight_record", method_flight_record<false>, METH_O, "flight_record(rank) -> [(number, progress, call, bytes, began, ended)]: its last calls, the oldest first"},
+    {"flight_record", method_flight_record<false>, METH_O,
+     "flight_record(rank) -> [(number, progress, call, bytes, began, ended)]: its last calls, the oldest first"},
     {"messages", method_flight_record<true>, METH_O, "messages(rank): the same of its last messages"},
     {"leave", method_leave, METH_NOARGS, "leave(): the others no longer wait for this rank"},
     {"break_off", method_break_off, METH_O, "break_off(why): ends the waits of all ranks with an error"},
-    {"statistics", method_statistics, METH_NOARGS, "statistics() -> (collectives, bytes copied inline, bytes sent directly)"},
+    {"statistics", method_statistics, METH_NOARGS,
+     "statistics() -> (collectives, bytes copied inline, bytes sent directly)"},
     {nullptr, nullptr, 0, nullptr},
 };
 
@@ -390,7 +391,8 @@ PyObject* get_failure(PyObject* self, void*) {
 
 PyGetSetDef properties[] = {
     {"rank", get_rank, nullptr, "this process's rank", nullptr},
-    {"slack", get_slack, set_slack, "seconds before a timeout at which a wait checks whether a missing rank is stopped", nullptr},
+    {"slack", get_slack, set_slack, "seconds before a timeout at which a wait checks whether a missing rank is stopped",
+     nullptr},
     {"world", get_world, nullptr, "number of ranks", nullptr},
     {"is_broken", get_broken, nullptr, "whether a rank gave up or died in a collective", nullptr},
     {"failure", get_failure, nullptr,
@@ -418,7 +420,8 @@ static int add(PyObject* module) {
   type.tp_name = "shmtensor.native.Group";
   type.tp_basicsize = sizeof(GroupObject);
   type.tp_flags = Py_TPFLAGS_DEFAULT;
-  type.tp_doc = "Group(block, rank, world, others=()): one rank's end of a group of processes that meet in a shared block; others: blocks "
+  type.tp_doc =
+      "Group(block, rank, world, others=()): one rank's end of a group of processes that meet in a shared block; others: blocks "
       "of further domains in which all ranks are guests";
   type.tp_new = make;
   type.tp_dealloc = destroy;

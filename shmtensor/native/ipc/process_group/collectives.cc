@@ -167,7 +167,8 @@ bool exchange(Group& group, const Operand& x, char* const* out, const size_t* nb
   Record call = call_of(Collective::Exchange, x, ReduceOp::None, -1);
   if (!group.begin(call, x.data, is_direct, x.nbytes > 0, Group::kReadsAll, timeout)) return false;
   for (int p = 0; p < group.world(); p++) {
-    if (!nbytes[p] || (group.at(p) && offsets[p] <= group.nbytes_at(p) && nbytes[p] <= group.nbytes_at(p) - offsets[p])) continue;
+    if (!nbytes[p] || (group.at(p) && offsets[p] <= group.nbytes_at(p) && nbytes[p] <= group.nbytes_at(p) - offsets[p]))
+      continue;
     raise("CollectiveMismatch", "exchange: rank %d has less than was agreed: %zu bytes, wanted %zu at %zu", p,
           group.nbytes_at(p), nbytes[p], offsets[p]);
     group.break_off("it missed data that was agreed about");

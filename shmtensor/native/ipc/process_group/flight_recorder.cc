@@ -93,7 +93,8 @@ std::string Group::describe_position(int p) const {
   if (!last || !read_step(p, last, &latest, &progress)) return who + " had called nothing" + waits;
   std::string now = "#" + std::to_string(last) + " " + latest.call.text();
   if (progress == Progress::Done) return who + " had completed " + now + waits;
-  if (!read_step(p, last - 1, &previous, &previous_progress) || previous_progress != Progress::Done) return who + " was in " + now + waits;
+  if (!read_step(p, last - 1, &previous, &previous_progress) || previous_progress != Progress::Done)
+    return who + " was in " + now + waits;
   return who + " had completed #" + std::to_string(last - 1) + " " + previous.call.text() + " and was in " + now + waits;
 }
 

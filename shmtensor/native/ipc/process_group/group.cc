@@ -35,7 +35,8 @@ std::string format_seconds(double seconds) {
 
 size_t Group::nbytes_of(int world) {
   size_t n = static_cast<size_t>(world);
-  return kLinesAt + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline + n * (kRecorded + kMessages) * sizeof(Step);
+  return kLinesAt + n * sizeof(Line) + n * n * sizeof(Mailbox) + 2 * n * kInline +
+         n * (kRecorded + kMessages) * sizeof(Step);
 }
 
 char* Group::inline_data(int p, uint64_t number) const {
@@ -48,8 +49,8 @@ bool Group::join(void* base, size_t nbytes, int rank, int world, const std::vect
     return raise("ValueError", "init_process_group: rank and world_size do not fit: rank %d of %d, at most %d", rank, world,
                  kMaxWorld);
   if (nbytes < nbytes_of(world))
-    return raise("ValueError", "init_process_group: the group block is too small: %zu bytes, %d ranks need %zu", nbytes, world,
-                 nbytes_of(world));
+    return raise("ValueError", "init_process_group: the group block is too small: %zu bytes, %d ranks need %zu", nbytes,
+                 world, nbytes_of(world));
   {
     Locked lock;
     members_ = domain_at(base);
@@ -71,7 +72,8 @@ bool Group::join(void* base, size_t nbytes, int rank, int world, const std::vect
   Line& own = line(rank);
   uint32_t empty = static_cast<uint32_t>(Membership::Empty);
   if (!own.state.compare_exchange_strong(empty, static_cast<uint32_t>(Membership::Joining)))
-    return raise("RuntimeError", "init_process_group: the rank is taken: rank %d of %d, by process %d", rank, world, own.pid);
+    return raise("RuntimeError", "init_process_group: the rank is taken: rank %d of %d, by process %d", rank, world,
+                 own.pid);
   fault("group.joining");
   own.row = members_->row, own.inc = members_->inc, own.pid = getpid();
   own.state.store(static_cast<uint32_t>(Membership::Joined), std::memory_order_release);
@@ -98,13 +100,14 @@ bool Group::reaches(const void* p) const {
 bool Group::enter(const char* where) {
   Line& own = line(rank_);
   if (!is_own())
-    return raise("RuntimeError", "%s: this process is not in the group: process %d, rank %d is process %d%s", where, getpid(),
-                 rank_, own.pid, ", a forked child must join its own group");
+    return raise("RuntimeError", "%s: this process is not in the group: process %d, rank %d is process %d%s", where,
+                 getpid(), rank_, own.pid, ", a forked child must join its own group");
   if (is_broken()) return fail_broken(where);
   if (has_left()) return fail_left(where);
   if (busy_.exchange(true))
-    return raise("RuntimeError", "%s: another thread is in a collective of this group: rank %d, make a new_group for each thread",
-                 where, rank_);
+    return raise("RuntimeError",
+                 "%s: another thread is in a collective of this group: rank %d, make a new_group for each thread", where,
+                 rank_);
   where_ = where;
   fault("group.entered");
   return true;
@@ -185,7 +188,8 @@ bool Group::wait(const char* where, const Condition& condition, int only, const 
         unlocked = PyEval_SaveThread();
         continue;
       } else if (only == kAny) {
-        raise("CollectiveTimeout", "%s: timed out after %s: no rank has sent anything", where, format_seconds(timeout).c_str());
+        raise("CollectiveTimeout", "%s: timed out after %s: no rank has sent anything", where,
+              format_seconds(timeout).c_str());
       } else {
         auto& records = line(who).records;
         std::string last = records[records[1].record.number > records[0].record.number].record.text();
@@ -315,10 +319,8 @@ bool Group::begin(Record& call, void* data, bool is_direct, bool shares, int rea
   bool good = meet(where, timeout) && compare(call);
   if (good) record(Progress::Met);
   for (int p = 0; p < world_ && good; p++) {
-    if (!is_direct)
-      data_[p] = inline_data(p, number_);
-    else if (p == rank_)
-      data_[p] = static_cast<char*>(data);
+    if (!is_direct) data_[p] = inline_data(p, number_);
+    else if (p == rank_) data_[p] = static_cast<char*>(data);
     else if ((reads == kReadsAll || reads == p) && !hold(p)) {
       // The others continue to the second meeting, which this rank cannot reach.
       break_off("it could not hold the data of a peer");

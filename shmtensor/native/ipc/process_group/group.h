@@ -51,7 +51,18 @@ constexpr size_t kInline = 65536;  // tunable: docs/design/distributed.md has th
 constexpr int kMaxDims = 8;
 
 enum class Collective : uint8_t {
-  None, Barrier, Broadcast, AllReduce, Reduce, AllGather, ReduceScatter, Gather, Scatter, AllToAll, Exchange, Message,
+  None,
+  Barrier,
+  Broadcast,
+  AllReduce,
+  Reduce,
+  AllGather,
+  ReduceScatter,
+  Gather,
+  Scatter,
+  AllToAll,
+  Exchange,
+  Message,
   Receive,  // only in the flight recorder
 };
 // PremulSum: the sum of each rank's data times its factor; the caller has multiplied already.
@@ -69,7 +80,7 @@ struct Record {
   int32_t root;  // -1: none
   uint64_t nbytes;
   int64_t shape[kMaxDims];
-  uint64_t offset;    // of the data in the block of the handle
+  uint64_t offset;  // of the data in the block of the handle
   uint32_t is_direct;  // 1: the handle below is set
   uint32_t unused;
   Handle handle;
@@ -86,7 +97,7 @@ struct alignas(64) Header {
   std::atomic<uint32_t> world;
   std::atomic<uint32_t> broken;
   std::atomic<uint32_t> writer;  // 1 + the rank that writes, or wrote, the text
-  std::atomic<uint32_t> events;    // grows when the group breaks and when a rank leaves
+  std::atomic<uint32_t> events;  // grows when the group breaks and when a rank leaves
   char text[96];
 };
 static_assert(sizeof(Header) == kLinesAt, "as the diagram says");
@@ -131,14 +142,14 @@ enum class Progress : uint64_t { None, Called, Met, Done };
 
 struct alignas(64) Step {
   std::atomic<uint64_t> word;  // number * 4 + Progress; 0 while the rest is written
-  double began, ended;         // CLOCK_MONOTONIC, which all processes of the machine share
+  double began, ended;  // CLOCK_MONOTONIC, which all processes of the machine share
   Record call;
 };
 static_assert(sizeof(Step) == 256, "as the diagram says");
 
-constexpr int kRecorded = 256;    // tunable
+constexpr int kRecorded = 256;  // tunable
 constexpr int kMessages = 64;  // tunable
-constexpr int kAnyRank = -2;   // a step's root: waits for any sender
+constexpr int kAnyRank = -2;  // a step's root: waits for any sender
 
 // One rank's end of a group. All methods: GIL held on entry; false means that a Python exception is set.
 class Group {
@@ -205,7 +216,7 @@ class Group {
   void record(const Record& call);
   void record(Progress progress);
   std::string describe_position(int p) const;  // "rank 1 had completed #41 all_reduce(...) and was in #42 barrier()"
-  void append_position(int p) const;           // appends it to the message of the current exception
+  void append_position(int p) const;  // appends it to the message of the current exception
 
   bool enter(const char* where);  // refuses other processes, other threads, broken groups
   bool meet(const char* where, double timeout);
@@ -271,11 +282,12 @@ bool broadcast(Group&, const Operand& x, int root, double timeout);
 bool all_reduce(Group&, const Operand& x, ReduceOp, double timeout);
 bool reduce(Group&, const Operand& x, ReduceOp, int root, double timeout);
 bool all_gather(Group&, const Operand& x, char* const* out, double timeout);
-bool gather(Group&, const Operand& x, char* const* out, int root, double timeout);          // out: on root
-bool reduce_scatter(Group&, const Operand& x, char* out, ReduceOp, double timeout);             // x: world chunks
-bool scatter(Group&, const Operand& out, char* const* in, int root, double timeout);        // in: on root
-bool all_to_all(Group&, const Operand& x, char* out, double timeout);                       // world chunks each
+bool gather(Group&, const Operand& x, char* const* out, int root, double timeout);  // out: on root
+bool reduce_scatter(Group&, const Operand& x, char* out, ReduceOp, double timeout);  // x: world chunks
+bool scatter(Group&, const Operand& out, char* const* in, int root, double timeout);  // in: on root
+bool all_to_all(Group&, const Operand& x, char* out, double timeout);  // world chunks each
 // Copies nbytes[p] bytes at offsets[p] of rank p's data, which may differ in size. The ranks have agreed on the sizes.
-bool exchange(Group&, const Operand& x, char* const* out, const size_t* nbytes, const size_t* offsets, bool is_direct, double timeout);
+bool exchange(Group&, const Operand& x, char* const* out, const size_t* nbytes, const size_t* offsets, bool is_direct,
+              double timeout);
 
 }  // namespace shmtensor::group

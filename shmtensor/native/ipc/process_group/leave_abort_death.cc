@@ -44,8 +44,9 @@ bool Group::fail_broken(const char* where) {
   } else if (reason == kStopped && who != rank_) {
     raise_peer_lost(*members_, where, l.row, l.inc, describe_stopped(who).c_str());
   } else {
-    std::string text = "the group is broken: rank " + std::to_string(who) + " gave up: " +
-                       (reason == kStopped ? "it was stopped" : why()) + ", call destroy_process_group() and begin anew";
+    std::string text = "the group is broken: rank " + std::to_string(who) +
+                       " gave up: " + (reason == kStopped ? "it was stopped" : why()) +
+                       ", call destroy_process_group() and begin anew";
     if (reason == kGaveUp && who != rank_) raise_peer_lost(*members_, where, l.row, l.inc, text.c_str());
     else raise(reason == kTimedOut ? "CollectiveTimeout" : "RuntimeError", "%s: %s", where, text.c_str());
   }
@@ -58,7 +59,8 @@ bool Group::raise_lost(const char* where, int p) {
 }
 
 std::string Group::describe_stopped(int p) const {
-  return "rank " + std::to_string(p) + " (pid " + std::to_string(line(p).pid) + ") is stopped (SIGSTOP) and had not come at the timeout";
+  return "rank " + std::to_string(p) + " (pid " + std::to_string(line(p).pid) +
+         ") is stopped (SIGSTOP) and had not come at the timeout";
 }
 
 void Group::break_off(const char* why) {

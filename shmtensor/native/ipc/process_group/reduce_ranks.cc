@@ -29,7 +29,8 @@ using Wide = std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, st
 template <ReduceOp Op, class T>
 inline T combine(T x, T y) {
   if constexpr (std::is_same_v<T, Bool>) {
-    if constexpr (Op == ReduceOp::Sum || Op == ReduceOp::Max || Op == ReduceOp::Or) return {static_cast<uint8_t>(x.is | y.is)};
+    if constexpr (Op == ReduceOp::Sum || Op == ReduceOp::Max || Op == ReduceOp::Or)
+      return {static_cast<uint8_t>(x.is | y.is)};
     if constexpr (Op == ReduceOp::Xor) return {static_cast<uint8_t>(x.is ^ y.is)};
     return {static_cast<uint8_t>(x.is & y.is)};
   } else if constexpr (Op == ReduceOp::Sum || Op == ReduceOp::Avg) {
@@ -143,7 +144,7 @@ void reduce_halves(int format, char* const* in, int world, size_t begin, size_t 
 }
 
 void reduce_half(int format, ReduceOp op, char* const* in, int world, size_t begin, size_t end, char* const* out,
-               int n_out) {
+                 int n_out) {
   switch (op) {
     case ReduceOp::Sum:
     case ReduceOp::PremulSum: return reduce_halves<ReduceOp::Sum>(format, in, world, begin, end, out, n_out);
@@ -179,7 +180,7 @@ bool supports_op(int dtype, ReduceOp op) {
 }
 
 void reduce_range(ReduceOp op, int dtype, char* const* in, int world, size_t begin, size_t end, char* const* out,
-                int n_out) {
+                  int n_out) {
   if (begin >= end) return;
   switch (dtype) {
     case NPY_BOOL: return reduce_type<Bool>(op, in, world, begin, end, out, n_out);

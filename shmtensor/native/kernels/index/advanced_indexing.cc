@@ -138,20 +138,18 @@ Ref getitem_indices(PyArrayObject* x, PyObject* const* index_arrays, int count) 
       return;
     }
     for (int k = 0; k < count; ++k) {
-      if (!add_offsets(k, data<int64_t>(indices[k]) + start, n, PyArray_DIM(x, k),
-                       PyArray_STRIDE(from.array(), k), offsets)) {
+      if (!add_offsets(k, data<int64_t>(indices[k]) + start, n, PyArray_DIM(x, k), PyArray_STRIDE(from.array(), k),
+                       offsets)) {
         valid = false;
         return;
       }
     }
     if (by_element) {
-      with_size(width, [&](auto zero) {
-        gather_by_offset(bytes, offsets, reinterpret_cast<decltype(zero)*>(to) + start, n);
-      });
+      with_size(width,
+                [&](auto zero) { gather_by_offset(bytes, offsets, reinterpret_cast<decltype(zero)*>(to) + start, n); });
       return;
     }
-    for (int64_t i = 0; i < n; ++i)
-      copy_run(to + (start + i) * width, bytes + offsets[i], static_cast<size_t>(width));
+    for (int64_t i = 0; i < n; ++i) copy_run(to + (start + i) * width, bytes + offsets[i], static_cast<size_t>(width));
   });
   return valid ? std::move(out) : Ref();
 }
@@ -162,8 +160,7 @@ int64_t count_nonzero_pieces(const T* x, int64_t size, std::vector<int64_t>* sta
   const int64_t pieces = static_cast<int64_t>(starts->size());
   slices(pieces, [&](int64_t p) {
     const int64_t n = std::min(kPiece, size - p * kPiece);
-    (*starts)[static_cast<size_t>(p)] =
-        static_cast<int64_t>(reduce_kernels<T>().rows[2](x + p * kPiece, n));
+    (*starts)[static_cast<size_t>(p)] = static_cast<int64_t>(reduce_kernels<T>().rows[2](x + p * kPiece, n));
   });
   int64_t total = 0;
   for (int64_t& start : *starts) {
@@ -291,10 +288,9 @@ bool setitem_indices(PyArrayObject* x, PyObject* const* index_arrays, int count,
   for (int i = count; i < nd; ++i) width *= PyArray_DIM(x, i);
   const bool is_number = PyArray_NDIM(values) == 0, by_element = width <= 8 && count == nd;
   if (width == 0 || total == 0 || (is_number && !by_element)) return false;
-  if (!is_number &&
-      (PyArray_NDIM(values) != index_nd + nd - count ||
-       !PyArray_CompareLists(PyArray_DIMS(values), PyArray_DIMS(indices[0].array()), index_nd) ||
-       !PyArray_CompareLists(PyArray_DIMS(values) + index_nd, PyArray_DIMS(x) + count, nd - count)))
+  if (!is_number && (PyArray_NDIM(values) != index_nd + nd - count ||
+                     !PyArray_CompareLists(PyArray_DIMS(values), PyArray_DIMS(indices[0].array()), index_nd) ||
+                     !PyArray_CompareLists(PyArray_DIMS(values) + index_nd, PyArray_DIMS(x) + count, nd - count)))
     return false;
   const char* from = data<char>(values);
   char* to = data<char>(x);
@@ -323,8 +319,7 @@ bool setitem_indices(PyArrayObject* x, PyObject* const* index_arrays, int count,
       });
       continue;
     }
-    for (int64_t i = 0; i < n; ++i)
-      copy_run(to + offsets[i], from + (start + i) * width, static_cast<size_t>(width));
+    for (int64_t i = 0; i < n; ++i) copy_run(to + offsets[i], from + (start + i) * width, static_cast<size_t>(width));
   }
   return true;
 }
@@ -337,9 +332,8 @@ bool setitem_mask(PyArrayObject* x, PyArrayObject* mask, PyArrayObject* value) {
     using T = decltype(zero);
     const T number = *data<T>(value);
     Unlocked unlocked(size > kUnlock);
-    ranges(size, kPiece, [&](int64_t i, int64_t stop) {
-      assign_masked(data<T>(x) + i, data<uint8_t>(mask) + i, number, stop - i);
-    });
+    ranges(size, kPiece,
+           [&](int64_t i, int64_t stop) { assign_masked(data<T>(x) + i, data<uint8_t>(mask) + i, number, stop - i); });
   });
 }
 
@@ -391,8 +385,8 @@ bool advanced_setitem(PyArrayObject* x, PyObject* index, PyArrayObject* values) 
   PyObject* const* index_arrays = is_tuple ? PySequence_Fast_ITEMS(index) : &index;
   const Py_ssize_t count = is_tuple ? PyTuple_GET_SIZE(index) : 1;
   if (count == 0 || count > kMaxIndices || !PyArray_CheckExact(index_arrays[0])) return false;
-  if (!PyArray_ISCARRAY(x) || !is_movable(x) || PyArray_TYPE(x) != PyArray_TYPE(values) ||
-      !PyArray_ISCARRAY_RO(values) || overlap(x, values))
+  if (!PyArray_ISCARRAY(x) || !is_movable(x) || PyArray_TYPE(x) != PyArray_TYPE(values) || !PyArray_ISCARRAY_RO(values) ||
+      overlap(x, values))
     return false;
   PyArrayObject* index_array = as_array(index_arrays[0]);
   if (PyArray_TYPE(index_array) == NPY_BOOL) return count == 1 && setitem_mask(x, index_array, values);
@@ -409,8 +403,7 @@ PyObject* take_rows(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (count == 0 || count > kMaxIndices || count > PyArray_NDIM(x)) Py_RETURN_NONE;
   Ref indices[kMaxIndices];
   for (int k = 0; k < count; ++k) {
-    if (!PyArray_CheckExact(index_arrays[k]) ||
-        !PyArray_SAMESHAPE(as_array(index_arrays[k]), as_array(index_arrays[0])))
+    if (!PyArray_CheckExact(index_arrays[k]) || !PyArray_SAMESHAPE(as_array(index_arrays[k]), as_array(index_arrays[0])))
       Py_RETURN_NONE;
     indices[k] = int64_indices(index_arrays[k]);
     if (indices[k]) continue;

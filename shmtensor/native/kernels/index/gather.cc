@@ -71,8 +71,7 @@ bool take_elements(const T* x, const DimLayout& layout, const int64_t* indices, 
 }
 
 // The slices of `width` bytes; false if an index is out of range.
-bool take_slices(const char* from, const DimLayout& layout, const int64_t* indices, char* to, int64_t count,
-                 int64_t width) {
+bool take_slices(const char* from, const DimLayout& layout, const int64_t* indices, char* to, int64_t count, int64_t width) {
   std::atomic<bool> valid{true};
   ranges(layout.outer * count, width >= 4 * kGrain ? 1 : 4 * kGrain / width, [&](int64_t i, int64_t stop) {
     for (; i < stop; ++i) {
@@ -131,8 +130,8 @@ PyObject* gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
             good = gather_run(source + i / count * layout.m, layout.m, index_data + i, to + i, end - i);
           } else {
             for (int64_t r = i; good && r < end; ++r) {
-              good = gather_columns(source + r / count * layout.m * layout.inner, layout.m,
-                                    index_data + r * layout.inner, to + r * layout.inner, layout.inner);
+              good = gather_columns(source + r / count * layout.m * layout.inner, layout.m, index_data + r * layout.inner,
+                                    to + r * layout.inner, layout.inner);
             }
           }
           if (!good) {
@@ -178,9 +177,9 @@ PyObject* take(PyObject*, PyObject* const* args, Py_ssize_t n) {
   {
     Unlocked unlocked(total > 4 * kUnlock);
     const bool is_element = width <= 8 && with_size(width, [&](auto zero) {
-      using T = decltype(zero);
-      valid = take_elements(data<T>(from), layout, index_data, data<T>(out), count);
-    });
+                              using T = decltype(zero);
+                              valid = take_elements(data<T>(from), layout, index_data, data<T>(out), count);
+                            });
     if (!is_element) valid = take_slices(data<char>(from), layout, index_data, data<char>(out), count, width);
   }
   if (!valid) Py_RETURN_NONE;

@@ -34,8 +34,7 @@ struct DimLayout {
 
 inline DimLayout layout_around(PyArrayObject* x, int dim) {
   DimLayout a;
-  for (int i = 0; i < PyArray_NDIM(x); ++i)
-    (i < dim ? a.outer : i > dim ? a.inner : a.m) *= PyArray_DIM(x, i);
+  for (int i = 0; i < PyArray_NDIM(x); ++i) (i < dim ? a.outer : i > dim ? a.inner : a.m) *= PyArray_DIM(x, i);
   return a;
 }
 
@@ -53,8 +52,7 @@ inline bool in_range(int64_t index, int64_t size) { return static_cast<uint64_t>
 inline bool all_in_range(const int64_t* indices, int64_t n, int64_t size) {
   uint64_t signs = 0;  // unsigned: the difference may wrap around for an index that is out of range anyway
   const uint64_t last = static_cast<uint64_t>(size) - 1;
-  for (int64_t i = 0; i < n; ++i)
-    signs |= static_cast<uint64_t>(indices[i]) | (last - static_cast<uint64_t>(indices[i]));
+  for (int64_t i = 0; i < n; ++i) signs |= static_cast<uint64_t>(indices[i]) | (last - static_cast<uint64_t>(indices[i]));
   return !(signs >> 63);
 }
 

@@ -43,8 +43,10 @@ struct ScatterArguments {
 // used, so an invalid one was written meanwhile. Then parts of `out` are done, and the caller must not begin again.
 PyObject* computed(const char* name, bool has_kernel, bool valid, bool is_in_place) {
   if (has_kernel && !valid && is_in_place)
-    return raise("IndexError", "%s: an index is out of range, which was in range when the call began: another process writes "
-                 "to the indices", name);
+    return raise("IndexError",
+                 "%s: an index is out of range, which was in range when the call began: another process writes "
+                 "to the indices",
+                 name);
   return PyBool_FromLong(has_kernel && valid);
 }
 
@@ -58,8 +60,7 @@ Prepared prepare(PyObject* const* args, PyObject* base, ScatterArguments* w, int
   const int type = PyArray_TYPE(w->out);
   if (*dim < 0 || type != PyArray_TYPE(source) || !PyArray_ISCARRAY(w->out)) return Prepared::NoKernel;
   if (base != Py_None) {
-    if (!PyArray_CheckExact(base) || PyArray_TYPE(as_array(base)) != type ||
-        !PyArray_SAMESHAPE(w->out, as_array(base)))
+    if (!PyArray_CheckExact(base) || PyArray_TYPE(as_array(base)) != type || !PyArray_SAMESHAPE(w->out, as_array(base)))
       return Prepared::NoKernel;
     w->base = to_contiguous(as_array(base));
     if (!w->base) return Prepared::Error;
@@ -77,9 +78,8 @@ Prepared prepare(PyObject* const* args, PyObject* base, ScatterArguments* w, int
 void copy_base(const ScatterArguments& w) {
   const char* source = data<char>(w.base);
   char* to = PyArray_BYTES(w.out);
-  ranges(PyArray_NBYTES(w.out), kSlice, [&](int64_t i, int64_t stop) {
-    copy_run(to + i, source + i, static_cast<size_t>(stop - i));
-  });
+  ranges(PyArray_NBYTES(w.out), kSlice,
+         [&](int64_t i, int64_t stop) { copy_run(to + i, source + i, static_cast<size_t>(stop - i)); });
 }
 
 // body(o, c0, c1) for each independent slice: each `outer` index with a strip of `inner`.
@@ -112,9 +112,8 @@ bool reduce_lines(T* to, int64_t m, int64_t row, const int64_t* indices, const T
       prefetch(indices + 2 * row, n);
       prefetch(source + 2 * row, n);
     }
-    if (!for_indices(indices, n, m, [=](int64_t c, int64_t index) {
-          reduce_element<kReduce>(to + index * row + c, source[c]);
-        }))
+    if (!for_indices(indices, n, m,
+                     [=](int64_t c, int64_t index) { reduce_element<kReduce>(to + index * row + c, source[c]); }))
       return false;
   }
   return true;
@@ -149,8 +148,8 @@ void reduce_rows(T* __restrict to, const T* __restrict source, int64_t n) {
 
 // Slices of n elements, those at indices in [first, last).
 template <ScatterReduce kReduce, class T>
-bool reduce_slices(T* to, int64_t m, int64_t row, const int64_t* indices, const T* source, int64_t count,
-                   int64_t first, int64_t last, int64_t n) {
+bool reduce_slices(T* to, int64_t m, int64_t row, const int64_t* indices, const T* source, int64_t count, int64_t first,
+                   int64_t last, int64_t n) {
   const int64_t size = last - first;
   for (int64_t j = 0; j < count; ++j) {
     const int64_t index = load_once(indices + j);
@@ -168,8 +167,8 @@ struct ScatterLoops {
   bool (*run)(char* to, int64_t m, const int64_t* indices, const char* source, int64_t n);
   bool (*lines)(char* to, int64_t m, int64_t row, const int64_t* indices, const char* source, int64_t count, int64_t n);
   // Null for kAssign, which alone has the next.
-  bool (*slices)(char* to, int64_t m, int64_t row, const int64_t* indices, const char* source, int64_t count,
-                 int64_t first, int64_t last, int64_t n);
+  bool (*slices)(char* to, int64_t m, int64_t row, const int64_t* indices, const char* source, int64_t count, int64_t first,
+                 int64_t last, int64_t n);
   bool (*value)(char* to, int64_t m, int64_t row, const int64_t* indices, const char* value, int64_t count, int64_t n);
 };
 
@@ -188,13 +187,13 @@ constexpr ScatterLoops make_loops() {
   loops.run = [](char* to, int64_t m, const int64_t* indices, const char* source, int64_t n) {
     return reduce_run<kReduce>(as<T>(to), m, indices, as<T>(source), n);
   };
-  loops.lines = [](char* to, int64_t m, int64_t row, const int64_t* indices, const char* source, int64_t count,
-                   int64_t n) {
+  loops.lines = [](char* to, int64_t m, int64_t row, const int64_t* indices, const char* source, int64_t count, int64_t n) {
     return reduce_lines<kReduce>(as<T>(to), m, row, indices, as<T>(source), count, n);
   };
   if constexpr (kReduce == kAssign) {
-    loops.value = [](char* to, int64_t m, int64_t row, const int64_t* indices, const char* value, int64_t count,
-                     int64_t n) { return assign_value(as<T>(to), m, row, indices, as<T>(value), count, n); };
+    loops.value = [](char* to, int64_t m, int64_t row, const int64_t* indices, const char* value, int64_t count, int64_t n) {
+      return assign_value(as<T>(to), m, row, indices, as<T>(value), count, n);
+    };
   } else {
     loops.slices = [](char* to, int64_t m, int64_t row, const int64_t* indices, const char* source, int64_t count,
                       int64_t first, int64_t last, int64_t n) {
@@ -231,12 +230,8 @@ const ScatterLoops* loops_for(ScatterReduce kind, PyArrayObject* out) {
     case kMultiply:
       with_type(type, [&](auto zero) { loops = &scatter_loops<kMultiply, typename WithoutSign<decltype(zero)>::type>; });
       break;
-    case kMax:
-      with_type(type, [&](auto zero) { loops = &scatter_loops<kMax, decltype(zero)>; });
-      break;
-    case kMin:
-      with_type(type, [&](auto zero) { loops = &scatter_loops<kMin, decltype(zero)>; });
-      break;
+    case kMax: with_type(type, [&](auto zero) { loops = &scatter_loops<kMax, decltype(zero)>; }); break;
+    case kMin: with_type(type, [&](auto zero) { loops = &scatter_loops<kMin, decltype(zero)>; }); break;
   }
   return loops;
 }
@@ -260,10 +255,10 @@ bool scatter_elements(const ScatterArguments& w, const ScatterLoops& loops) {
       if (k + 4 < m) prefetch(base + (k + 4) * row * size, n * size);
       memcpy(to + k * row * size, base + k * row * size, static_cast<size_t>(n * size));
     }
-    const bool ok = row == 1 ? (is_scalar ? loops.value(to, m, 1, indices, source, 1, count)
-                                        : loops.run(to, m, indices, source, count))
-                  : is_scalar ? loops.value(to, m, row, indices, source, count, n)
-                              : loops.lines(to, m, row, indices, source, count, n);
+    const bool ok =
+        row == 1 ? (is_scalar ? loops.value(to, m, 1, indices, source, 1, count) : loops.run(to, m, indices, source, count))
+        : is_scalar ? loops.value(to, m, row, indices, source, count, n)
+                    : loops.lines(to, m, row, indices, source, count, n);
     if (!ok) valid = false;
   });
   return valid;
@@ -357,13 +352,12 @@ PyObject* index_add(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const Prepared ready = prepare(args, n > 4 ? args[4] : Py_None, &w, &dim);
   if (ready == Prepared::Error) return nullptr;
   PyArrayObject* source = w.source.array();
-  if (ready == Prepared::NoKernel || PyArray_NDIM(as_array(args[2])) != 1 ||
-      !same_shape_except(w.out, source, dim) || PyArray_DIM(source, dim) != w.count) {
+  if (ready == Prepared::NoKernel || PyArray_NDIM(as_array(args[2])) != 1 || !same_shape_except(w.out, source, dim) ||
+      PyArray_DIM(source, dim) != w.count) {
     Py_RETURN_FALSE;
   }
   const bool is_empty = PyArray_SIZE(w.out) == 0;
-  if ((is_empty || !w.may_be_incomplete()) && !all_in_range_parallel(w.index_data(), w.count, w.layout.m))
-    Py_RETURN_FALSE;
+  if ((is_empty || !w.may_be_incomplete()) && !all_in_range_parallel(w.index_data(), w.count, w.layout.m)) Py_RETURN_FALSE;
   const ScatterLoops* loops = loops_for(reduction_for(reduction, w.out), w.out);
   bool valid = true;
   if (loops && !is_empty) {
@@ -382,8 +376,7 @@ PyObject* add_at(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject *out = as_array(args[0]), *values = as_array(args[2]);
   const int type = PyArray_TYPE(out);
   const int64_t count = PyArray_SIZE(values), size = PyArray_SIZE(out);
-  if (type != PyArray_TYPE(values) || !PyArray_ISCARRAY(out) ||
-      PyArray_SIZE(as_array(args[1])) != count) {
+  if (type != PyArray_TYPE(values) || !PyArray_ISCARRAY(out) || PyArray_SIZE(as_array(args[1])) != count) {
     Py_RETURN_FALSE;
   }
   Ref indices(int64_indices(args[1])), source(contiguous(values));

@@ -13,18 +13,14 @@ namespace shmtensor {
 // Integers wrap.
 template <class T>
 inline T wrapping_multiply(T x, T y) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y));
-  else
-    return x * y;
+  if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(x) * static_cast<uint64_t>(y));
+  else return x * y;
 }
 
 template <class T>
 inline T wrapping_add(T x, T y) {
-  if constexpr (std::is_integral_v<T>)
-    return static_cast<T>(static_cast<uint64_t>(x) + static_cast<uint64_t>(y));
-  else
-    return x + y;
+  if constexpr (std::is_integral_v<T>) return static_cast<T>(static_cast<uint64_t>(x) + static_cast<uint64_t>(y));
+  else return x + y;
 }
 
 // condition ? a : b by arithmetic, since the branch would be unpredictable.

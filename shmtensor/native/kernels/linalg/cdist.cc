@@ -42,15 +42,13 @@ Ref transposed_copy(PyArrayObject* x) {
 // cdist(x, y, p): (P, M), (R, M) -> (P, R), or batches of both; None for other dtypes and orders
 PyObject* cdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("cdist", n, 3)) return nullptr;
-  PyArrayObject *x = array_argument("cdist", "x", args[0]),
-                *y = x ? array_argument("cdist", "y", args[1]) : nullptr;
+  PyArrayObject *x = array_argument("cdist", "x", args[0]), *y = x ? array_argument("cdist", "y", args[1]) : nullptr;
   if (!y) return nullptr;
   const int metric = metric_argument(args[2]);
   const int nd = PyArray_NDIM(x), type = PyArray_TYPE(x);
   if (metric < 0) return none_unless_error();
   if (!is_real(x) || PyArray_TYPE(y) != type || (nd != 2 && nd != 3) || PyArray_NDIM(y) != nd ||
-      PyArray_DIM(x, nd - 1) != PyArray_DIM(y, nd - 1) ||
-      (nd == 3 && PyArray_DIM(x, 0) != PyArray_DIM(y, 0)))
+      PyArray_DIM(x, nd - 1) != PyArray_DIM(y, nd - 1) || (nd == 3 && PyArray_DIM(x, 0) != PyArray_DIM(y, 0)))
     Py_RETURN_NONE;
   const npy_intp batch = nd == 3 ? PyArray_DIM(x, 0) : 1;
   const npy_intp rows = PyArray_DIM(x, nd - 2), columns = PyArray_DIM(y, nd - 2);
@@ -66,8 +64,7 @@ PyObject* cdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Unlocked unlocked(batch * rows * work > kUnlock);
     ranges(batch * rows, 1 + kGrain / (work + 1), [&](int64_t i, int64_t stop) {
       for (; i < stop; ++i)
-        kernel(data<T>(a) + i * m, data<T>(b) + i / rows * m * columns, data<T>(out) + i * columns,
-               m, columns, columns);
+        kernel(data<T>(a) + i * m, data<T>(b) + i / rows * m * columns, data<T>(out) + i * columns, m, columns, columns);
     });
   };
   type == NPY_FLOAT ? compute(float()) : compute(double());
@@ -95,8 +92,7 @@ PyObject* pdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Unlocked unlocked(rows * work > kUnlock);
     ranges(rows, 1 + kGrain / (work + 1), [&](int64_t i, int64_t stop) {
       for (; i < stop; ++i)
-        kernel(data<T>(a) + i * m, data<T>(b) + i + 1, data<T>(out) + i * rows - i * (i + 1) / 2, m,
-               rows - i - 1, rows);
+        kernel(data<T>(a) + i * m, data<T>(b) + i + 1, data<T>(out) + i * rows - i * (i + 1) / 2, m, rows - i - 1, rows);
     });
   };
   PyArray_TYPE(x) == NPY_FLOAT ? compute(float()) : compute(double());

@@ -22,8 +22,7 @@ void distances(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t str
     for (int64_t k = 0; k < m; ++k) {
       const V<T> v = splat(x[k]);
 #pragma GCC unroll 4
-      for (int l = 0; l < 4; ++l)
-        t[l] = add_difference<T, kMetric>(t[l], v - load(y + k * stride + j + l * kL));
+      for (int l = 0; l < 4; ++l) t[l] = add_difference<T, kMetric>(t[l], v - load(y + k * stride + j + l * kL));
     }
 #pragma GCC unroll 4
     for (int l = 0; l < 4; ++l) store<T>(out + j + l * kL, finish(t[l]));
@@ -31,8 +30,7 @@ void distances(const T* x, const T* y, T* out, int64_t m, int64_t n, int64_t str
   for (; j < n; j += kL) {
     const int64_t count = n - j < kL ? n - j : kL;
     V<T> t = {};
-    for (int64_t k = 0; k < m; ++k)
-      t = add_difference<T, kMetric>(t, splat(x[k]) - load_columns(y + k * stride + j, count));
+    for (int64_t k = 0; k < m; ++k) t = add_difference<T, kMetric>(t, splat(x[k]) - load_columns(y + k * stride + j, count));
     store_columns<T>(out + j, finish(t), count);
   }
 }

@@ -77,8 +77,8 @@ PyObject* cross(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_NONE;
   PyArrayObject *x = as_array(args[0]), *y = as_array(args[1]);
   const int dim = dim_or_none(args[2], PyArray_NDIM(x)), type = PyArray_TYPE(x);
-  if (dim < 0 || PyArray_DIM(x, dim) != 3 || (type != NPY_FLOAT && type != NPY_DOUBLE) ||
-      PyArray_TYPE(y) != type || !PyArray_SAMESHAPE(x, y))
+  if (dim < 0 || PyArray_DIM(x, dim) != 3 || (type != NPY_FLOAT && type != NPY_DOUBLE) || PyArray_TYPE(y) != type ||
+      !PyArray_SAMESHAPE(x, y))
     Py_RETURN_NONE;
   Ref a(to_contiguous(x)), b(a ? to_contiguous(y) : Ref());
   Ref out(b ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type) : nullptr);

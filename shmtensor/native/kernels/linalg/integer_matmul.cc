@@ -49,8 +49,8 @@ struct RowMajorProduct {
     const int64_t row = g.a_transposed ? 1 : g.lda, step = g.a_transposed ? g.lda : 1;
     const int64_t depth = g.n == 1 ? g.k : kDepth;
     for (int64_t k = 0; k < g.k; k += depth)
-      matrix_products<T>()(g.a + i * row + k * step, row, step, g.b + k * g.ldb + j, g.ldb,
-                          g.c + i * g.ldc + j, g.ldc, m, n, min(depth, g.k - k), k > 0 || g.beta != T(0));
+      matrix_products<T>()(g.a + i * row + k * step, row, step, g.b + k * g.ldb + j, g.ldb, g.c + i * g.ldc + j, g.ldc, m, n,
+                           min(depth, g.k - k), k > 0 || g.beta != T(0));
   }
 };
 
@@ -62,8 +62,8 @@ void dot_in_pieces(const RowMajorProduct<T>& prepared) {
   std::vector<T> partials(static_cast<size_t>(pieces));
   slices(pieces, [&](int64_t p) {
     const int64_t k = p * kPiece;
-    matrix_products<T>()(g.a + k * step, 0, step, g.b + k * g.ldb, g.ldb,
-                        &partials[static_cast<size_t>(p)], 1, 1, 1, min(kPiece, g.k - k), false);
+    matrix_products<T>()(g.a + k * step, 0, step, g.b + k * g.ldb, g.ldb, &partials[static_cast<size_t>(p)], 1, 1, 1,
+                         min(kPiece, g.k - k), false);
   });
   uint64_t total = g.beta != T(0) ? *g.c : 0;
   for (const T partial : partials) total += partial;
@@ -87,14 +87,14 @@ void multiply_tiled(const Gemm<T>& product) {
 
 }  // namespace
 
-#define INTEGER_GEMM(T)                      \
-  void blas_gemm(const Gemm<T>& g) {  \
-    const RowMajorProduct<T> prepared(g);              \
-    prepared.tile(0, prepared.g.m, 0, prepared.g.n);       \
-  }                                   \
-  template <>                         \
-  void gemm(const Gemm<T>& g) {       \
-    multiply_tiled(g);                           \
+#define INTEGER_GEMM(T)                              \
+  void blas_gemm(const Gemm<T>& g) {                 \
+    const RowMajorProduct<T> prepared(g);            \
+    prepared.tile(0, prepared.g.m, 0, prepared.g.n); \
+  }                                                  \
+  template <>                                        \
+  void gemm(const Gemm<T>& g) {                      \
+    multiply_tiled(g);                               \
   }
 INTEGER_GEMM(uint8_t)
 INTEGER_GEMM(uint16_t)

@@ -7,7 +7,7 @@ namespace shmtensor {
 
 // For unsigned integers of 1, 2, 4 and 8 bytes; signed integers give the same bits.
 // blas_gemm runs on the calling thread, gemm in tiles on the thread pool; both give the same result.
-#define INTEGER_GEMM(T)                    \
+#define INTEGER_GEMM(T)             \
   void blas_gemm(const Gemm<T>& g); \
   template <>                       \
   void gemm(const Gemm<T>& g);

@@ -18,11 +18,10 @@ constexpr int64_t kUnlock = 16384, kSlice = 65536, kTiny = 4096;  // multiply-ad
 
 // LAPACK's functions. Sizes are int in this library; the lengths of strings are the last arguments.
 using Getrf = void (*)(const int* m, const int* n, void* a, const int* lda, int* pivots, int* info);
-using Sytrf = void (*)(const char* uplo, const int* n, void* a, const int* lda, int* pivots,
-                       void* work, const int* lwork, int* info, size_t);
-using Sytrs = void (*)(const char* uplo, const int* n, const int* nrhs, const void* a,
-                       const int* lda, const int* pivots, void* b, const int* ldb, int* info,
-                       size_t);
+using Sytrf = void (*)(const char* uplo, const int* n, void* a, const int* lda, int* pivots, void* work, const int* lwork,
+                       int* info, size_t);
+using Sytrs = void (*)(const char* uplo, const int* n, const int* nrhs, const void* a, const int* lda, const int* pivots,
+                       void* b, const int* ldb, int* info, size_t);
 
 // LAPACK's function of that name (getrf, sytrf, ...) for the dtype of x. False: a Python exception is set.
 template <class F>
@@ -43,14 +42,11 @@ PyArrayObject* matrices_argument(const char* where, const char* name, PyObject* 
   PyArrayObject* x = array_argument(where, name, p);
   const int nd = x ? PyArray_NDIM(x) : 0;
   if (x && (nd < 2 || PyArray_DIM(x, nd - 2) > INT_MAX || PyArray_DIM(x, nd - 1) > INT_MAX))
-    return raise("RuntimeError", "%s: expected matrices of sizes below 2 ** 31: %s", where,
-                 shape_text(x).c_str());
+    return raise("RuntimeError", "%s: expected matrices of sizes below 2 ** 31: %s", where, shape_text(x).c_str());
   return x;
 }
 
-Ref transpose(PyArrayObject* x) {
-  return Ref(PyArray_SwapAxes(x, PyArray_NDIM(x) - 2, PyArray_NDIM(x) - 1));
-}
+Ref transpose(PyArrayObject* x) { return Ref(PyArray_SwapAxes(x, PyArray_NDIM(x) - 2, PyArray_NDIM(x) - 1)); }
 
 // A copy of x in the order (..., n, m), in native byte order.
 Ref column_major_copy(PyArrayObject* x) {
@@ -122,9 +118,7 @@ PyObject* lu_factor(PyObject*, PyObject* p) {
   Getrf getrf;
   if (!x || !lapack_function("getrf", x, &getrf)) return nullptr;
   const Batch batch(x);
-  return factorize(x, batch, [&](char* a, int* pivots, int* info) {
-    getrf(&batch.m, &batch.n, a, &batch.m, pivots, info);
-  });
+  return factorize(x, batch, [&](char* a, int* pivots, int* info) { getrf(&batch.m, &batch.n, a, &batch.m, pivots, info); });
 }
 
 // ldl_factor(x, hermitian): only the lower triangles are read
@@ -134,8 +128,7 @@ PyObject* ldl_factor(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!x) return nullptr;
   const Batch batch(x);
   if (batch.m != batch.n) {
-    return raise("RuntimeError", "ldl_factor: expected square matrices: %s",
-                 shape_text(x).c_str());
+    return raise("RuntimeError", "ldl_factor: expected square matrices: %s", shape_text(x).c_str());
   }
   const bool hermitian = args[1] == Py_True && PyArray_ISCOMPLEX(x);
   Sytrf sytrf;
@@ -145,8 +138,7 @@ PyObject* ldl_factor(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return factorize(x, batch, [&](char* a, int* pivots, int* info) {
     void* work = scratch.get<char>(size * lwork);
     sytrf("L", &batch.n, a, &batch.n, pivots, work, &lwork, info, 1);
-    for (int64_t j = 1; j < batch.n; ++j)
-      memset(a + j * batch.n * size, 0, static_cast<size_t>(j * size));
+    for (int64_t j = 1; j < batch.n; ++j) memset(a + j * batch.n * size, 0, static_cast<size_t>(j * size));
   });
 }
 
@@ -158,29 +150,27 @@ PyObject* ldl_solve(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* y = pivots_array ? matrices_argument("ldl_solve", "b", args[2]) : nullptr;
   if (!y) return nullptr;
   const Batch factors(x), rhs(y);
-  if (factors.m != factors.n || factors.m != rhs.m || factors.count != rhs.count ||
-      PyArray_TYPE(x) != PyArray_TYPE(y) || PyArray_SIZE(pivots_array) != factors.count * factors.n) {
+  if (factors.m != factors.n || factors.m != rhs.m || factors.count != rhs.count || PyArray_TYPE(x) != PyArray_TYPE(y) ||
+      PyArray_SIZE(pivots_array) != factors.count * factors.n) {
     return raise("RuntimeError", "ldl_solve: shapes or dtypes of LD, pivots and b do not match: %s %s, %s, %s %s",
-                 shape_text(x).c_str(), dtype_text(x).c_str(), shape_text(pivots_array).c_str(),
-                 shape_text(y).c_str(), dtype_text(y).c_str());
+                 shape_text(x).c_str(), dtype_text(x).c_str(), shape_text(pivots_array).c_str(), shape_text(y).c_str(),
+                 dtype_text(y).c_str());
   }
   Sytrs sytrs;
-  if (!lapack_function(args[3] == Py_True && PyArray_ISCOMPLEX(x) ? "hetrs" : "sytrs", x, &sytrs))
-    return nullptr;
+  if (!lapack_function(args[3] == Py_True && PyArray_ISCOMPLEX(x) ? "hetrs" : "sytrs", x, &sytrs)) return nullptr;
   Ref view = transpose(x), pivots = private_copy_as(pivots_array, NPY_INT), b = column_major_copy(y);
   Ref a = view ? to_contiguous(view.array()) : Ref();
   if (!a || !pivots || !b) return nullptr;
   for (int64_t i = 0; i < factors.count; ++i) {
     if (!are_valid_pivots(data<int>(pivots) + i * factors.n, factors.n)) {
-      return raise("RuntimeError", "ldl_solve: pivots are not those of ldl_factor: matrix %lld",
-                   static_cast<long long>(i));
+      return raise("RuntimeError", "ldl_solve: pivots are not those of ldl_factor: matrix %lld", static_cast<long long>(i));
     }
   }
   if (factors.n && rhs.n) {
     for_matrices(factors.count, static_cast<int64_t>(factors.n) * factors.n * rhs.n, [&](int64_t i) {
       int info;
-      sytrs("L", &factors.n, &rhs.n, data<char>(a) + i * factors.nbytes, &factors.n,
-            data<int>(pivots) + i * factors.n, data<char>(b) + i * rhs.nbytes, &factors.n, &info, 1);
+      sytrs("L", &factors.n, &rhs.n, data<char>(a) + i * factors.nbytes, &factors.n, data<int>(pivots) + i * factors.n,
+            data<char>(b) + i * rhs.nbytes, &factors.n, &info, 1);
     });
   }
   return transpose(b.array()).release();

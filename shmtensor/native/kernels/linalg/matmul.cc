@@ -31,14 +31,12 @@ struct Operand {
 };
 
 // Can BLAS read rows x columns at these strides? Sets ld and transposed.
-bool set_leading_dimension(int64_t rows, int64_t columns, npy_intp row, npy_intp column, npy_intp item,
-                           Operand* o) {
+bool set_leading_dimension(int64_t rows, int64_t columns, npy_intp row, npy_intp column, npy_intp item, Operand* o) {
   const bool has_one_row = rows <= 1, has_one_column = columns <= 1;  // a side of one has no stride
   if ((has_one_column || column == item) && (has_one_row || (row % item == 0 && row >= columns * item))) {
     o->ld = has_one_row ? columns : row / item;
     o->transposed = false;
-  } else if ((has_one_row || row == item) &&
-             (has_one_column || (column % item == 0 && column >= rows * item))) {
+  } else if ((has_one_row || row == item) && (has_one_column || (column % item == 0 && column >= rows * item))) {
     o->ld = has_one_column ? rows : column / item;
     o->transposed = true;
   } else if (rows * columns == 0) {  // NumPy gives empty arrays any strides; nothing is read
@@ -91,8 +89,7 @@ bool read_operand(PyArrayObject* a, bool is_left, bool transpose, Operand* o) {
       return true;
     }
     if (attempt) return raise("RuntimeError", "matmul: an operand is too large: %s", shape_text(x).c_str());
-    o->owner = Ref(PyArray_FromArray(a, PyArray_DescrFromType(PyArray_TYPE(a)),
-                                     NPY_ARRAY_CARRAY_RO | NPY_ARRAY_ENSURECOPY));
+    o->owner = Ref(PyArray_FromArray(a, PyArray_DescrFromType(PyArray_TYPE(a)), NPY_ARRAY_CARRAY_RO | NPY_ARRAY_ENSURECOPY));
     if (!o->owner) return false;
   }
 }
@@ -169,8 +166,7 @@ void run(const Operand& x, const Operand& y, T* out, int nbatch, const npy_intp*
   const int64_t work = g.m * g.n * g.k;
   if (count * g.m * g.n == 0) return;
   if (g.k == 0) {
-    if (beta == T(0))
-      memset(static_cast<void*>(out), 0, sizeof(T) * static_cast<size_t>(count * g.m * g.n));
+    if (beta == T(0)) memset(static_cast<void*>(out), 0, sizeof(T) * static_cast<size_t>(count * g.m * g.n));
     return;
   }
   const bool is_vectorizable = g.n % 4 == 0 && (g.b_transposed ? g.m > 3 && g.k % 4 == 0 : g.m > 1);
@@ -213,19 +209,12 @@ void run(const Operand& x, const Operand& y, T* out, int nbatch, const npy_intp*
   });
 }
 
-void run(int type, const Operand& x, const Operand& y, void* out, int nbatch, const npy_intp* dims,
-         bool add) {
+void run(int type, const Operand& x, const Operand& y, void* out, int nbatch, const npy_intp* dims, bool add) {
   switch (type) {
-    case NPY_FLOAT:
-      return run(x, y, static_cast<float*>(out), nbatch, dims, float(add));
-    case NPY_DOUBLE:
-      return run(x, y, static_cast<double*>(out), nbatch, dims, double(add));
-    case NPY_CFLOAT:
-      return run(x, y, static_cast<std::complex<float>*>(out), nbatch, dims,
-                 std::complex<float>(add));
-    case NPY_CDOUBLE:
-      return run(x, y, static_cast<std::complex<double>*>(out), nbatch, dims,
-                 std::complex<double>(add));
+    case NPY_FLOAT: return run(x, y, static_cast<float*>(out), nbatch, dims, float(add));
+    case NPY_DOUBLE: return run(x, y, static_cast<double*>(out), nbatch, dims, double(add));
+    case NPY_CFLOAT: return run(x, y, static_cast<std::complex<float>*>(out), nbatch, dims, std::complex<float>(add));
+    case NPY_CDOUBLE: return run(x, y, static_cast<std::complex<double>*>(out), nbatch, dims, std::complex<double>(add));
     default:
       with_size(PyArray_ITEMSIZE(x.owner.array()), [&](auto zero) {
         using T = decltype(zero);
@@ -234,9 +223,7 @@ void run(int type, const Operand& x, const Operand& y, void* out, int nbatch, co
   }
 }
 
-bool has_blas(int type) {
-  return type == NPY_FLOAT || type == NPY_DOUBLE || type == NPY_CFLOAT || type == NPY_CDOUBLE;
-}
+bool has_blas(int type) { return type == NPY_FLOAT || type == NPY_DOUBLE || type == NPY_CFLOAT || type == NPY_CDOUBLE; }
 
 bool is_integer(int type) { return type > NPY_BOOL && type <= NPY_ULONGLONG; }
 
@@ -254,14 +241,12 @@ PyObject* call_numpy(PyObject* const* args, Py_ssize_t n) {
 }
 
 PyObject* mismatch(const char* where, PyArrayObject* x, PyArrayObject* y, int64_t k, int64_t y_rows) {
-  return raise("RuntimeError", "%s: inner sizes differ: %s @ %s, %lld is not %lld", where,
-               shape_text(x).c_str(), shape_text(y).c_str(), static_cast<long long>(k),
-               static_cast<long long>(y_rows));
+  return raise("RuntimeError", "%s: inner sizes differ: %s @ %s, %lld is not %lld", where, shape_text(x).c_str(),
+               shape_text(y).c_str(), static_cast<long long>(k), static_cast<long long>(y_rows));
 }
 
 // Can out be written directly? It needs the right dtype, shape and layout, and must not overlap x and y.
-bool can_write_to(PyArrayObject* out, int type, int nd, const npy_intp* dims, const Operand& x,
-                  const Operand& y) {
+bool can_write_to(PyArrayObject* out, int type, int nd, const npy_intp* dims, const Operand& x, const Operand& y) {
   if (PyArray_TYPE(out) != type || !PyArray_ISCARRAY(out) || PyArray_NDIM(out) != nd ||
       !PyArray_CompareLists(PyArray_DIMS(out), dims, nd)) {
     return false;
@@ -290,15 +275,14 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   const int xd = PyArray_NDIM(x), yd = PyArray_NDIM(y), type = PyArray_TYPE(x);
   if (!xd || !yd) {
-    return raise("RuntimeError", "matmul: an operand has no dimensions: %s @ %s, use * for numbers",
-                 shape_text(x).c_str(), shape_text(y).c_str());
+    return raise("RuntimeError", "matmul: an operand has no dimensions: %s @ %s, use * for numbers", shape_text(x).c_str(),
+                 shape_text(y).c_str());
   }
   const int64_t k = PyArray_DIM(x, xd - 1), y_rows = PyArray_DIM(y, yd > 1 ? yd - 2 : 0);
   if (k != y_rows) return mismatch("matmul", x, y, k, y_rows);
   if (xd > 1 && yd > 1 && !is_allocatable("matmul", PyArray_DIM(x, xd - 2), PyArray_DIM(y, yd - 1), PyArray_ITEMSIZE(x)))
     return nullptr;
-  if (type != PyArray_TYPE(y) || !(has_blas(type) || is_integer(type)))
-    return call_numpy(args, out_argument ? 3 : 2);
+  if (type != PyArray_TYPE(y) || !(has_blas(type) || is_integer(type))) return call_numpy(args, out_argument ? 3 : 2);
   if (has_blas(type) && !blas_ensure()) return nullptr;
 
   Operand a, b;
@@ -306,8 +290,8 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   npy_intp dims[NPY_MAXDIMS + 2];
   int nbatch;
   if (!broadcast(&a, &b, &nbatch, dims)) {
-    return raise("RuntimeError", "matmul: batch sizes do not broadcast: %s @ %s",
-                 shape_text(x).c_str(), shape_text(y).c_str());
+    return raise("RuntimeError", "matmul: batch sizes do not broadcast: %s @ %s", shape_text(x).c_str(),
+                 shape_text(y).c_str());
   }
   int nd = nbatch;
   if (xd > 1) dims[nd++] = a.rows;
@@ -322,8 +306,8 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   run(type, a, b, PyArray_DATA(out.array()), nbatch, dims, false);
   if (!out_argument) return out.release();
   if (PyArray_NDIM(out_argument) != nd || !PyArray_CompareLists(PyArray_DIMS(out_argument), dims, nd)) {
-    return raise("RuntimeError", "matmul: out has another shape: %s, expected %s",
-                 shape_text(out_argument).c_str(), shape_text(out.array()).c_str());
+    return raise("RuntimeError", "matmul: out has another shape: %s, expected %s", shape_text(out_argument).c_str(),
+                 shape_text(out.array()).c_str());
   }
   if (PyArray_CopyInto(out_argument, out.array()) < 0) return nullptr;
   Py_INCREF(out_argument);
@@ -336,26 +320,23 @@ PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* w = x ? array_argument("linear", "weight", args[1]) : nullptr;
   if (!w) return nullptr;
   PyArrayObject* b = nullptr;
-  if (n == 3 && args[2] != Py_None && !(b = array_argument("linear", "bias", args[2])))
-    return nullptr;
+  if (n == 3 && args[2] != Py_None && !(b = array_argument("linear", "bias", args[2]))) return nullptr;
   const int xd = PyArray_NDIM(x), type = PyArray_TYPE(x);
   if (xd < 1 || PyArray_NDIM(w) != 2) {
-    return raise("RuntimeError", "linear: expected input (..., in) and weight (out, in): %s, %s",
-                 shape_text(x).c_str(), shape_text(w).c_str());
+    return raise("RuntimeError", "linear: expected input (..., in) and weight (out, in): %s, %s", shape_text(x).c_str(),
+                 shape_text(w).c_str());
   }
   const int64_t k = PyArray_DIM(x, xd - 1), width = PyArray_DIM(w, 0);
   if (k != PyArray_DIM(w, 1)) {
-    return raise("RuntimeError", "linear: sizes differ: input %s, weight %s, %lld is not %lld",
-                 shape_text(x).c_str(), shape_text(w).c_str(), static_cast<long long>(k),
-                 static_cast<long long>(PyArray_DIM(w, 1)));
+    return raise("RuntimeError", "linear: sizes differ: input %s, weight %s, %lld is not %lld", shape_text(x).c_str(),
+                 shape_text(w).c_str(), static_cast<long long>(k), static_cast<long long>(PyArray_DIM(w, 1)));
   }
   if (!is_allocatable("linear", k ? PyArray_SIZE(x) / k : 0, width, PyArray_ITEMSIZE(x))) return nullptr;
   if (b && (PyArray_NDIM(b) != 1 || PyArray_DIM(b, 0) != width)) {
-    return raise("RuntimeError", "linear: the bias does not match the weight: %s, weight %s",
-                 shape_text(b).c_str(), shape_text(w).c_str());
+    return raise("RuntimeError", "linear: the bias does not match the weight: %s, weight %s", shape_text(b).c_str(),
+                 shape_text(w).c_str());
   }
-  if (type != PyArray_TYPE(w) || (b && type != PyArray_TYPE(b)) ||
-      !(has_blas(type) || is_integer(type))) {
+  if (type != PyArray_TYPE(w) || (b && type != PyArray_TYPE(b)) || !(has_blas(type) || is_integer(type))) {
     Ref t(PyArray_Transpose(w, nullptr));
     if (!t) return nullptr;
     PyObject* operands[2] = {args[0], t.get()};

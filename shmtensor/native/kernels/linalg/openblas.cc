@@ -20,12 +20,11 @@ namespace {
 enum { RowMajor = 101, NoTrans = 111, Trans = 112 };
 
 template <class T>
-using RealGemm = void (*)(int, int, int, int, int, int, T, const T*, int, const T*, int, T, T*,
-                          int);
+using RealGemm = void (*)(int, int, int, int, int, int, T, const T*, int, const T*, int, T, T*, int);
 template <class T>
 using RealGemv = void (*)(int, int, int, int, T, const T*, int, const T*, int, T, T*, int);
-using ComplexGemm = void (*)(int, int, int, int, int, int, const void*, const void*, int,
-                             const void*, int, const void*, void*, int);
+using ComplexGemm = void (*)(int, int, int, int, int, int, const void*, const void*, int, const void*, int, const void*,
+                             void*, int);
 
 struct Library {
   RealGemm<float> sgemm = nullptr;
@@ -83,8 +82,7 @@ bool find_library(std::string* path) {
   Py_XDECREF(util);
   if (text) return true;
   if (!PyErr_Occurred()) {
-    raise("ImportError",
-          "blas: the library is missing: scipy_openblas32, pip install scipy-openblas32");
+    raise("ImportError", "blas: the library is missing: scipy_openblas32, pip install scipy-openblas32");
   }
   return false;
 }
@@ -92,8 +90,7 @@ bool find_library(std::string* path) {
 void* load_symbol(const char* name) {
   void* address = dlsym(handle, name);
   if (!address) {
-    raise("ImportError",
-          "blas: the library lacks a function: %s, scipy-openblas32 >= 0.3.29 has it", name);
+    raise("ImportError", "blas: the library lacks a function: %s, scipy-openblas32 >= 0.3.29 has it", name);
   }
   return address;
 }
@@ -109,8 +106,7 @@ bool load() {
   if (!find_library(&path)) return false;
   {
     TemporaryEnvironment threads("OPENBLAS_NUM_THREADS", "1");
-    if (isa_level() ==
-        Level::Avx512) {  // overrides an inherited value, which was set for NumPy's copy
+    if (isa_level() == Level::Avx512) {  // overrides an inherited value, which was set for NumPy's copy
       TemporaryEnvironment kernels("OPENBLAS_CORETYPE", "SkylakeX");
       handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     } else {
@@ -119,12 +115,9 @@ bool load() {
   }
   if (!handle) return raise("ImportError", "blas: the library does not load: %s", dlerror());
   Library l;
-  if (!load_symbol("scipy_cblas_sgemm", &l.sgemm) ||
-      !load_symbol("scipy_cblas_dgemm", &l.dgemm) ||
-      !load_symbol("scipy_cblas_sgemv", &l.sgemv) ||
-      !load_symbol("scipy_cblas_dgemv", &l.dgemv) ||
-      !load_symbol("scipy_cblas_cgemm", &l.cgemm) ||
-      !load_symbol("scipy_cblas_zgemm", &l.zgemm) ||
+  if (!load_symbol("scipy_cblas_sgemm", &l.sgemm) || !load_symbol("scipy_cblas_dgemm", &l.dgemm) ||
+      !load_symbol("scipy_cblas_sgemv", &l.sgemv) || !load_symbol("scipy_cblas_dgemv", &l.dgemv) ||
+      !load_symbol("scipy_cblas_cgemm", &l.cgemm) || !load_symbol("scipy_cblas_zgemm", &l.zgemm) ||
       !load_symbol("scipy_openblas_set_num_threads", &l.set_num_threads) ||
       !load_symbol("scipy_openblas_get_corename", &l.corename)) {
     return false;
@@ -139,9 +132,9 @@ int transpose_flag(bool transposed) { return transposed ? Trans : NoTrans; }
 
 template <class T, class F>
 void call_real_gemm(F f, const Gemm<T>& g) {
-  f(RowMajor, transpose_flag(g.a_transposed), transpose_flag(g.b_transposed), static_cast<int>(g.m),
-    static_cast<int>(g.n), static_cast<int>(g.k), T(1), g.a, static_cast<int>(g.lda), g.b,
-    static_cast<int>(g.ldb), g.beta, g.c, static_cast<int>(g.ldc));
+  f(RowMajor, transpose_flag(g.a_transposed), transpose_flag(g.b_transposed), static_cast<int>(g.m), static_cast<int>(g.n),
+    static_cast<int>(g.k), T(1), g.a, static_cast<int>(g.lda), g.b, static_cast<int>(g.ldb), g.beta, g.c,
+    static_cast<int>(g.ldc));
 }
 
 // A matrix-vector product by gemv: OpenBLAS's gemm would pack the matrix first, which takes 2 to 8 times as long.
@@ -151,14 +144,14 @@ bool try_gemv(RealGemv<T> f, const Gemm<T>& g) {
   int lda = static_cast<int>(g.lda), ldb = static_cast<int>(g.ldb), ldc = static_cast<int>(g.ldc);
   if (n == 1) {
     int step = g.b_transposed ? 1 : ldb;
-    f(RowMajor, transpose_flag(g.a_transposed), g.a_transposed ? k : m, g.a_transposed ? m : k, T(1),
-      g.a, lda, g.b, step, g.beta, g.c, ldc);
+    f(RowMajor, transpose_flag(g.a_transposed), g.a_transposed ? k : m, g.a_transposed ? m : k, T(1), g.a, lda, g.b, step,
+      g.beta, g.c, ldc);
     return true;
   }
   if (m == 1) {
     int step = g.a_transposed ? lda : 1;
-    f(RowMajor, transpose_flag(!g.b_transposed), g.b_transposed ? n : k, g.b_transposed ? k : n,
-      T(1), g.b, ldb, g.a, step, g.beta, g.c, 1);
+    f(RowMajor, transpose_flag(!g.b_transposed), g.b_transposed ? n : k, g.b_transposed ? k : n, T(1), g.b, ldb, g.a, step,
+      g.beta, g.c, 1);
     return true;
   }
   return false;
@@ -167,9 +160,9 @@ bool try_gemv(RealGemv<T> f, const Gemm<T>& g) {
 template <class T>
 void call_complex_gemm(ComplexGemm f, const Gemm<T>& g) {
   const T one(1);
-  f(RowMajor, transpose_flag(g.a_transposed), transpose_flag(g.b_transposed), static_cast<int>(g.m),
-    static_cast<int>(g.n), static_cast<int>(g.k), &one, g.a, static_cast<int>(g.lda), g.b,
-    static_cast<int>(g.ldb), &g.beta, g.c, static_cast<int>(g.ldc));
+  f(RowMajor, transpose_flag(g.a_transposed), transpose_flag(g.b_transposed), static_cast<int>(g.m), static_cast<int>(g.n),
+    static_cast<int>(g.k), &one, g.a, static_cast<int>(g.lda), g.b, static_cast<int>(g.ldb), &g.beta, g.c,
+    static_cast<int>(g.ldc));
 }
 
 int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -196,9 +189,7 @@ bool try_small_gemm(Gemm<T> g) {
   using Bits = std::conditional_t<sizeof(T) == 4, uint32_t, uint64_t>;
   constexpr int64_t kSize = sizeof(T), kVector = 16 / kSize;
   constexpr int64_t kCached = 24576 / kSize;  // elements of b, which is read once per four rows
-  if (g.m < 2 || g.n % kVector || g.k * g.n > kCached ||
-      (g.beta != T(0) && g.beta != T(1)))
-    return false;
+  if (g.m < 2 || g.n % kVector || g.k * g.n > kCached || (g.beta != T(0) && g.beta != T(1))) return false;
   if (g.a_transposed && g.lda > 1024 && g.k > 256) return false;  // each step reads another page
   T transposed[kCached];
   if (g.b_transposed) {
@@ -211,8 +202,8 @@ bool try_small_gemm(Gemm<T> g) {
     g.b = transposed;
     g.ldb = g.n;
   }
-  matrix_products<T>()(g.a, g.a_transposed ? 1 : g.lda, g.a_transposed ? g.lda : 1, g.b, g.ldb, g.c,
-                       g.ldc, g.m, g.n, g.k, g.beta != T(0));
+  matrix_products<T>()(g.a, g.a_transposed ? 1 : g.lda, g.a_transposed ? g.lda : 1, g.b, g.ldb, g.c, g.ldc, g.m, g.n, g.k,
+                       g.beta != T(0));
   return true;
 }
 
@@ -326,8 +317,7 @@ void gemm(const Gemm<T>& g) {
     (rows >= columns ? rows : columns) /= 2;
     tiles /= 2;
   }
-  const int64_t tm = piece_size(g.m, rows < 16 ? 16 : rows, 16),
-                tn = piece_size(g.n, columns < 16 ? 16 : columns, 16);
+  const int64_t tm = piece_size(g.m, rows < 16 ? 16 : rows, 16), tn = piece_size(g.n, columns < 16 ? 16 : columns, 16);
   const int64_t nm = (g.m + tm - 1) / tm, nn = (g.n + tn - 1) / tn;
   slices(nm * nn, [&](int64_t i) {
     int64_t m0 = i / nn * tm, n0 = i % nn * tn;

@@ -5,8 +5,8 @@
 // wrap around on overflow.
 
 template <class T, int kBytes, int kVectors, int kRows>
-INLINE void gemm_strip(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c,
-                        int64_t ldc, int64_t depth, bool add) {
+INLINE void gemm_strip(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c, int64_t ldc, int64_t depth,
+                       bool add) {
   typedef T Wide __attribute__((vector_size(kBytes)));
   typedef T Loose __attribute__((vector_size(kBytes), aligned(1), may_alias));
   constexpr int kL = kBytes / static_cast<int>(sizeof(T));
@@ -42,17 +42,14 @@ T gemm_dot(const T* a, int64_t step, const T* b, int64_t ldb, int64_t depth) {
 }
 
 template <class T, int kRows>
-void gemm_rows(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c, int64_t ldc,
-                int64_t n, int64_t depth, bool add) {
+void gemm_rows(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c, int64_t ldc, int64_t n, int64_t depth,
+               bool add) {
   constexpr int64_t kL = kWidth / static_cast<int64_t>(sizeof(T));
   int64_t j = 0;
-  for (; j + 2 * kL <= n; j += 2 * kL)
-    gemm_strip<T, kWidth, 2, kRows>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
-  for (; j + kL <= n; j += kL)
-    gemm_strip<T, kWidth, 1, kRows>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
+  for (; j + 2 * kL <= n; j += 2 * kL) gemm_strip<T, kWidth, 2, kRows>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
+  for (; j + kL <= n; j += kL) gemm_strip<T, kWidth, 1, kRows>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
   if constexpr (kWidth > 32) {
-    for (; j + kL / 2 <= n; j += kL / 2)
-      gemm_strip<T, 32, 1, kRows>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
+    for (; j + kL / 2 <= n; j += kL / 2) gemm_strip<T, 32, 1, kRows>(a, row, step, b + j, ldb, c + j, ldc, depth, add);
   }
   if constexpr (kWidth > 16) {
     constexpr int64_t kHalfVector = 16 / static_cast<int64_t>(sizeof(T));
@@ -69,15 +66,13 @@ void gemm_rows(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T
 
 // c (+)= a b: element (i, k) of a at i * row + k * step, b and c in rows.
 template <class T>
-void matrix_product(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c, int64_t ldc,
-                   int64_t m, int64_t n, int64_t depth, bool add) {
+void matrix_product(const T* a, int64_t row, int64_t step, const T* b, int64_t ldb, T* c, int64_t ldc, int64_t m, int64_t n,
+                    int64_t depth, bool add) {
   int64_t i = 0;
-  for (; i + 4 <= m; i += 4)
-    gemm_rows<T, 4>(a + i * row, row, step, b, ldb, c + i * ldc, ldc, n, depth, add);
+  for (; i + 4 <= m; i += 4) gemm_rows<T, 4>(a + i * row, row, step, b, ldb, c + i * ldc, ldc, n, depth, add);
   if (i + 2 <= m) {
     gemm_rows<T, 2>(a + i * row, row, step, b, ldb, c + i * ldc, ldc, n, depth, add);
     i += 2;
   }
-  for (; i < m; ++i)
-    gemm_rows<T, 1>(a + i * row, row, step, b, ldb, c + i * ldc, ldc, n, depth, add);
+  for (; i < m; ++i) gemm_rows<T, 1>(a + i * row, row, step, b, ldb, c + i * ldc, ldc, n, depth, add);
 }

@@ -124,12 +124,10 @@ template <class T>
 void backward(const Batch& batch, Sample<T>& s, const T* alpha, T loss, T g, bool zero, T* out) {
   const int64_t n = s.label_count, width = batch.width(), stride = batch.samples * batch.classes;
   const bool is_zeroed = zero && loss == -kNegativeInfinity<T>;
-  for (int64_t t = is_zeroed ? 0 : s.input_length; t < batch.steps; ++t)
-    fill(out + t * stride, 0, batch.classes, T(0));
+  for (int64_t t = is_zeroed ? 0 : s.input_length; t < batch.steps; ++t) fill(out + t * stride, 0, batch.classes, T(0));
   if (is_zeroed) return;
   const size_t size = static_cast<size_t>(2 * n + 2);
-  std::vector<T> beta(size, kNegativeInfinity<T>), next_beta(size, kNegativeInfinity<T>),
-      terms(static_cast<size_t>(n) + 1);
+  std::vector<T> beta(size, kNegativeInfinity<T>), next_beta(size, kNegativeInfinity<T>), terms(static_cast<size_t>(n) + 1);
   std::vector<T> posteriors(static_cast<size_t>(batch.classes)), blank_log_probs(static_cast<size_t>(n) + 1);
   next_beta[n] = 0;
   for (int64_t t = s.input_length - 1; t >= 0; --t) {
@@ -144,8 +142,8 @@ void backward(const Batch& batch, Sample<T>& s, const T* alpha, T loss, T g, boo
       const T label_log_probs = x[s.blank];
       nn_kernels<T>().ctc_blanks(blanks + first, labels + first, label_log_probs, out_blanks + first, stop - first);
       fill(blank_log_probs.data(), first, stop, label_log_probs);
-      nn_kernels<T>().ctc_shares(alpha_row + first, out_blanks + first, blank_log_probs.data() + first,
-                                 terms.data() + first, stop - first, loss);
+      nn_kernels<T>().ctc_shares(alpha_row + first, out_blanks + first, blank_log_probs.data() + first, terms.data() + first,
+                                 stop - first, loss);
       T total = 0;
       for (int64_t k = first; k < stop; ++k) total += terms[k];
       posteriors[s.blank] += total;
@@ -192,8 +190,7 @@ struct Arguments {
   bool read(PyArrayObject* arguments, PyObject* targets_array, PyObject* input, PyObject* target, PyObject* blank) {
     long blank_index;
     if (!arguments || PyArray_NDIM(arguments) != 3 || !parse_long(blank, &blank_index) ||
-        !PyArray_CheckExact(targets_array) ||
-        PyArray_NDIM(as_array(targets_array)) != 2)
+        !PyArray_CheckExact(targets_array) || PyArray_NDIM(as_array(targets_array)) != 2)
       return false;
     const npy_intp *dims = PyArray_DIMS(arguments), *rows = PyArray_DIMS(as_array(targets_array));
     batch = {dims[0], dims[1], dims[2], rows[1], blank_index, nullptr, nullptr, nullptr};
@@ -240,8 +237,7 @@ PyObject* ctc_loss_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const Batch& b = arguments.batch;
   const int type = PyArray_TYPE(x);
   LayerOperand g, loss, alpha;
-  if (!g.read(args[0], type, b.samples) || !loss.read(args[3], type, b.samples) ||
-      !alpha.read(args[4], type, b.states()))
+  if (!g.read(args[0], type, b.samples) || !loss.read(args[3], type, b.samples) || !alpha.read(args[4], type, b.states()))
     return fall_back();
   Ref out(new_array(3, PyArray_DIMS(x), type));
   if (!out) return nullptr;

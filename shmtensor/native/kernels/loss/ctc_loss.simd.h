@@ -28,12 +28,10 @@ template <class T, class F>
 INLINE void for_vectors(T* out, int64_t n, F f) {
   constexpr int kL = kLanes<T>;
   int64_t i = 0;
-  for (; i + kL <= n; i += kL)
-    store<T>(out + i, f([i](const T* p) INLINE_LAMBDA { return load(p + i); }));
+  for (; i + kL <= n; i += kL) store<T>(out + i, f([i](const T* p) INLINE_LAMBDA { return load(p + i); }));
   if (i == n) return;
   const int64_t tail = n - i;
-  store_part(out + i, f([i, tail](const T* p) INLINE_LAMBDA { return load_part(p + i, tail, T(0)); }),
-             tail);
+  store_part(out + i, f([i, tail](const T* p) INLINE_LAMBDA { return load_part(p + i, tail, T(0)); }), tail);
 }
 
 // out[i] = log(e^a[i] + e^b[i]) + y

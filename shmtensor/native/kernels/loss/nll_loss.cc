@@ -24,8 +24,8 @@ struct Targets {
 };
 
 // False if there is no kernel for the arguments.
-bool parse_targets(int nd, const npy_intp* dims, int type, PyObject* target, PyObject* weight,
-                   PyObject* ignore, PyObject* reduction, Targets* out) {
+bool parse_targets(int nd, const npy_intp* dims, int type, PyObject* target, PyObject* weight, PyObject* ignore,
+                   PyObject* reduction, Targets* out) {
   if (nd < 1 || !PyArray_CheckExact(target) || !PyUnicode_Check(reduction)) return false;
   PyArrayObject* t = as_array(target);
   if (PyArray_NDIM(t) != nd - 1) return false;
@@ -46,8 +46,8 @@ bool parse_targets(int nd, const npy_intp* dims, int type, PyObject* target, PyO
   out->per_sample = !strcmp(reduction_name, "none");
   if (!out->mean && !out->per_sample && strcmp(reduction_name, "sum")) return false;
   if (weight == Py_None) return true;
-  if (!PyArray_CheckExact(weight) || PyArray_TYPE(as_array(weight)) != type ||
-      PyArray_NDIM(as_array(weight)) != 1 || PyArray_SIZE(as_array(weight)) != out->classes)
+  if (!PyArray_CheckExact(weight) || PyArray_TYPE(as_array(weight)) != type || PyArray_NDIM(as_array(weight)) != 1 ||
+      PyArray_SIZE(as_array(weight)) != out->classes)
     return false;
   out->weight = contiguous(as_array(weight));
   return static_cast<bool>(out->weight);
@@ -116,8 +116,7 @@ bool backward(const Targets& c, const T* g, T* out) {
   const int64_t block = c.classes * c.d;
   std::atomic<bool> valid{true};  // checked again: Note [Memory that others change] in index/indices.h
   ranges(c.n, block >= kGrain ? 1 : kGrain / (block ? block : 1), [&](int64_t i, int64_t stop) {
-    memset(static_cast<void*>(out + i * block), 0,
-           sizeof(T) * static_cast<size_t>((stop - i) * block));
+    memset(static_cast<void*>(out + i * block), 0, sizeof(T) * static_cast<size_t>((stop - i) * block));
     for (; i < stop; ++i) {
       for (int64_t j = 0; j < c.d; ++j) {
         const int64_t t = load_once(target + i * c.d + j);
@@ -147,16 +146,14 @@ PyObject* nll_loss(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("nll_loss", n, 5)) return nullptr;
   PyArrayObject* x = floating_array(args[0]);
   Targets c;
-  if (!x || !parse_targets(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x), args[1], args[2], args[3],
-                           args[4], &c))
+  if (!x || !parse_targets(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x), args[1], args[2], args[3], args[4], &c))
     return fall_back();
   Ref in = contiguous(x);
   PyArrayObject* target = c.target.array();
-  Ref out(in ? new_array(c.per_sample ? PyArray_NDIM(target) : 0, PyArray_DIMS(target), PyArray_TYPE(x))
-             : nullptr);
+  Ref out(in ? new_array(c.per_sample ? PyArray_NDIM(target) : 0, PyArray_DIMS(target), PyArray_TYPE(x)) : nullptr);
   if (!out) return nullptr;
   const bool valid = PyArray_TYPE(x) == NPY_FLOAT ? forward(c, data<float>(in), data<float>(out))
-                                                 : forward(c, data<double>(in), data<double>(out));
+                                                  : forward(c, data<double>(in), data<double>(out));
   if (!valid) Py_RETURN_NONE;
   return out.release();
 }
@@ -170,16 +167,14 @@ PyObject* nll_loss_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
                      : 0;
   for (int i = 0; i < nd; ++i) dims[i] = PyLong_AsSsize_t(PyTuple_GET_ITEM(args[3], i));
   Targets c;
-  if (!nd || PyErr_Occurred() ||
-      !parse_targets(nd, dims, PyArray_TYPE(g), args[1], args[2], args[4], args[5], &c) ||
+  if (!nd || PyErr_Occurred() || !parse_targets(nd, dims, PyArray_TYPE(g), args[1], args[2], args[4], args[5], &c) ||
       PyArray_SIZE(g) != (c.per_sample ? c.count() : 1))
     return fall_back();
   Ref from = contiguous(g);
   Ref out(from ? new_array(nd, dims, PyArray_TYPE(g)) : nullptr);
   if (!out) return nullptr;
-  const bool valid = PyArray_TYPE(g) == NPY_FLOAT
-                        ? backward(c, data<float>(from), data<float>(out))
-                        : backward(c, data<double>(from), data<double>(out));
+  const bool valid = PyArray_TYPE(g) == NPY_FLOAT ? backward(c, data<float>(from), data<float>(out))
+                                                  : backward(c, data<double>(from), data<double>(out));
   if (!valid) Py_RETURN_NONE;
   return out.release();
 }

@@ -41,20 +41,17 @@ int index_of(PyObject* p, const char* const (&names)[n]) {
 }
 
 // False if there is no kernel for the arguments.
-bool read(PyObject* x, PyObject* y, PyObject* name, PyObject* reduction, PyObject* const* numbers,
-          LossArguments* out) {
+bool read(PyObject* x, PyObject* y, PyObject* name, PyObject* reduction, PyObject* const* numbers, LossArguments* out) {
   constexpr const char* kReductions[] = {"none", "mean", "sum"};
   out->loss = index_of(name, kNames);
   const int reduction_index = index_of(reduction, kReductions);
   for (int i = 0; i < 2; ++i) out->p[i] = PyFloat_AsDouble(numbers[i]);
-  if (out->loss < 0 || reduction_index < 0 || PyErr_Occurred() || !PyArray_CheckExact(x) ||
-      !PyArray_CheckExact(y) || !PyArray_SAMESHAPE(as_array(x), as_array(y)))
+  if (out->loss < 0 || reduction_index < 0 || PyErr_Occurred() || !PyArray_CheckExact(x) || !PyArray_CheckExact(y) ||
+      !PyArray_SAMESHAPE(as_array(x), as_array(y)))
     return false;
   out->reduction = static_cast<Reduction>(reduction_index);
   out->type = PyArray_TYPE(as_array(x));
-  if ((out->type != NPY_FLOAT && out->type != NPY_DOUBLE) ||
-      PyArray_TYPE(as_array(y)) != out->type)
-    return false;
+  if ((out->type != NPY_FLOAT && out->type != NPY_DOUBLE) || PyArray_TYPE(as_array(y)) != out->type) return false;
   out->x = contiguous(as_array(x));
   out->y = out->x ? contiguous(as_array(y)) : Ref();
   return static_cast<bool>(out->y);
@@ -156,12 +153,12 @@ PyObject* pointwise_loss_backward(PyObject*, PyObject* const* args, Py_ssize_t n
   if (!takes("pointwise_loss_backward", n, 8)) return nullptr;
   LossArguments m;
   const long side = PyLong_AsLong(args[4]);
-  if (!read(args[1], args[2], args[3], args[5], args + 6, &m) || side < 0 || side > 1 ||
-      !PyArray_CheckExact(args[0]) || PyArray_TYPE(as_array(args[0])) != m.type)
+  if (!read(args[1], args[2], args[3], args[5], args + 6, &m) || side < 0 || side > 1 || !PyArray_CheckExact(args[0]) ||
+      PyArray_TYPE(as_array(args[0])) != m.type)
     return fall_back();
   PyArrayObject* x = m.x.array();
-  const bool fits = m.reduction == Reduction::None ? PyArray_SAMESHAPE(as_array(args[0]), x)
-                                                   : PyArray_SIZE(as_array(args[0])) == 1;
+  const bool fits =
+      m.reduction == Reduction::None ? PyArray_SAMESHAPE(as_array(args[0]), x) : PyArray_SIZE(as_array(args[0])) == 1;
   if (!fits) Py_RETURN_NONE;
   Ref g = contiguous(as_array(args[0]));
   Ref out(g ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), m.type) : nullptr);

@@ -55,15 +55,12 @@ void forward(const ForwardKernels<T>& kernels_, const Ref& x, const Ref& out, co
 }
 
 template <class T>
-void backward(const BackwardKernels<T>& kernels_, const Ref& g, const Ref& y, const Ref& out,
-              const DimLayout& s) {
+void backward(const BackwardKernels<T>& kernels_, const Ref& g, const Ref& y, const Ref& out, const DimLayout& s) {
   const T *a = data<T>(g), *b = data<T>(y);
   T* to = data<T>(out);
   for_slices(
       s, [&](int64_t r, int64_t n) { kernels_.rows(a + r * s.m, b + r * s.m, to + r * s.m, n, s.m); },
-      [&](int64_t at, int64_t width) {
-             kernels_.columns(a + at, b + at, to + at, s.m, width, s.inner);
-      });
+      [&](int64_t at, int64_t width) { kernels_.columns(a + at, b + at, to + at, s.m, width, s.inner); });
 }
 
 PyObject* run_forward(const char* where, PyObject* const* args, Py_ssize_t n, const ForwardKernels<float>& f,
@@ -84,8 +81,8 @@ PyObject* run_forward(const char* where, PyObject* const* args, Py_ssize_t n, co
   return finish(std::move(out), type);
 }
 
-PyObject* run_backward(const char* where, PyObject* const* args, Py_ssize_t n,
-                       const BackwardKernels<float>& f, const BackwardKernels<double>& d) {
+PyObject* run_backward(const char* where, PyObject* const* args, Py_ssize_t n, const BackwardKernels<float>& f,
+                       const BackwardKernels<double>& d) {
   if (!takes(where, n, 3)) return nullptr;
   PyArrayObject* g = array_argument(where, "g", args[0]);
   PyArrayObject* y = g ? array_argument(where, "out", args[1]) : nullptr;
@@ -109,30 +106,26 @@ PyObject* run_backward(const char* where, PyObject* const* args, Py_ssize_t n,
 PyObject* softmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const auto& f = kernels<float>();
   const auto& d = kernels<double>();
-  return run_forward("softmax", args, n, {f.softmax, f.softmax_columns},
-                     {d.softmax, d.softmax_columns});
+  return run_forward("softmax", args, n, {f.softmax, f.softmax_columns}, {d.softmax, d.softmax_columns});
 }
 
 PyObject* log_softmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const auto& f = kernels<float>();
   const auto& d = kernels<double>();
-  return run_forward("log_softmax", args, n, {f.log_softmax, f.log_softmax_columns},
-                     {d.log_softmax, d.log_softmax_columns});
+  return run_forward("log_softmax", args, n, {f.log_softmax, f.log_softmax_columns}, {d.log_softmax, d.log_softmax_columns});
 }
 
 PyObject* softmax_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const auto& f = kernels<float>();
   const auto& d = kernels<double>();
-  return run_backward("softmax_backward", args, n,
-                      {f.softmax_backward, f.softmax_backward_columns},
+  return run_backward("softmax_backward", args, n, {f.softmax_backward, f.softmax_backward_columns},
                       {d.softmax_backward, d.softmax_backward_columns});
 }
 
 PyObject* log_softmax_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const auto& f = kernels<float>();
   const auto& d = kernels<double>();
-  return run_backward("log_softmax_backward", args, n,
-                      {f.log_softmax_backward, f.log_softmax_backward_columns},
+  return run_backward("log_softmax_backward", args, n, {f.log_softmax_backward, f.log_softmax_backward_columns},
                       {d.log_softmax_backward, d.log_softmax_backward_columns});
 }
 
@@ -145,12 +138,9 @@ enum class Reduction { None, Mean, Sum };
 bool reduction_argument(const char* where, PyObject* p, Reduction* out) {
   const char* text = PyUnicode_Check(p) ? PyUnicode_AsUTF8(p) : "";
   if (!text) return false;
-  if (!strcmp(text, "mean"))
-    *out = Reduction::Mean;
-  else if (!strcmp(text, "sum"))
-    *out = Reduction::Sum;
-  else if (!strcmp(text, "none"))
-    *out = Reduction::None;
+  if (!strcmp(text, "mean")) *out = Reduction::Mean;
+  else if (!strcmp(text, "sum")) *out = Reduction::Sum;
+  else if (!strcmp(text, "none")) *out = Reduction::None;
   else return raise("ValueError", "%s: unknown reduction: '%s', expected mean, sum or none", where, text);
   return true;
 }
@@ -161,12 +151,11 @@ bool raise_target(const char* where, int64_t target, int64_t row, int64_t classe
 }
 
 // The class indices as int64, checked against [0, classes) and ignore_index; counts those that are not ignored.
-bool targets_argument(const char* where, PyArrayObject* target, int64_t rows, int64_t classes,
-                      int64_t ignore, Ref* out, int64_t* counted_rows) {
+bool targets_argument(const char* where, PyArrayObject* target, int64_t rows, int64_t classes, int64_t ignore, Ref* out,
+                      int64_t* counted_rows) {
   const int type = PyArray_TYPE(target);
   if (type < NPY_BYTE || type > NPY_ULONGLONG)
-    return raise("TypeError", "%s: target is not class indices: %s, expected integers", where,
-                 dtype_text(target).c_str());
+    return raise("TypeError", "%s: target is not class indices: %s, expected integers", where, dtype_text(target).c_str());
   *out = contiguous_as(target, NPY_INT64);
   if (!*out) return false;
   const auto* t = data<int64_t>(*out);
@@ -194,13 +183,11 @@ struct LossArguments {
 };
 
 // (N, C) or (C,) logits and (N,) or () targets; args: target, ignore_index, reduction.
-bool loss_arguments(const char* where, PyArrayObject* x, PyObject* const* args, Ref* target,
-                    LossArguments* out) {
+bool loss_arguments(const char* where, PyArrayObject* x, PyObject* const* args, Ref* target, LossArguments* out) {
   PyArrayObject* t = array_argument(where, "target", args[0]);
   if (!t) return false;
   const int nd = PyArray_NDIM(x);
-  if (nd < 1 || nd > 2 || PyArray_NDIM(t) != nd - 1 ||
-      (nd == 2 && PyArray_DIM(t, 0) != PyArray_DIM(x, 0)))
+  if (nd < 1 || nd > 2 || PyArray_NDIM(t) != nd - 1 || (nd == 2 && PyArray_DIM(t, 0) != PyArray_DIM(x, 0)))
     return raise("ValueError", "%s: sizes differ: logits %s, target %s, expected (N, C) and (N,)", where,
                  shape_text(x).c_str(), shape_text(t).c_str());
   out->rows = nd == 2 ? PyArray_DIM(x, 0) : 1;
@@ -220,9 +207,7 @@ PyObject* raise_changed(const char* where, int64_t row) {
                static_cast<long long>(row));
 }
 
-int64_t row_grain(const LossArguments& l) {
-  return l.classes >= kElements ? 1 : kElements / (l.classes ? l.classes : 1);
-}
+int64_t row_grain(const LossArguments& l) { return l.classes >= kElements ? 1 : kElements / (l.classes ? l.classes : 1); }
 
 // The row of a target that has changed since it was checked, and is out of range; -1: none.
 using ChangedRow = std::atomic<int64_t>;
@@ -230,8 +215,7 @@ using ChangedRow = std::atomic<int64_t>;
 // The losses of the rows [start, stop), and their sum. Returns the row of such a target, or -1. A separate function, see
 // docs/design/native.md, Loops in lambdas.
 template <class T>
-int64_t row_losses(const LossArguments l, const T* x, T* probabilities, T* out, int64_t start, int64_t stop,
-                   double* total) {
+int64_t row_losses(const LossArguments l, const T* x, T* probabilities, T* out, int64_t start, int64_t stop, double* total) {
   const auto row = kernels<T>().cross_entropy_row;
   double sum = 0;
   *total = 0;  // if it ends early
@@ -262,8 +246,7 @@ int64_t compute_losses(const LossArguments& l, const T* x, T* probabilities, T* 
   if (l.reduction != Reduction::None) {
     double sum = 0;
     for (int64_t i = 0; i < pieces; ++i) sum += partial_sums[i];
-    if (l.reduction == Reduction::Mean)
-      sum /= static_cast<double>(l.counted_rows);  // all ignored: NaN, as in PyTorch
+    if (l.reduction == Reduction::Mean) sum /= static_cast<double>(l.counted_rows);  // all ignored: NaN, as in PyTorch
     *out = static_cast<T>(sum);
   }
   return changed;
@@ -309,8 +292,7 @@ PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Floating type;
   Ref target;
   LossArguments l;
-  if (!x || !floating(where, x, &type) || !loss_arguments(where, x, args + 1, &target, &l))
-    return nullptr;
+  if (!x || !floating(where, x, &type) || !loss_arguments(where, x, args + 1, &target, &l)) return nullptr;
   Ref in = contiguous_as(x, type.compute);
   Ref probabilities(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
   npy_intp rows = l.rows;
@@ -339,12 +321,11 @@ PyObject* cross_entropy_backward(PyObject*, PyObject* const* args, Py_ssize_t n)
   Floating type;
   Ref target;
   LossArguments l;
-  if (!y || !floating(where, y, &type) || !loss_arguments(where, y, args + 2, &target, &l))
-    return nullptr;
+  if (!y || !floating(where, y, &type) || !loss_arguments(where, y, args + 2, &target, &l)) return nullptr;
   const int64_t expected = l.reduction == Reduction::None ? l.rows : 1;
   if (PyArray_SIZE(g) != expected) {
-    return raise("ValueError", "%s: g has another size: %s, expected %lld elements", where,
-                 shape_text(g).c_str(), static_cast<long long>(expected));
+    return raise("ValueError", "%s: g has another size: %s, expected %lld elements", where, shape_text(g).c_str(),
+                 static_cast<long long>(expected));
   }
   Ref a = contiguous_as(g, type.compute);
   Ref b = a ? contiguous_as(y, type.compute) : Ref();
@@ -353,9 +334,8 @@ PyObject* cross_entropy_backward(PyObject*, PyObject* const* args, Py_ssize_t n)
   int64_t changed;
   {
     Unlocked unlocked(l.rows * l.classes > kUnlock);
-    changed = type.compute == NPY_FLOAT
-                  ? compute_gradients(l, data<float>(a), data<float>(b), data<float>(out))
-                  : compute_gradients(l, data<double>(a), data<double>(b), data<double>(out));
+    changed = type.compute == NPY_FLOAT ? compute_gradients(l, data<float>(a), data<float>(b), data<float>(out))
+                                        : compute_gradients(l, data<double>(a), data<double>(b), data<double>(out));
   }
   if (changed >= 0) return raise_changed(where, changed);
   return finish(std::move(out), type);

@@ -49,8 +49,7 @@ void for_column_strips(const ChannelLayout& layout, F body) {
 }
 
 template <class T>
-void forward(const ChannelLayout& layout, const T* x, const T* w, const T* b, T* out, T* means, T* variances,
-             double eps) {
+void forward(const ChannelLayout& layout, const T* x, const T* w, const T* b, T* out, T* means, T* variances, double eps) {
   const NnKernels<T>& kernels_ = nn_kernels<T>();
   const double n = static_cast<double>(layout.n * layout.s);
   if (layout.s == 1) {
@@ -96,8 +95,8 @@ void forward(const ChannelLayout& layout, const T* x, const T* w, const T* b, T*
 
 // Without gx where it is null.
 template <class T>
-void backward(const ChannelLayout& layout, const T* g, const T* x, const T* w, const T* means,
-              const T* variances, T* gx, T* gw, T* gb, double eps) {
+void backward(const ChannelLayout& layout, const T* g, const T* x, const T* w, const T* means, const T* variances, T* gx,
+              T* gw, T* gb, double eps) {
   const NnKernels<T>& kernels_ = nn_kernels<T>();
   const double n = static_cast<double>(layout.n * layout.s);
   // From the two sums of a channel: its weights' gradients and p, a, q of gx = g p - (a + (x - mean) q).
@@ -200,8 +199,8 @@ PyObject* batch_norm_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Unlocked unlocked(layout.n * layout.c * layout.s > kUnlock);
     const auto compute = [&](auto zero) {
       using T = decltype(zero);
-      backward(layout, g.as<T>(), in.as<T>(), w.as<T>(), mean.as<T>(), variance.as<T>(),
-               needs_x ? data<T>(gx) : nullptr, data<T>(gw), data<T>(gb), eps);
+      backward(layout, g.as<T>(), in.as<T>(), w.as<T>(), mean.as<T>(), variance.as<T>(), needs_x ? data<T>(gx) : nullptr,
+               data<T>(gw), data<T>(gb), eps);
     };
     type == NPY_FLOAT ? compute(float()) : compute(double());
   }

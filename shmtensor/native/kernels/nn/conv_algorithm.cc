@@ -13,10 +13,8 @@ constexpr int64_t kPiece = 8192;  // elements of a slice
 constexpr int64_t kSlack = 16;    // elements read beyond a row
 
 bool is_depthwise(const Convolution& v) {
-  bool fits = v.groups == v.c && v.k == v.c && v.groups > 1 && v.size[0] == 1 && v.kernel[0] == 1 &&
-              v.padding[0] == 0;
-  for (int i = 1; i < 3; ++i)
-    fits = fits && v.kernel[i] == 3 && v.stride[i] == 1 && v.dilation[i] == 1 && v.padding[i] < 8;
+  bool fits = v.groups == v.c && v.k == v.c && v.groups > 1 && v.size[0] == 1 && v.kernel[0] == 1 && v.padding[0] == 0;
+  for (int i = 1; i < 3; ++i) fits = fits && v.kernel[i] == 3 && v.stride[i] == 1 && v.dilation[i] == 1 && v.padding[i] < 8;
   return fits;
 }
 
@@ -45,8 +43,8 @@ void depthwise(const Convolution& v, const T* x, const T* w, const T* bias, T* y
       T taps[9];
       for (int t = 0; t < 9; ++t) taps[t] = w[c * 9 + (rotated ? 8 - t : t)];
       pad_plane(v, x + i * v.pixels(), plane);
-      nn_kernels<T>().depthwise_3x3(plane, taps, bias ? bias[c] : T(0), y + i * v.outputs(), v.out_size[1],
-                                    v.out_size[2], padded_row_size(v));
+      nn_kernels<T>().depthwise_3x3(plane, taps, bias ? bias[c] : T(0), y + i * v.outputs(), v.out_size[1], v.out_size[2],
+                                    padded_row_size(v));
     }
   });
 }

@@ -60,8 +60,8 @@ void im2col(const Convolution& v, T* image, int64_t first, int64_t last, T* colu
             if (!kAdjoint) memset(out, 0, sizeof(T) * static_cast<size_t>(width));
             continue;
           }
-          T* pixel = image + ((z * v.stride[0] + z_range.at) * v.size[1] + y * v.stride[1] + y_range.at) *
-                                 v.size[2] + x_range.at;
+          T* pixel =
+              image + ((z * v.stride[0] + z_range.at) * v.size[1] + y * v.stride[1] + y_range.at) * v.size[2] + x_range.at;
           const int64_t s = v.stride[2];
           if (kAdjoint) {
             if (s == 1) {
@@ -74,8 +74,7 @@ void im2col(const Convolution& v, T* image, int64_t first, int64_t last, T* colu
           for (int64_t x = 0; x < x_range.begin; ++x) out[x] = 0;
           for (int64_t x = x_range.end; x < width; ++x) out[x] = 0;
           if (s == 1) {
-            memcpy(out + x_range.begin, pixel + x_range.begin,
-                   sizeof(T) * static_cast<size_t>(x_range.end - x_range.begin));
+            memcpy(out + x_range.begin, pixel + x_range.begin, sizeof(T) * static_cast<size_t>(x_range.end - x_range.begin));
           } else if (s == 2) {
             nn_kernels<T>().take_even(pixel + 2 * x_range.begin, out + x_range.begin, x_range.end - x_range.begin);
           } else {
@@ -97,8 +96,8 @@ int64_t rows_per_piece(const Convolution& v, int64_t channels) {
 }
 
 template <class T>
-Gemm<T> make_gemm(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k, int64_t lda,
-                  int64_t ldb, int64_t ldc, T beta) {
+Gemm<T> make_gemm(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k, int64_t lda, int64_t ldb, int64_t ldc,
+                  T beta) {
   Gemm<T> gemm;
   gemm.a = a;
   gemm.b = b;
@@ -134,8 +133,7 @@ void forward(const Convolution& v, const T* x, const T* w, const T* bias, T* y) 
       if (!pointwise) {
         T* buffer = scratch.get<T>(depth * n);
         for (int64_t j = 0; j < c; ++j)
-          im2col<T, false>(v, const_cast<T*>(pixels) + j * v.pixels(), first, last,
-                           buffer + j * v.taps() * n);
+          im2col<T, false>(v, const_cast<T*>(pixels) + j * v.pixels(), first, last, buffer + j * v.taps() * n);
         columns = buffer;
         ldb = n;
       }
@@ -144,8 +142,7 @@ void forward(const Convolution& v, const T* x, const T* w, const T* bias, T* y) 
           for (int64_t p = 0; p < n; ++p) out[j * out_pixels + p] = bias[g * k + j];
         }
       }
-      blas_gemm(make_gemm(w + g * k * depth, columns, out, k, n, depth, depth, ldb, out_pixels,
-                          bias ? T(1) : T(0)));
+      blas_gemm(make_gemm(w + g * k * depth, columns, out, k, n, depth, depth, ldb, out_pixels, bias ? T(1) : T(0)));
     }
   });
 }
@@ -161,8 +158,8 @@ void backward_input(const Convolution& v, const T* y, const T* w, T* x) {
     rotated.out_size[i] = v.size[i];
     rotated.padding[i] = v.kernel[i] - 1 - v.padding[i];
   }
-  const bool covers_all = v.out_size[1] == v.size[1] + 2 * v.padding[1] - 2 &&
-                     v.out_size[2] == v.size[2] + 2 * v.padding[2] - 2;
+  const bool covers_all =
+      v.out_size[1] == v.size[1] + 2 * v.padding[1] - 2 && v.out_size[2] == v.size[2] + 2 * v.padding[2] - 2;
   if (covers_all && rotated.padding[1] >= 0 && rotated.padding[2] >= 0 && has_specialized_conv(rotated))
     return specialized_conv<T>(rotated, y, w, nullptr, x, true);
   const int64_t c = v.c / v.groups, k = v.k / v.groups, taps = v.taps();
@@ -223,13 +220,12 @@ void backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
       if (!pointwise) {
         T* buffer = scratch.get<T>(depth * n);
         for (int64_t j = 0; j < c; ++j)
-          im2col<T, false>(v, const_cast<T*>(pixels) + j * v.pixels(), first, last,
-                           buffer + j * v.taps() * n);
+          im2col<T, false>(v, const_cast<T*>(pixels) + j * v.pixels(), first, last, buffer + j * v.taps() * n);
         columns = buffer;
         ldb = n;
       }
-      Gemm<T> p = make_gemm(y + (image * v.k + g * k) * out_pixels + first * v.out_size[2], columns, to, k,
-                            depth, n, out_pixels, ldb, depth, u == s * units_per_sum ? T(0) : T(1));
+      Gemm<T> p = make_gemm(y + (image * v.k + g * k) * out_pixels + first * v.out_size[2], columns, to, k, depth, n,
+                            out_pixels, ldb, depth, u == s * units_per_sum ? T(0) : T(1));
       p.b_transposed = true;
       blas_gemm(p);
     }
@@ -264,8 +260,7 @@ bool parse_parameters(PyObject* const* args, int nd, Convolution* v) {
 bool is_valid(const Convolution& v) {
   for (int i = 0; i < 3; ++i) {
     const int64_t span = v.size[i] + 2 * v.padding[i] - v.dilation[i] * (v.kernel[i] - 1) - 1;
-    if (v.out_size[i] < 1 || v.size[i] < 1 || v.kernel[i] < 1 || span < 0 ||
-        (v.out_size[i] - 1) * v.stride[i] > span)
+    if (v.out_size[i] < 1 || v.size[i] < 1 || v.kernel[i] < 1 || span < 0 || (v.out_size[i] - 1) * v.stride[i] > span)
       return false;
   }
   return v.c % v.groups == 0 && v.k % v.groups == 0 && v.n > 0 && v.c > 0 && v.k > 0;

@@ -26,8 +26,7 @@ int64_t round_up(int64_t n) { return (n + kGroup - 1) / kGroup * kGroup; }
 // The tiles of all images, in rows of `across` tiles.
 struct Tiles {
   int64_t across, down, rows;  // per image, per image, of all images
-  explicit Tiles(const Convolution& v)
-      : across((v.out_size[2] + 3) / 4), down((v.out_size[1] + 3) / 4), rows(down * v.n) {}
+  explicit Tiles(const Convolution& v) : across((v.out_size[2] + 3) / 4), down((v.out_size[1] + 3) / 4), rows(down * v.n) {}
 };
 
 // Transforms 16 filters w (3 x 3), side by side, to 36 numbers each.
@@ -48,11 +47,10 @@ void transform_filter(const T (*w)[16], T (*u)[16]) {
     }
   };
   for (int c = 0; c < 3; ++c)
-    transform_line(w[c], w[3 + c], w[6 + c], rows[c], rows[3 + c], rows[6 + c], rows[9 + c], rows[12 + c],
-                   rows[15 + c]);
+    transform_line(w[c], w[3 + c], w[6 + c], rows[c], rows[3 + c], rows[6 + c], rows[9 + c], rows[12 + c], rows[15 + c]);
   for (int r = 0; r < 6; ++r)
-    transform_line(rows[3 * r], rows[3 * r + 1], rows[3 * r + 2], u[6 * r], u[6 * r + 1], u[6 * r + 2],
-                   u[6 * r + 3], u[6 * r + 4], u[6 * r + 5]);
+    transform_line(rows[3 * r], rows[3 * r + 1], rows[3 * r + 2], u[6 * r], u[6 * r + 1], u[6 * r + 2], u[6 * r + 3],
+                   u[6 * r + 4], u[6 * r + 5]);
 }
 
 // The adjoint: 36 numbers to each of 16 filters.
@@ -60,8 +58,8 @@ template <class T>
 void transform_filter_adjoint(const T (*u)[16], T (*w)[16]) {
   constexpr T a = T(0.70710678118654752440), b = T(1.41421356237309504880);
   T rows[18][16];
-  const auto transform_line = [](const T* t0, const T* t1, const T* t2, const T* t3, const T* t4, const T* t5,
-                                 T* x, T* y, T* z) {
+  const auto transform_line = [](const T* t0, const T* t1, const T* t2, const T* t3, const T* t4, const T* t5, T* x, T* y,
+                                 T* z) {
     for (int i = 0; i < 16; ++i) {
       const T even = (t1[i] + t2[i]) * T(-1 / 1.5), odd = (t1[i] - t2[i]) * T(-1 / 1.5);
       const T even2 = (t3[i] + t4[i]) * T(1 / 6.0), odd2 = (t3[i] - t4[i]) * T(1 / 6.0);
@@ -71,11 +69,10 @@ void transform_filter_adjoint(const T (*u)[16], T (*w)[16]) {
     }
   };
   for (int c = 0; c < 6; ++c)
-    transform_line(u[c], u[6 + c], u[12 + c], u[18 + c], u[24 + c], u[30 + c], rows[c], rows[6 + c],
-                   rows[12 + c]);
+    transform_line(u[c], u[6 + c], u[12 + c], u[18 + c], u[24 + c], u[30 + c], rows[c], rows[6 + c], rows[12 + c]);
   for (int r = 0; r < 3; ++r)
-    transform_line(rows[6 * r], rows[6 * r + 1], rows[6 * r + 2], rows[6 * r + 3], rows[6 * r + 4],
-                   rows[6 * r + 5], w[3 * r], w[3 * r + 1], w[3 * r + 2]);
+    transform_line(rows[6 * r], rows[6 * r + 1], rows[6 * r + 2], rows[6 * r + 3], rows[6 * r + 4], rows[6 * r + 5],
+                   w[3 * r], w[3 * r + 1], w[3 * r + 2]);
 }
 
 // Transforms all filters: U[36][k][c].
@@ -95,8 +92,7 @@ void transform_filters(const Convolution& v, const T* w, T* u, bool rotated) {
           for (int t = 0; t < 9; ++t) in[t][i] = 0;
         }
         transform_filter<T>(in, out);
-        for (int t = 0; t < 36; ++t)
-          memcpy(u + (t * v.k + k) * v.c + c, out[t], sizeof(T) * static_cast<size_t>(m));
+        for (int t = 0; t < 36; ++t) memcpy(u + (t * v.k + k) * v.c + c, out[t], sizeof(T) * static_cast<size_t>(m));
       }
     }
   });
@@ -104,8 +100,8 @@ void transform_filters(const Convolution& v, const T* w, T* u, bool rotated) {
 
 // The pixels of one channel under tile rows [first, last), as 36 planes of `plane` tiles.
 template <class T>
-void gather_tiles(const Convolution& v, const Tiles& t, const T* x, int64_t c, int64_t first,
-                  int64_t last, T* d, int64_t plane, T* row_buffer) {
+void gather_tiles(const Convolution& v, const Tiles& t, const T* x, int64_t c, int64_t first, int64_t last, T* d,
+                  int64_t plane, T* row_buffer) {
   const int64_t height = v.size[1], width = v.size[2], row_size = 4 * t.across + 2;
   const int64_t offset = v.padding[2] < row_size ? v.padding[2] : row_size;
   const int64_t copied = width < row_size - offset ? width : row_size - offset;
@@ -117,8 +113,7 @@ void gather_tiles(const Convolution& v, const Tiles& t, const T* x, int64_t c, i
     for (int64_t r = 0; r < 6; ++r) {
       const int64_t y = row % t.down * 4 + r - v.padding[1];
       if (y < 0 || y >= height) {
-        for (int j = 0; j < 6; ++j)
-          memset(to + (6 * r + j) * plane, 0, sizeof(T) * static_cast<size_t>(t.across));
+        for (int j = 0; j < 6; ++j) memset(to + (6 * r + j) * plane, 0, sizeof(T) * static_cast<size_t>(t.across));
         continue;
       }
       memcpy(row_buffer + offset, image + y * width, sizeof(T) * static_cast<size_t>(copied));
@@ -134,8 +129,7 @@ void zero_tail(T* planes, int n, int64_t plane, int64_t tile_count) {
 }
 
 template <class T>
-void multiply(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k, int64_t ldb, bool rotated,
-              T beta) {
+void multiply(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k, int64_t ldb, bool rotated, T beta) {
   Gemm<T> g;
   g.a = a;
   g.b = b;
@@ -156,10 +150,9 @@ void multiply(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k, int
 
 bool is_winograd(const Convolution& v) {
   const bool square = v.size[0] == 1 && v.kernel[0] == 1 && v.kernel[1] == 3 && v.kernel[2] == 3;
-  const bool is_supported = v.stride[1] == 1 && v.stride[2] == 1 && v.dilation[1] == 1 &&
-                     v.dilation[2] == 1 && v.padding[0] == 0 && v.groups == 1;
-  const bool worthwhile = v.c >= 16 && v.k >= 16 && v.out_size[1] >= 4 && v.out_size[2] >= 4 &&
-                     v.out_size[2] <= 1024;
+  const bool is_supported =
+      v.stride[1] == 1 && v.stride[2] == 1 && v.dilation[1] == 1 && v.dilation[2] == 1 && v.padding[0] == 0 && v.groups == 1;
+  const bool worthwhile = v.c >= 16 && v.k >= 16 && v.out_size[1] >= 4 && v.out_size[2] >= 4 && v.out_size[2] <= 1024;
   return square && is_supported && worthwhile && v.n * v.out_size[1] * v.out_size[2] >= 256;
 }
 
@@ -186,17 +179,14 @@ void winograd(const Convolution& v, const T* x, const T* w, const T* bias, T* y,
       kernels_.transform_input(d, vs + c * n, n, n, v.c * n);
     }
     for (int p = 0; p < 36; ++p)
-      multiply<T>(u.get() + p * v.k * v.c, vs + p * v.c * n, ms + p * v.k * n, v.k, n, v.c, n, false,
-                  T(0));
+      multiply<T>(u.get() + p * v.k * v.c, vs + p * v.c * n, ms + p * v.k * n, v.k, n, v.c, n, false, T(0));
     for (int64_t k = 0; k < v.k; ++k) {
       kernels_.transform_output(ms + k * n, out, n, v.k * n, n);
       for (int64_t row = first; row < last; ++row) {
         T* image = y + (row / t.down * v.k + k) * height * width;
         for (int64_t r = 0; r < 4 && row % t.down * 4 + r < height; ++r) {
-          kernels_.merge_row(out + 4 * r * n + (row - first) * t.across, row_buffer, t.across, n,
-                             bias ? bias[k] : T(0));
-          memcpy(image + (row % t.down * 4 + r) * width, row_buffer,
-                 sizeof(T) * static_cast<size_t>(width));
+          kernels_.merge_row(out + 4 * r * n + (row - first) * t.across, row_buffer, t.across, n, bias ? bias[k] : T(0));
+          memcpy(image + (row % t.down * 4 + r) * width, row_buffer, sizeof(T) * static_cast<size_t>(width));
         }
       }
     }
@@ -238,8 +228,7 @@ void winograd_backward_weight(const Convolution& v, const T* x, const T* y, T* w
               memcpy(row_buffer, image + at * width, sizeof(T) * static_cast<size_t>(width));
               kernels_.split_row(row_buffer, to + 4 * r * n, t.across, n);
             } else {
-              for (int j = 0; j < 4; ++j)
-                memset(to + (4 * r + j) * n, 0, sizeof(T) * static_cast<size_t>(t.across));
+              for (int j = 0; j < 4; ++j) memset(to + (4 * r + j) * n, 0, sizeof(T) * static_cast<size_t>(t.across));
             }
           }
         }
@@ -247,8 +236,7 @@ void winograd_backward_weight(const Convolution& v, const T* x, const T* y, T* w
       }
     });
     slices(36, [&](int64_t p) {
-      multiply<T>(ms + p * v.k * n, vs + p * v.c * n, u.get() + p * v.k * v.c, v.k, v.c, n, n, true,
-                  first ? T(1) : T(0));
+      multiply<T>(ms + p * v.k * n, vs + p * v.c * n, u.get() + p * v.k * v.c, v.k, v.c, n, n, true, first ? T(1) : T(0));
     });
   }
   ranges(v.k, 1 + 4096 / v.c, [&](int64_t start, int64_t stop) {
@@ -257,8 +245,7 @@ void winograd_backward_weight(const Convolution& v, const T* x, const T* y, T* w
       for (int64_t c = 0; c < v.c; c += 16) {
         const int64_t m = v.c - c < 16 ? v.c - c : 16;
         for (int p = 0; p < 36; ++p) {
-          for (int i = 0; i < 16; ++i)
-            in[p][i] = i < m ? u[static_cast<size_t>((p * v.k + k) * v.c + c + i)] : T(0);
+          for (int i = 0; i < 16; ++i) in[p][i] = i < m ? u[static_cast<size_t>((p * v.k + k) * v.c + c + i)] : T(0);
         }
         transform_filter_adjoint<T>(in, out);
         for (int64_t i = 0; i < m; ++i) {
@@ -270,8 +257,7 @@ void winograd_backward_weight(const Convolution& v, const T* x, const T* y, T* w
 }
 
 template void winograd(const Convolution&, const float*, const float*, const float*, float*, bool);
-template void winograd(const Convolution&, const double*, const double*, const double*, double*,
-                       bool);
+template void winograd(const Convolution&, const double*, const double*, const double*, double*, bool);
 template void winograd_backward_weight(const Convolution&, const float*, const float*, float*);
 template void winograd_backward_weight(const Convolution&, const double*, const double*, double*);
 

@@ -85,7 +85,7 @@ INLINE void transform_output_line(V<T> m0, V<T> m1, V<T> m2, V<T> m3, V<T> m4, V
   y[0] = m0 + s + u;
   y[1] = kA<T> * d + kB<T> * e;
   y[2] = T(0.5) * s + T(2) * u;
-  y[3] = (T(0.5) * kA<T>) * d + (T(2) * kB<T>) * e + m5;
+  y[3] = (T(0.5) * kA<T>)*d + (T(2) * kB<T>)*e + m5;
 }
 
 template <class T>

@@ -80,8 +80,7 @@ void gather_weighted(const SampleSizes& s, const T* x, const T* weights, const i
       }
     });
     if (!s.neighbours) {
-      for (int64_t c = 0; c < s.channels; ++c)
-        memset(to + c * s.points, 0, sizeof(T) * static_cast<size_t>(n));
+      for (int64_t c = 0; c < s.channels; ++c) memset(to + c * s.points, 0, sizeof(T) * static_cast<size_t>(n));
     }
   });
 }
@@ -127,8 +126,7 @@ void backward_weights(const SampleSizes& s, const T* g, const T* x, const int64_
 
 // A contiguous array of three dimensions and the given dtype, or null.
 Ref read_3d(PyObject* p, int type) {
-  if (!PyArray_CheckExact(p) || PyArray_TYPE(as_array(p)) != type || PyArray_NDIM(as_array(p)) != 3)
-    return Ref();
+  if (!PyArray_CheckExact(p) || PyArray_TYPE(as_array(p)) != type || PyArray_NDIM(as_array(p)) != 3) return Ref();
   return contiguous(as_array(p));
 }
 
@@ -164,10 +162,8 @@ PyObject* weighted_gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("weighted_gather", n, 3)) return nullptr;
   Operands o;
   if (!o.read(args)) return fall_back();
-  const SampleSizes s = {o.dim(o.a, 0), o.dim(o.a, 1), o.dim(o.a, 2), o.dim(o.indices, 1),
-                         o.dim(o.indices, 2)};
-  if (!PyArray_SAMESHAPE(o.b.array(), o.indices.array()) || o.dim(o.indices, 0) != s.images)
-    Py_RETURN_NONE;
+  const SampleSizes s = {o.dim(o.a, 0), o.dim(o.a, 1), o.dim(o.a, 2), o.dim(o.indices, 1), o.dim(o.indices, 2)};
+  if (!PyArray_SAMESHAPE(o.b.array(), o.indices.array()) || o.dim(o.indices, 0) != s.images) Py_RETURN_NONE;
   return with_new_array(o.type, s.images, s.channels, s.points, [&](auto* out) {
     using T = std::remove_pointer_t<decltype(out)>;
     gather_weighted(s, data<T>(o.a), data<T>(o.b), data<int64_t>(o.indices), out);
@@ -180,8 +176,7 @@ PyObject* weighted_scatter(PyObject*, PyObject* const* args, Py_ssize_t n) {
   long size;
   if (!parse_long(args[3], &size) || !o.read(args)) return fall_back();
   const SampleSizes s = {o.dim(o.a, 0), o.dim(o.a, 1), size, o.dim(o.indices, 1), o.dim(o.indices, 2)};
-  if (!PyArray_SAMESHAPE(o.b.array(), o.indices.array()) || o.dim(o.indices, 0) != s.images ||
-      o.dim(o.a, 2) != s.points)
+  if (!PyArray_SAMESHAPE(o.b.array(), o.indices.array()) || o.dim(o.indices, 0) != s.images || o.dim(o.a, 2) != s.points)
     Py_RETURN_NONE;
   return with_new_array(o.type, s.images, s.channels, s.m, [&](auto* out) {
     using T = std::remove_pointer_t<decltype(out)>;
@@ -193,8 +188,7 @@ PyObject* weighted_gather_backward_weights(PyObject*, PyObject* const* args, Py_
   if (!takes("weighted_gather_backward_weights", n, 3)) return nullptr;
   Operands o;
   if (!o.read(args)) return fall_back();
-  const SampleSizes s = {o.dim(o.b, 0), o.dim(o.b, 1), o.dim(o.b, 2), o.dim(o.indices, 1),
-                         o.dim(o.indices, 2)};
+  const SampleSizes s = {o.dim(o.b, 0), o.dim(o.b, 1), o.dim(o.b, 2), o.dim(o.indices, 1), o.dim(o.indices, 2)};
   if (o.dim(o.a, 0) != s.images || o.dim(o.a, 1) != s.channels || o.dim(o.a, 2) != s.points ||
       o.dim(o.indices, 0) != s.images)
     Py_RETURN_NONE;
@@ -263,7 +257,7 @@ template <class T>
 void neighbour_indices(const Image& image, const T* x, int64_t* out, int64_t points, int64_t n) {
   const auto fill = image.kernel_size == 1   ? neighbour_indices<T, 1>
                     : image.kernel_size == 2 ? neighbour_indices<T, 2>
-                                       : neighbour_indices<T, 4>;
+                                             : neighbour_indices<T, 4>;
   fill(image, x, out, points, n);
 }
 
@@ -278,8 +272,7 @@ PyObject* sample_indices(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (image.nd < 1 || image.nd > 3 || !parse_longs(args[1], image.nd, 1, 1, image.size) ||
       !parse_long(args[2], &image.kernel_size) || !parse_long(args[3], &image.padding_mode))
     Py_RETURN_NONE;
-  if ((image.kernel_size != 1 && image.kernel_size != 2 && image.kernel_size != 4) ||
-      image.padding_mode > kReflectCenters)
+  if ((image.kernel_size != 1 && image.kernel_size != 2 && image.kernel_size != 4) || image.padding_mode > kReflectCenters)
     Py_RETURN_NONE;
   Ref x = contiguous(points_array);
   npy_intp dims[3] = {PyArray_DIM(points_array, 0), 1, PyArray_DIM(points_array, 2)};

@@ -39,8 +39,8 @@ bool read_layout(PyArrayObject* x, long n, long groups, RowLayout* layout) {
 }
 
 template <class T>
-void forward(const RowLayout& layout, const T* x, const T* w, const T* b, T* out, T* means, T* rstds,
-             double eps, bool centred) {
+void forward(const RowLayout& layout, const T* x, const T* w, const T* b, T* out, T* means, T* rstds, double eps,
+             bool centred) {
   const NnKernels<T>& kernels_ = nn_kernels<T>();
   const double n = static_cast<double>(layout.m);
   ranges(layout.rows, 1 + kPiece / layout.m, [&](int64_t start, int64_t stop) {
@@ -64,8 +64,8 @@ void forward(const RowLayout& layout, const T* x, const T* w, const T* b, T* out
 
 // Without gx, or without gw and gb, where these are null.
 template <class T>
-void backward(const RowLayout& layout, const T* g, const T* x, const T* w, const T* means, const T* rstds,
-              T* gx, T* gw, T* gb, bool centred) {
+void backward(const RowLayout& layout, const T* g, const T* x, const T* w, const T* means, const T* rstds, T* gx, T* gw,
+              T* gb, bool centred) {
   const NnKernels<T>& kernels_ = nn_kernels<T>();
   int64_t pieces = layout.rows * layout.m / kPiece;
   pieces = pieces < 1 ? 1 : pieces > 16 ? 16 : pieces;
@@ -152,8 +152,7 @@ PyObject* layer_norm(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Unlocked unlocked(layout.rows * layout.m > kUnlock);
     const auto compute = [&](auto zero) {
       using T = decltype(zero);
-      forward(layout, in.as<T>(), w.as<T>(), b.as<T>(), data<T>(out), data<T>(mean), data<T>(rstd), eps,
-              centred);
+      forward(layout, in.as<T>(), w.as<T>(), b.as<T>(), data<T>(out), data<T>(mean), data<T>(rstd), eps, centred);
     };
     type == NPY_FLOAT ? compute(float()) : compute(double());
   }

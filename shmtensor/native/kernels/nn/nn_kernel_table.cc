@@ -18,12 +18,9 @@ LEVEL(avx512)
 template <class T>
 const NnKernels<T>& nn_kernels() {
   switch (isa_level()) {
-    case Level::Avx512:
-      return avx512::nn_kernels_of(T());
-    case Level::Avx2:
-      return avx2::nn_kernels_of(T());
-    default:
-      return generic::nn_kernels_of(T());
+    case Level::Avx512: return avx512::nn_kernels_of(T());
+    case Level::Avx2: return avx2::nn_kernels_of(T());
+    default: return generic::nn_kernels_of(T());
   }
 }
 template const NnKernels<float>& nn_kernels<float>();

@@ -24,13 +24,10 @@ struct NnKernels {
   void (*norm_backward_weight)(const T* g, const T* x, T* gw, T* gb, int64_t n, T mean, T scale);
 
   // One row of n columns, with a mean, scale, ... for each column.
-  void (*affine_columns)(const T* x, const T* mean, const T* scale, const T* shift, T* out,
-                         int64_t n);
+  void (*affine_columns)(const T* x, const T* mean, const T* scale, const T* shift, T* out, int64_t n);
   // over `rows` rows, `stride` elements apart: sums += g, dots += g (x - mean)
-  void (*dots_columns)(const T* g, const T* x, const T* mean, T* sums, T* dots, int64_t rows,
-                       int64_t n, int64_t stride);
-  void (*norm_backward_columns)(const T* g, const T* x, const T* mean, const T* p, const T* a, const T* q,
-                                T* gx, int64_t n);
+  void (*dots_columns)(const T* g, const T* x, const T* mean, T* sums, T* dots, int64_t rows, int64_t n, int64_t stride);
+  void (*norm_backward_columns)(const T* g, const T* x, const T* mean, const T* p, const T* a, const T* q, T* gx, int64_t n);
 
   // ---- convolution: 3 x 3 on one channel; Winograd F(4 x 4, 3 x 3) on 36 planes of n tiles, `plane` elements apart
   void (*depthwise_3x3)(const T* x, const T* w, T bias, T* y, int64_t rows, int64_t width, int64_t line);
@@ -45,19 +42,15 @@ struct NnKernels {
 
   // ---- CTC in logarithms: one step of the blanks, one of the labels; posteriors of both; e^x for x <= 80
   void (*ctc_blanks)(const T* a, const T* b, T y, T* out, int64_t n);
-  void (*ctc_labels)(const T* a, const T* b, const T* c, const T* jump, const T* y, T* out,
-                     int64_t n);
+  void (*ctc_labels)(const T* a, const T* b, const T* c, const T* jump, const T* y, T* out, int64_t n);
   void (*ctc_shares)(const T* a, const T* b, const T* y, T* out, int64_t n, T shift);
   void (*exp_row)(const T* x, T* out, int64_t n);
 
   // ---- recurrent networks: the gates of one step of one sequence, and their gradients (rnn_gates.simd.h)
   void (*lstm_gates)(const T* x, T* gates, const T* c_before, T* c, T* h, int64_t n);
-  void (*lstm_gates_backward)(const T* gates, const T* c_before, const T* c, const T* dh, T* dc, T* out,
-                              int64_t n);
-  void (*gru_gates)(const T* x, const T* h_product, const T* b, const T* h_before, T* gates, T* h,
-                    int64_t n);
-  void (*gru_gates_backward)(const T* gates, const T* h_before, const T* dh, T* grad_h_before, T* grad_x,
-                             T* grad_h_product,
+  void (*lstm_gates_backward)(const T* gates, const T* c_before, const T* c, const T* dh, T* dc, T* out, int64_t n);
+  void (*gru_gates)(const T* x, const T* h_product, const T* b, const T* h_before, T* gates, T* h, int64_t n);
+  void (*gru_gates_backward)(const T* gates, const T* h_before, const T* dh, T* grad_h_before, T* grad_x, T* grad_h_product,
                              int64_t n);
   void (*tanh_gates)(const T* x, T* h, int64_t n);
   void (*relu_gates)(const T* x, T* h, int64_t n);

@@ -17,8 +17,7 @@ INLINE double sum_chained(const T* x, int64_t n, T fill, F f) {
     for (; i + kL <= stop; i += kL) a[0] += f(load(x + i));
     if (i < stop) a[1] += f(load_part(x + i, stop - i, fill));
     i = stop;
-    result += static_cast<double>(sum_lanes<T>(((a[0] + a[1]) + (a[2] + a[3])) +
-                                               ((a[4] + a[5]) + (a[6] + a[7]))));
+    result += static_cast<double>(sum_lanes<T>(((a[0] + a[1]) + (a[2] + a[3])) + ((a[4] + a[5]) + (a[6] + a[7]))));
   }
   return result;
 }
@@ -34,8 +33,7 @@ double sum_of_squared_deviations(const T* x, int64_t n, T mean) {
 }
 
 template <class T, bool kW, bool kB>
-INLINE void norm_loop(const T* x, const T* w, const T* b, T* __restrict out, int64_t n, T mean,
-                      T scale) {
+INLINE void norm_loop(const T* x, const T* w, const T* b, T* __restrict out, int64_t n, T mean, T scale) {
   for (int64_t i = 0; i < n; ++i) {
     T v = (x[i] - mean) * scale;
     if (kW) v *= w[i];
@@ -96,8 +94,7 @@ void dots(const T* g, const T* x, const T* w, int64_t n, T mean, double* sums) {
 }
 
 template <class T>
-void norm_backward(const T* g, const T* x, const T* w, T* __restrict gx, int64_t n, T mean, T p, T a,
-                   T q) {
+void norm_backward(const T* g, const T* x, const T* w, T* __restrict gx, int64_t n, T mean, T p, T a, T q) {
   if (w) {
     for (int64_t i = 0; i < n; ++i) gx[i] = g[i] * w[i] * p - (a + (x[i] - mean) * q);
   } else {
@@ -106,8 +103,7 @@ void norm_backward(const T* g, const T* x, const T* w, T* __restrict gx, int64_t
 }
 
 template <class T>
-void norm_backward_weight(const T* g, const T* x, T* __restrict gw, T* __restrict gb, int64_t n, T mean,
-                          T scale) {
+void norm_backward_weight(const T* g, const T* x, T* __restrict gw, T* __restrict gb, int64_t n, T mean, T scale) {
   for (int64_t i = 0; i < n; ++i) {
     gw[i] += g[i] * ((x[i] - mean) * scale);
     gb[i] += g[i];
@@ -120,14 +116,11 @@ void affine_columns(const T* x, const T* mean, const T* scale, const T* shift, T
 }
 
 template <class T>
-void dots_columns(const T* g, const T* x, const T* mean, T* sums, T* dots, int64_t rows, int64_t n,
-                  int64_t stride) {
+void dots_columns(const T* g, const T* x, const T* mean, T* sums, T* dots, int64_t rows, int64_t n, int64_t stride) {
   for (int64_t c = 0; c < n; c += kLanes<T>) {
     const int64_t m = n - c < kLanes<T> ? n - c : kLanes<T>;
     const bool is_full = m == kLanes<T>;
-    const auto load_columns = [&](const T* p) INLINE_LAMBDA {
-      return is_full ? load(p) : load_part(p, m, T(0));
-    };
+    const auto load_columns = [&](const T* p) INLINE_LAMBDA { return is_full ? load(p) : load_part(p, m, T(0)); };
     const V<T> center = load_columns(mean + c);
     V<T> s = load_columns(sums + c), d = load_columns(dots + c);
     for (int64_t r = 0; r < rows; ++r) {
@@ -146,7 +139,6 @@ void dots_columns(const T* g, const T* x, const T* mean, T* sums, T* dots, int64
 }
 
 template <class T>
-void norm_backward_columns(const T* g, const T* x, const T* mean, const T* p, const T* a, const T* q,
-                           T* gx, int64_t n) {
+void norm_backward_columns(const T* g, const T* x, const T* mean, const T* p, const T* a, const T* q, T* gx, int64_t n) {
   for (int64_t i = 0; i < n; ++i) gx[i] = g[i] * p[i] - (a[i] + (x[i] - mean[i]) * q[i]);
 }

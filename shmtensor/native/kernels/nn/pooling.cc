@@ -73,18 +73,17 @@ void max_pool_2x2(const Windows& w, const T* x, T* max_values, int64_t* at) {
 
 template <class T>
 void max_pool_image(const Windows& w, const T* x, T* max_values, int64_t* at) {
-  const bool is_2x2 = w.kernel[0] == 1 && w.kernel[1] == 2 && w.kernel[2] == 2 && w.stride[1] == 2 &&
-                    w.stride[2] == 2 && !w.padding[1] && !w.padding[2] && w.dilation[1] == 1 &&
-                    w.dilation[2] == 1 && w.size[0] == 1 && !w.padding[0] && w.out_size[0] == 1 &&
-                    2 * w.out_size[1] <= w.size[1] && 2 * w.out_size[2] <= w.size[2];
+  const bool is_2x2 = w.kernel[0] == 1 && w.kernel[1] == 2 && w.kernel[2] == 2 && w.stride[1] == 2 && w.stride[2] == 2 &&
+                      !w.padding[1] && !w.padding[2] && w.dilation[1] == 1 && w.dilation[2] == 1 && w.size[0] == 1 &&
+                      !w.padding[0] && w.out_size[0] == 1 && 2 * w.out_size[1] <= w.size[1] &&
+                      2 * w.out_size[2] <= w.size[2];
   if (is_2x2) return max_pool_2x2(w, x, max_values, at);
   for_windows(w, [&](int64_t index, WindowRange z, WindowRange y, WindowRange c) {
     T max_value = -std::numeric_limits<T>::infinity();
     int64_t max_index = -1;
     for (int64_t i = z.from; i < z.to; ++i) {
       for (int64_t j = y.from; j < y.to; ++j) {
-        const int64_t row = ((z.at + i * w.dilation[0]) * w.size[1] + y.at + j * w.dilation[1]) *
-                                w.size[2] + c.at;
+        const int64_t row = ((z.at + i * w.dilation[0]) * w.size[1] + y.at + j * w.dilation[1]) * w.size[2] + c.at;
         for (int64_t k = c.from; k < c.to; ++k) {
           const T v = x[row + k * w.dilation[2]];
           if (v > max_value || v != v || max_index < 0) {
@@ -146,8 +145,7 @@ int spatial_ndim(PyArrayObject* x, PyObject* kernel) {
 Ref new_array_like(PyArrayObject* x, int nd, const int64_t* spatial, int type) {
   npy_intp dims[NPY_MAXDIMS];
   const int rank = PyArray_NDIM(x);
-  for (int i = 0; i < rank; ++i)
-    dims[i] = i < rank - nd ? PyArray_DIM(x, i) : spatial[3 - nd + i - (rank - nd)];
+  for (int i = 0; i < rank; ++i) dims[i] = i < rank - nd ? PyArray_DIM(x, i) : spatial[3 - nd + i - (rank - nd)];
   return Ref(new_array(rank, dims, type));
 }
 
@@ -210,9 +208,8 @@ PyObject* sum_pool(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!in || !out) return nullptr;
   const auto compute = [&](auto zero) {
     using T = decltype(zero);
-    for_images(count, w.outputs() * numel(w.kernel), [&](int64_t i) {
-      sum_pool_image(w, data<T>(in) + i * w.pixels(), data<T>(out) + i * w.outputs());
-    });
+    for_images(count, w.outputs() * numel(w.kernel),
+               [&](int64_t i) { sum_pool_image(w, data<T>(in) + i * w.pixels(), data<T>(out) + i * w.outputs()); });
   };
   type == NPY_FLOAT ? compute(float()) : compute(double());
   return out.release();
@@ -233,9 +230,8 @@ PyObject* sum_pool_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!in || !out) return nullptr;
   const auto compute = [&](auto zero) {
     using T = decltype(zero);
-    for_images(count, w.outputs() * numel(w.kernel), [&](int64_t i) {
-      sum_pool_image_backward(w, data<T>(in) + i * w.outputs(), data<T>(out) + i * w.pixels());
-    });
+    for_images(count, w.outputs() * numel(w.kernel),
+               [&](int64_t i) { sum_pool_image_backward(w, data<T>(in) + i * w.outputs(), data<T>(out) + i * w.pixels()); });
   };
   type == NPY_FLOAT ? compute(float()) : compute(double());
   return out.release();
@@ -249,8 +245,7 @@ PyObject* value_selecting_reduction_backward(PyObject*, PyObject* const* args, P
   const int rank = PyArray_NDIM(g), leading_dims = rank - static_cast<int>(nd), type = PyArray_TYPE(g);
   int64_t size[3], out_size[3];
   if (!PyArray_CheckExact(args[1]) || PyArray_TYPE(as_array(args[1])) != NPY_INT64 ||
-      !PyArray_SAMESHAPE(g, as_array(args[1])) || !PyTuple_Check(args[2]) ||
-      PyTuple_GET_SIZE(args[2]) != rank)
+      !PyArray_SAMESHAPE(g, as_array(args[1])) || !PyTuple_Check(args[2]) || PyTuple_GET_SIZE(args[2]) != rank)
     Py_RETURN_NONE;
   Ref spatial(PyTuple_GetSlice(args[2], leading_dims, rank));
   if (!spatial) return nullptr;

@@ -119,18 +119,13 @@ struct Forward {
         const T* row = x + (first_row + r) * width;
         switch (s.kind) {
           case Kind::kLstm:
-            kernels.lstm_gates(row, sums + r * width, c_before + r * n, cells + (first_row + r) * n,
-                               y + r * n, n);
+            kernels.lstm_gates(row, sums + r * width, c_before + r * n, cells + (first_row + r) * n, y + r * n, n);
             break;
           case Kind::kGru:
-            kernels.gru_gates(row, sums + r * width, b, h_before + r * n, gates + (first_row + r) * 4 * n,
-                              y + r * n, n);
+            kernels.gru_gates(row, sums + r * width, b, h_before + r * n, gates + (first_row + r) * 4 * n, y + r * n, n);
             break;
-          case Kind::kTanh:
-            kernels.tanh_gates(row, y + r * n, n);
-            break;
-          case Kind::kRelu:
-            kernels.relu_gates(row, y + r * n, n);
+          case Kind::kTanh: kernels.tanh_gates(row, y + r * n, n); break;
+          case Kind::kRelu: kernels.relu_gates(row, y + r * n, n);
         }
       }
     });
@@ -165,8 +160,8 @@ struct Backward {
 
  private:
   // first: the group's first sequence; dh: the gradient of its h.
-  void run_group(const Shape& s, int64_t first_row, int64_t first, int64_t count, const T* dh,
-                 const T* h_before, const T* c_before) const {
+  void run_group(const Shape& s, int64_t first_row, int64_t first, int64_t count, const T* dh, const T* h_before,
+                 const T* c_before) const {
     const NnKernels<T>& kernels = nn_kernels<T>();
     const int64_t n = s.n, width = s.gates();
     ranges(count, s.grain(), [&](int64_t start, int64_t stop) {
@@ -179,14 +174,10 @@ struct Backward {
             break;
           case Kind::kGru:
             kernels.gru_gates_backward(gates + (first_row + r) * 4 * n, h_before + r * n, dh + r * n,
-                                       grad_h + (first + r) * n, grad_gates,
-                                       grad_h_product + (first_row + r) * width, n);
+                                       grad_h + (first + r) * n, grad_gates, grad_h_product + (first_row + r) * width, n);
             break;
-          case Kind::kTanh:
-            kernels.tanh_gates_backward(out + (first_row + r) * n, dh + r * n, grad_gates, n);
-            break;
-          case Kind::kRelu:
-            kernels.relu_gates_backward(out + (first_row + r) * n, dh + r * n, grad_gates, n);
+          case Kind::kTanh: kernels.tanh_gates_backward(out + (first_row + r) * n, dh + r * n, grad_gates, n); break;
+          case Kind::kRelu: kernels.relu_gates_backward(out + (first_row + r) * n, dh + r * n, grad_gates, n);
         }
       }
     });
@@ -238,8 +229,7 @@ PyObject* rnn_layer(PyObject*, PyObject* const* args, Py_ssize_t count) {
   const int type = weights.type;
   s.reverse = args[8] == Py_True;
   s.rows = PyArray_DIM(sizes_array, 0);
-  if (!s.read(args[7]) || !x.read(args[1], type, s.rows * s.gates()) ||
-      !read_optional(&b, args[5], type, s.gates()))
+  if (!s.read(args[7]) || !x.read(args[1], type, s.rows * s.gates()) || !read_optional(&b, args[5], type, s.gates()))
     return mismatch("rnn_layer");
   const bool lstm = s.kind == Kind::kLstm;
   Ref out(new_matrix(s.rows, s.h, type)), cells(new_matrix(lstm ? s.rows : 0, s.n, type));
@@ -251,9 +241,17 @@ PyObject* rnn_layer(PyObject*, PyObject* const* args, Py_ssize_t count) {
     std::vector<T> unprojected_h(s.has_projection() ? s.batch * s.n : 0);
     if (s.kind == Kind::kGru && !b.array) zero_bias.resize(s.gates());
     Unlocked unlocked(s.rows * s.gates() > kUnlock);
-    Forward<T>{x.as<T>(), weights.h.as<T>(), weights.c.as<T>(), weights.w.as<T>(),
-               b.array ? b.as<T>() : zero_bias.data(), weights.w_hr.as<T>(), data<T>(out), data<T>(cells),
-               data<T>(gates), h_product.data(), unprojected_h.data()}
+    Forward<T>{x.as<T>(),
+               weights.h.as<T>(),
+               weights.c.as<T>(),
+               weights.w.as<T>(),
+               b.array ? b.as<T>() : zero_bias.data(),
+               weights.w_hr.as<T>(),
+               data<T>(out),
+               data<T>(cells),
+               data<T>(gates),
+               h_product.data(),
+               unprojected_h.data()}
         .run(s);
   };
   type == NPY_FLOAT ? compute(float()) : compute(double());
@@ -265,34 +263,43 @@ PyObject* rnn_layer_backward(PyObject*, PyObject* const* args, Py_ssize_t count)
   Shape s;
   Weights weights;
   LayerOperand g_out, g_cells, out, cells, gates;
-  if (!parse_kind(args[0], &s.kind) || !real_array(args[1]) ||
-      !weights.read(args[3], args[4], args[5], args[6], &s))
+  if (!parse_kind(args[0], &s.kind) || !real_array(args[1]) || !weights.read(args[3], args[4], args[5], args[6], &s))
     return mismatch("rnn_layer_backward");
   const int type = weights.type;
   const bool lstm = s.kind == Kind::kLstm, gru = s.kind == Kind::kGru;
   s.reverse = args[11] == Py_True;
   s.rows = PyArray_SIZE(as_array(args[1])) / s.h;
   const int64_t size = s.rows * s.h, cell_size = lstm ? s.rows * s.n : 0;
-  if (!s.read(args[10]) || !g_out.read(args[1], type, size) ||
-      !g_cells.read(args[2], type, cell_size) || !out.read(args[7], type, size) ||
-      !cells.read(args[8], type, cell_size) || !gates.read(args[9], type, s.rows * s.saved_gates()))
+  if (!s.read(args[10]) || !g_out.read(args[1], type, size) || !g_cells.read(args[2], type, cell_size) ||
+      !out.read(args[7], type, size) || !cells.read(args[8], type, cell_size) ||
+      !gates.read(args[9], type, s.rows * s.saved_gates()))
     return mismatch("rnn_layer_backward");
   Ref grad_x(new_matrix(s.rows, s.gates(), type)), grad_h(new_matrix(s.batch, s.h, type));
   Ref grad_h_product(gru ? new_matrix(s.rows, s.gates(), type) : nullptr);
   Ref grad_c(lstm ? new_matrix(s.batch, s.n, type) : nullptr);
   Ref grad_h_steps(new_matrix(s.has_projection() ? s.rows : s.batch, s.h, type));
-  if (!grad_x || !grad_h || (gru && !grad_h_product) || (lstm && !grad_c) || !grad_h_steps || !blas_ensure())
-    return nullptr;
+  if (!grad_x || !grad_h || (gru && !grad_h_product) || (lstm && !grad_c) || !grad_h_steps || !blas_ensure()) return nullptr;
   const auto compute = [&](auto zero) {
     using T = decltype(zero);
     std::vector<T> unprojected_h(s.has_projection() ? s.batch * s.n : 0);
     for (int64_t i = 0; i < s.batch * s.h; ++i) data<T>(grad_h)[i] = 0;
     for (int64_t i = 0; lstm && i < s.batch * s.n; ++i) data<T>(grad_c)[i] = 0;
     Unlocked unlocked(s.rows * s.gates() > kUnlock);
-    Backward<T>{g_out.as<T>(), g_cells.as<T>(), weights.h.as<T>(), weights.c.as<T>(),
-                weights.w.as<T>(), weights.w_hr.as<T>(), out.as<T>(), cells.as<T>(), gates.as<T>(),
-                data<T>(grad_x), gru ? data<T>(grad_h_product) : nullptr, data<T>(grad_h),
-                lstm ? data<T>(grad_c) : nullptr, data<T>(grad_h_steps), unprojected_h.data()}
+    Backward<T>{g_out.as<T>(),
+                g_cells.as<T>(),
+                weights.h.as<T>(),
+                weights.c.as<T>(),
+                weights.w.as<T>(),
+                weights.w_hr.as<T>(),
+                out.as<T>(),
+                cells.as<T>(),
+                gates.as<T>(),
+                data<T>(grad_x),
+                gru ? data<T>(grad_h_product) : nullptr,
+                data<T>(grad_h),
+                lstm ? data<T>(grad_c) : nullptr,
+                data<T>(grad_h_steps),
+                unprojected_h.data()}
         .run(s);
   };
   type == NPY_FLOAT ? compute(float()) : compute(double());

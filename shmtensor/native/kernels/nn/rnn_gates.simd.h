@@ -129,7 +129,6 @@ void tanh_gates_backward(const T* h, const T* dh, T* out, int64_t n) {
 
 template <class T>
 void relu_gates_backward(const T* h, const T* dh, T* out, int64_t n) {
-  for_units<T>(n, [=](auto lanes) INLINE_LAMBDA {
-    lanes.write(out, lanes.read(h) <= splat(T(0)) ? splat(T(0)) : lanes.read(dh));
-  });
+  for_units<T>(
+      n, [=](auto lanes) INLINE_LAMBDA { lanes.write(out, lanes.read(h) <= splat(T(0)) ? splat(T(0)) : lanes.read(dh)); });
 }

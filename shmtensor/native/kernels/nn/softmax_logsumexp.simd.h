@@ -99,8 +99,7 @@ void log_softmax_backward(const T* g, const T* out, T* gx, int64_t rows, int64_t
   for (int64_t r = 0; r < rows; ++r, g += m, out += m, gx += m) {
     T total = row_sum(g, m);
     // out <= 0: it is the logarithm of a probability.
-    map2(g, out, gx, m,
-         [total](V<T> a, V<T> y) INLINE_LAMBDA { return a - exp_nonpositive(y) * total; });
+    map2(g, out, gx, m, [total](V<T> a, V<T> y) INLINE_LAMBDA { return a - exp_nonpositive(y) * total; });
   }
 }
 
@@ -109,8 +108,7 @@ void log_softmax_backward(const T* g, const T* out, T* gx, int64_t rows, int64_t
 // f(first column, number of columns) for groups of at most one vector of columns.
 template <class T, class F>
 INLINE void for_column_groups(int64_t width, F f) {
-  for (int64_t c = 0; c < width; c += kLanes<T>)
-    f(c, width - c < kLanes<T> ? width - c : kLanes<T>);
+  for (int64_t c = 0; c < width; c += kLanes<T>) f(c, width - c < kLanes<T> ? width - c : kLanes<T>);
 }
 
 template <class T>
@@ -158,8 +156,7 @@ template <class T>
 void log_softmax_columns(const T* x, T* out, int64_t m, int64_t width, int64_t stride) {
   for_column_groups<T>(width, [&](int64_t c, int64_t n) INLINE_LAMBDA {
     V<T> max_value = column_max(x + c, m, stride, n), total = splat(T(0));
-    for (int64_t k = 0; k < m; ++k)
-      total += exp_nonpositive(load_columns(x + c + k * stride, n) - max_value);
+    for (int64_t k = 0; k < m; ++k) total += exp_nonpositive(load_columns(x + c + k * stride, n) - max_value);
     for (int j = 0; j < kLanes<T>; ++j) total[j] = scalar_log(total[j]);
     for (int64_t k = 0; k < m; ++k) {
       store_columns<T>(out + c + k * stride, (load_columns(x + c + k * stride, n) - max_value) - total, n);
@@ -173,8 +170,7 @@ void logsumexp_columns(const T* x, T* out, int64_t m, int64_t width, int64_t str
   for_column_groups<T>(width, [&](int64_t c, int64_t n) INLINE_LAMBDA {
     const V<T> max_value = column_max(x + c, m, stride, n);
     V<T> total = splat(T(0));
-    for (int64_t k = 0; k < m; ++k)
-      total += exp_nonpositive(load_columns(x + c + k * stride, n) - max_value);
+    for (int64_t k = 0; k < m; ++k) total += exp_nonpositive(load_columns(x + c + k * stride, n) - max_value);
     for (int64_t j = 0; j < n; ++j) {
       if (max_value[j] - max_value[j] == 0) {
         out[c + j] = scalar_log(total[j]) + max_value[j];
@@ -191,12 +187,10 @@ void logsumexp_columns(const T* x, T* out, int64_t m, int64_t width, int64_t str
 }
 
 template <class T>
-void softmax_backward_columns(const T* g, const T* out, T* gx, int64_t m, int64_t width,
-                              int64_t stride) {
+void softmax_backward_columns(const T* g, const T* out, T* gx, int64_t m, int64_t width, int64_t stride) {
   for_column_groups<T>(width, [&](int64_t c, int64_t n) INLINE_LAMBDA {
     V<T> total = splat(T(0));
-    for (int64_t k = 0; k < m; ++k)
-      total += load_columns(g + c + k * stride, n) * load_columns(out + c + k * stride, n);
+    for (int64_t k = 0; k < m; ++k) total += load_columns(g + c + k * stride, n) * load_columns(out + c + k * stride, n);
     for (int64_t k = 0; k < m; ++k) {
       const int64_t offset = c + k * stride;
       store_columns<T>(gx + offset, (load_columns(g + offset, n) - total) * load_columns(out + offset, n), n);
@@ -205,8 +199,7 @@ void softmax_backward_columns(const T* g, const T* out, T* gx, int64_t m, int64_
 }
 
 template <class T>
-void log_softmax_backward_columns(const T* g, const T* out, T* gx, int64_t m, int64_t width,
-                                  int64_t stride) {
+void log_softmax_backward_columns(const T* g, const T* out, T* gx, int64_t m, int64_t width, int64_t stride) {
   for_column_groups<T>(width, [&](int64_t c, int64_t n) INLINE_LAMBDA {
     V<T> total = splat(T(0));
     for (int64_t k = 0; k < m; ++k) total += load_columns(g + c + k * stride, n);

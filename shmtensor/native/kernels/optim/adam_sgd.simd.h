@@ -5,8 +5,8 @@ INLINE double root(double x) { return __builtin_sqrt(x); }
 
 // Kingma, Ba: Adam (2014); Loshchilov, Hutter: decoupled weight decay (2017); vmax: AMSGrad.
 template <class T, bool kMax>
-INLINE void adam_loop(T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v,
-                      T* __restrict vmax, int64_t n, const AdamRule<T>& rule) {
+INLINE void adam_loop(T* __restrict p, const T* __restrict g, T* __restrict m, T* __restrict v, T* __restrict vmax,
+                      int64_t n, const AdamRule<T>& rule) {
   const T b1 = rule.one_minus_beta1, b2 = rule.one_minus_beta2, beta2 = rule.beta2, eps = rule.eps;
   const T decay = rule.weight_decay, shrink = rule.shrink, step = rule.step_size;
   const T inverse = rule.inverse_correction2, sign = rule.maximize ? T(-1) : T(1);
@@ -34,8 +34,7 @@ void adam(T* p, const T* g, T* m, T* v, T* vmax, int64_t n, const AdamRule<T>& r
 }
 
 template <class T>
-void sgd(T* __restrict p, const T* __restrict g, T* __restrict buffer, int64_t n,
-         const SgdRule<T>& rule) {
+void sgd(T* __restrict p, const T* __restrict g, T* __restrict buffer, int64_t n, const SgdRule<T>& rule) {
   const T lr = rule.lr, momentum = rule.momentum, decay = rule.weight_decay;
   const T sign = rule.maximize ? T(-1) : T(1), one_minus_dampening = rule.one_minus_dampening;
   if (!buffer) {

@@ -12,20 +12,20 @@ constexpr int64_t kGrain = 8192;
 constexpr int64_t kUnlock = 4096;
 
 // A 1-D contiguous array of p's dtype and size, writeable if `write`; an optional None becomes nullptr.
-bool flat_argument(const char* where, const char* name, PyObject* argument, bool optional, bool write,
-                   PyArrayObject* p, PyArrayObject** out) {
+bool flat_argument(const char* where, const char* name, PyObject* argument, bool optional, bool write, PyArrayObject* p,
+                   PyArrayObject** out) {
   *out = nullptr;
   if (optional && argument == Py_None) return true;
   PyArrayObject* a = array_argument(where, name, argument);
   if (!a) return false;
-  const bool dtype_fits = p ? PyArray_TYPE(a) == PyArray_TYPE(p)
-                            : PyArray_TYPE(a) == NPY_FLOAT || PyArray_TYPE(a) == NPY_DOUBLE;
+  const bool dtype_fits =
+      p ? PyArray_TYPE(a) == PyArray_TYPE(p) : PyArray_TYPE(a) == NPY_FLOAT || PyArray_TYPE(a) == NPY_DOUBLE;
   if (!dtype_fits)
-    return raise("TypeError", "%s: dtype of %s does not match: %s, expected %s", where, name,
-                 dtype_text(a).c_str(), p ? dtype_text(p).c_str() : "float32 or float64");
+    return raise("TypeError", "%s: dtype of %s does not match: %s, expected %s", where, name, dtype_text(a).c_str(),
+                 p ? dtype_text(p).c_str() : "float32 or float64");
   if (PyArray_NDIM(a) != 1 || (p && PyArray_SIZE(a) != PyArray_SIZE(p)))
-    return raise("ValueError", "%s: %s has another shape: %s, expected %s", where, name,
-                 shape_text(a).c_str(), p ? shape_text(p).c_str() : "one dimension");
+    return raise("ValueError", "%s: %s has another shape: %s, expected %s", where, name, shape_text(a).c_str(),
+                 p ? shape_text(p).c_str() : "one dimension");
   if (write && !PyArray_ISWRITEABLE(a))
     return raise("ValueError", "%s: %s cannot be written: shape %s, it came read-only; write to a clone()", where, name,
                  shape_text(a).c_str());
@@ -76,8 +76,7 @@ void adam_run(PyArrayObject* const* a, const double* v, bool decoupled, bool max
   const int64_t n = PyArray_SIZE(a[0]);
   Unlocked unlocked(n > kUnlock);
   ranges(n, kGrain, [&](int64_t i, int64_t stop) {
-    kernel(data_at<T>(a[0], i), data_at<T>(a[1], i), data_at<T>(a[2], i), data_at<T>(a[3], i), data_at<T>(a[4], i),
-           stop - i,
+    kernel(data_at<T>(a[0], i), data_at<T>(a[1], i), data_at<T>(a[2], i), data_at<T>(a[3], i), data_at<T>(a[4], i), stop - i,
            rule);
   });
 }
@@ -109,8 +108,7 @@ struct Signature {
 };
 
 template <class T>
-void update_run(Update which, PyArrayObject* const* a, const double* numbers, double weight_decay,
-                bool maximize) {
+void update_run(Update which, PyArrayObject* const* a, const double* numbers, double weight_decay, bool maximize) {
   const auto kernel = kernels<T>().updates[which];
   const int64_t n = PyArray_SIZE(a[0]);
   Unlocked unlocked(n > kUnlock);
@@ -133,8 +131,7 @@ PyObject* update(Update which, const Signature& s, PyObject* const* args, Py_ssi
   for (int i = 0; i < s.states; ++i) {
     if (!flat_argument(s.where, s.state[i], args[2 + i], i >= s.optional, true, a[0], &a[2 + i])) return nullptr;
   }
-  if (!float_arguments(args + first, s.numbers + 1, v) || !bool_arguments(args + count - 1, 1, &maximize))
-    return nullptr;
+  if (!float_arguments(args + first, s.numbers + 1, v) || !bool_arguments(args + count - 1, 1, &maximize)) return nullptr;
   if (PyArray_TYPE(a[0]) == NPY_FLOAT) {
     update_run<float>(which, a, v, v[s.numbers], maximize);
   } else {
@@ -207,8 +204,7 @@ PyObject* sgd_(PyObject*, PyObject* const* args, Py_ssize_t n) {
       !bool_arguments(args + 7, 3, f)) {
     return nullptr;
   }
-  if (v[1] != 0 && !a[2])
-    return raise("ValueError", "sgd_: momentum needs a buffer: %g, got None", v[1]);
+  if (v[1] != 0 && !a[2]) return raise("ValueError", "sgd_: momentum needs a buffer: %g, got None", v[1]);
   if (v[1] == 0) a[2] = nullptr;
   if (PyArray_TYPE(a[0]) == NPY_FLOAT) {
     sgd_run<float>(a, v, f);

@@ -5,24 +5,22 @@
 // parameter x, its gradient d (weight decay and sign are already applied) and up to three state elements.
 
 template <class T, class Rule>
-INLINE void update_loop(T* __restrict p, const T* __restrict g, T* __restrict a, T* __restrict b,
-                        T* __restrict c, int64_t n, const Rule rule, const T decay, const T sign) {
+INLINE void update_loop(T* __restrict p, const T* __restrict g, T* __restrict a, T* __restrict b, T* __restrict c, int64_t n,
+                        const Rule rule, const T decay, const T sign) {
   for (int64_t i = 0; i < n; ++i) rule(p[i], sign * g[i] + decay * p[i], a + i, b + i, c + i);
 }
 
 template <class T, class Rule>
-void update(T* p, const T* g, T* const* state, int64_t n, const double* numbers,
-            double weight_decay, bool maximize) {
-  update_loop<T, Rule>(p, g, state[0], state[1], state[2], n, Rule(numbers),
-                       static_cast<T>(weight_decay), maximize ? T(-1) : T(1));
+void update(T* p, const T* g, T* const* state, int64_t n, const double* numbers, double weight_decay, bool maximize) {
+  update_loop<T, Rule>(p, g, state[0], state[1], state[2], n, Rule(numbers), static_cast<T>(weight_decay),
+                       maximize ? T(-1) : T(1));
 }
 
 // Zeiler: ADADELTA (2012). lr, rho, 1 - rho, eps.
 template <class T>
 struct AdadeltaRule {
   T lr, rho, one_minus_rho, eps;
-  explicit AdadeltaRule(const double* v)
-      : lr(T(v[0])), rho(T(v[1])), one_minus_rho(T(v[2])), eps(T(v[3])) {}
+  explicit AdadeltaRule(const double* v) : lr(T(v[0])), rho(T(v[1])), one_minus_rho(T(v[2])), eps(T(v[3])) {}
   INLINE void operator()(T& x, T d, T* square_avg, T* acc_delta, T*) const {
     const T square = rho * *square_avg + one_minus_rho * d * d;
     const T delta = root(*acc_delta + eps) / root(square + eps) * d;
@@ -36,8 +34,7 @@ struct AdadeltaRule {
 template <class T>
 struct AdagradRule {
   T lr, eps;
-  explicit AdagradRule(const double* v)
-      : lr(T(v[0])), eps(T(v[1])) {}
+  explicit AdagradRule(const double* v) : lr(T(v[0])), eps(T(v[1])) {}
   INLINE void operator()(T& x, T d, T* sum, T*, T*) const {
     const T total = *sum + d * d;
     *sum = total;
@@ -49,8 +46,7 @@ struct AdagradRule {
 template <class T>
 struct AdamaxRule {
   T step_size, one_minus_beta1, beta2, eps;
-  explicit AdamaxRule(const double* v)
-      : step_size(T(v[0])), one_minus_beta1(T(v[1])), beta2(T(v[2])), eps(T(v[3])) {}
+  explicit AdamaxRule(const double* v) : step_size(T(v[0])), one_minus_beta1(T(v[1])), beta2(T(v[2])), eps(T(v[3])) {}
   INLINE void operator()(T& x, T d, T* exp_avg, T* exp_inf, T*) const {
     const T average = *exp_avg + one_minus_beta1 * (d - *exp_avg);
     const T decayed = beta2 * *exp_inf, magnitude = (d < 0 ? -d : d) + eps;
@@ -66,8 +62,7 @@ struct AdamaxRule {
 template <class T, bool kAverages>
 struct AsgdRule {
   T eta, mu, shrink;
-  explicit AsgdRule(const double* v)
-      : eta(T(v[0])), mu(T(v[1])), shrink(T(v[2])) {}
+  explicit AsgdRule(const double* v) : eta(T(v[0])), mu(T(v[1])), shrink(T(v[2])) {}
   INLINE void operator()(T& x, T d, T* ax, T*, T*) const {
     x = x * shrink - eta * d;
     *ax = kAverages ? *ax + mu * (x - *ax) : x;
@@ -80,8 +75,14 @@ template <class T>
 struct NAdamRule {
   T gradient_size, average_size, one_minus_beta1, beta2, one_minus_beta2, correction, eps, shrink;
   explicit NAdamRule(const double* v)
-      : gradient_size(T(v[0])), average_size(T(v[1])), one_minus_beta1(T(v[2])), beta2(T(v[3])),
-        one_minus_beta2(T(v[4])), correction(T(v[5])), eps(T(v[6])), shrink(T(v[7])) {}
+      : gradient_size(T(v[0])),
+        average_size(T(v[1])),
+        one_minus_beta1(T(v[2])),
+        beta2(T(v[3])),
+        one_minus_beta2(T(v[4])),
+        correction(T(v[5])),
+        eps(T(v[6])),
+        shrink(T(v[7])) {}
   INLINE void operator()(T& x, T d, T* exp_avg, T* exp_avg_sq, T*) const {
     const T average = *exp_avg + one_minus_beta1 * (d - *exp_avg);
     const T square = beta2 * *exp_avg_sq + one_minus_beta2 * d * d;
@@ -97,8 +98,13 @@ template <class T, bool kRectified>
 struct RAdamRule {
   T step_size, rectification, one_minus_beta1, beta2, one_minus_beta2, eps, shrink;
   explicit RAdamRule(const double* v)
-      : step_size(T(v[0])), rectification(T(v[1])), one_minus_beta1(T(v[2])), beta2(T(v[3])),
-        one_minus_beta2(T(v[4])), eps(T(v[5])), shrink(T(v[6])) {}
+      : step_size(T(v[0])),
+        rectification(T(v[1])),
+        one_minus_beta1(T(v[2])),
+        beta2(T(v[3])),
+        one_minus_beta2(T(v[4])),
+        eps(T(v[5])),
+        shrink(T(v[6])) {}
   INLINE void operator()(T& x, T d, T* exp_avg, T* exp_avg_sq, T*) const {
     const T average = *exp_avg + one_minus_beta1 * (d - *exp_avg);
     const T square = beta2 * *exp_avg_sq + one_minus_beta2 * d * d;
@@ -136,8 +142,7 @@ struct RMSpropRule {
 template <class T>
 struct RpropRule {
   T eta_minus, eta_plus, smallest, largest;
-  explicit RpropRule(const double* v)
-      : eta_minus(T(v[0])), eta_plus(T(v[1])), smallest(T(v[2])), largest(T(v[3])) {}
+  explicit RpropRule(const double* v) : eta_minus(T(v[0])), eta_plus(T(v[1])), smallest(T(v[2])), largest(T(v[3])) {}
   INLINE void operator()(T& x, T d, T* prev, T* step_size, T*) const {
     const T sign_product = d * *prev;
     const T factor = sign_product > 0 ? eta_plus : sign_product < 0 ? eta_minus : T(1);
@@ -152,26 +157,20 @@ struct RpropRule {
 };
 
 template <class T>
-void asgd(T* p, const T* g, T* const* state, int64_t n, const double* numbers, double weight_decay,
-          bool maximize) {
+void asgd(T* p, const T* g, T* const* state, int64_t n, const double* numbers, double weight_decay, bool maximize) {
   const auto rule = numbers[1] != 1 ? update<T, AsgdRule<T, true>> : update<T, AsgdRule<T, false>>;
   rule(p, g, state, n, numbers, weight_decay, maximize);
 }
 
 template <class T>
-void radam(T* p, const T* g, T* const* state, int64_t n, const double* numbers, double weight_decay,
-           bool maximize) {
-  const auto rule =
-      numbers[1] != 0 ? update<T, RAdamRule<T, true>> : update<T, RAdamRule<T, false>>;
+void radam(T* p, const T* g, T* const* state, int64_t n, const double* numbers, double weight_decay, bool maximize) {
+  const auto rule = numbers[1] != 0 ? update<T, RAdamRule<T, true>> : update<T, RAdamRule<T, false>>;
   rule(p, g, state, n, numbers, weight_decay, maximize);
 }
 
 template <class T>
-void rmsprop(T* p, const T* g, T* const* state, int64_t n, const double* numbers,
-             double weight_decay, bool maximize) {
-  const auto without_momentum = state[2] ? update<T, RMSpropRule<T, false, true>>
-                              : update<T, RMSpropRule<T, false, false>>;
-  const auto with_momentum = state[2] ? update<T, RMSpropRule<T, true, true>>
-                               : update<T, RMSpropRule<T, true, false>>;
+void rmsprop(T* p, const T* g, T* const* state, int64_t n, const double* numbers, double weight_decay, bool maximize) {
+  const auto without_momentum = state[2] ? update<T, RMSpropRule<T, false, true>> : update<T, RMSpropRule<T, false, false>>;
+  const auto with_momentum = state[2] ? update<T, RMSpropRule<T, true, true>> : update<T, RMSpropRule<T, true, false>>;
   (state[1] ? with_momentum : without_momentum)(p, g, state, n, numbers, weight_decay, maximize);
 }

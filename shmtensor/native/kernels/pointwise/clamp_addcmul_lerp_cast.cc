@@ -31,8 +31,7 @@ bool same_shape_and_dtype(PyObject* const* arrays, int n) {
   if (!is_float(first)) return false;
   for (int i = 1; i < n; ++i) {
     PyArrayObject* a = as_array(arrays[i]);
-    if (PyArray_TYPE(a) != PyArray_TYPE(first) || !is_float(a) || !PyArray_SAMESHAPE(a, first))
-      return false;
+    if (PyArray_TYPE(a) != PyArray_TYPE(first) || !is_float(a) || !PyArray_SAMESHAPE(a, first)) return false;
   }
   return true;
 }
@@ -119,9 +118,8 @@ PyObject* clamp_integers(PyArrayObject* x, PyObject* low, PyObject* high, PyObje
     T* to = data<T>(out);
     const int64_t n = PyArray_SIZE(x);
     Unlocked unlocked(n > kUnlock);
-    ranges(n, 65536 / static_cast<int64_t>(sizeof(T)), [&](int64_t start, int64_t stop) {
-      folds<T>().clamp(from + start, to + start, stop - start, min, max);
-    });
+    ranges(n, 65536 / static_cast<int64_t>(sizeof(T)),
+           [&](int64_t start, int64_t stop) { folds<T>().clamp(from + start, to + start, stop - start, min, max); });
     has_bounds = true;
   });
   if (!has_bounds) Py_RETURN_NONE;
@@ -164,8 +162,7 @@ PyObject* run_half_kernel(int function, PyArrayObject* x, PyObject* out_argument
   auto* to = data<uint16_t>(out);
   const int64_t n = PyArray_SIZE(x);
   Unlocked unlocked(n > kUnlock);
-  ranges(n, 4 * kGrain,
-         [&](int64_t start, int64_t stop) { f(from + start, to + start, stop - start, p); });
+  ranges(n, 4 * kGrain, [&](int64_t start, int64_t stop) { f(from + start, to + start, stop - start, p); });
   return out.release();
 }
 
@@ -188,8 +185,7 @@ PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   }
   return run_elementwise(args, 1, n > 3 ? args[3] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
-    kernels<T>().clamp(data_at(args[0], start, out), out + start, count, static_cast<T>(low),
-                       static_cast<T>(high));
+    kernels<T>().clamp(data_at(args[0], start, out), out + start, count, static_cast<T>(low), static_cast<T>(high));
   });
 }
 
@@ -263,8 +259,7 @@ PyObject* masked_scale(PyObject*, PyObject* const* args, Py_ssize_t n) {
   double scale;
   if (!same_shape_and_dtype(args, 1) || !PyArray_CheckExact(args[1]) || !parse_double(args[2], &scale)) Py_RETURN_NONE;
   PyArrayObject* mask = as_array(args[1]);
-  if (PyArray_TYPE(mask) != NPY_BOOL || !PyArray_ISCARRAY_RO(mask) ||
-      !PyArray_SAMESHAPE(mask, as_array(args[0])))
+  if (PyArray_TYPE(mask) != NPY_BOOL || !PyArray_ISCARRAY_RO(mask) || !PyArray_SAMESHAPE(mask, as_array(args[0])))
     Py_RETURN_NONE;
   return run_elementwise(args, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
@@ -289,8 +284,8 @@ PyObject* lerp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!same_shape_and_dtype(args, 3)) Py_RETURN_NONE;
   return run_elementwise(args, 3, out_argument, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
-    kernels<T>().lerp_each(data_at(args[0], start, out), data_at(args[1], start, out),
-                           data_at(args[2], start, out), out + start, count);
+    kernels<T>().lerp_each(data_at(args[0], start, out), data_at(args[1], start, out), data_at(args[2], start, out),
+                           out + start, count);
   });
 }
 
@@ -312,9 +307,7 @@ PyObject* cast_half(PyArrayObject* x, int type) {
   constexpr int64_t kTile = 2048;
   const bool from_half = is_half(PyArray_TYPE(x));
   const int other_type = from_half ? type : PyArray_TYPE(x), format = (from_half ? PyArray_TYPE(x) : type) != NPY_HALF;
-  if (other_type > NPY_DOUBLE || other_type == NPY_BOOL ||
-      (from_half && PyTypeNum_ISUNSIGNED(other_type)))
-    Py_RETURN_NONE;
+  if (other_type > NPY_DOUBLE || other_type == NPY_BOOL || (from_half && PyTypeNum_ISUNSIGNED(other_type))) Py_RETURN_NONE;
   Ref in = to_contiguous(x);
   Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type) : nullptr);
   if (!out) return nullptr;
@@ -352,12 +345,9 @@ PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const long type = x ? PyLong_AsLong(args[1]) : -1;
   if (!x || (type == -1 && PyErr_Occurred())) return nullptr;
   if (is_half_array(args[0]) != is_half(static_cast<int>(type))) return cast_half(x, static_cast<int>(type));
-  if (type < 0 || type > NPY_DOUBLE || PyArray_TYPE(x) > NPY_DOUBLE || !PyArray_CheckExact(args[0]))
-    Py_RETURN_NONE;
+  if (type < 0 || type > NPY_DOUBLE || PyArray_TYPE(x) > NPY_DOUBLE || !PyArray_CheckExact(args[0])) Py_RETURN_NONE;
   // Casting a negative float to an unsigned integer is undefined in C++: leave it to NumPy.
-  if (PyTypeNum_ISFLOAT(PyArray_TYPE(x)) && PyTypeNum_ISUNSIGNED(static_cast<int>(type)) &&
-      type != NPY_BOOL)
-    Py_RETURN_NONE;
+  if (PyTypeNum_ISFLOAT(PyArray_TYPE(x)) && PyTypeNum_ISUNSIGNED(static_cast<int>(type)) && type != NPY_BOOL) Py_RETURN_NONE;
   Ref in = to_contiguous(x);
   Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), static_cast<int>(type)) : nullptr);
   if (!out) return nullptr;
@@ -367,9 +357,8 @@ PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n) {
     const auto* a = data<decltype(from)>(in);
     if (type == NPY_BOOL) {
       auto* b = data<uint8_t>(out);
-      return ranges(size, kGrain, [&](int64_t start, int64_t stop) {
-        cast_run_to_bool(a + start, b + start, stop - start);
-      });
+      return ranges(size, kGrain,
+                    [&](int64_t start, int64_t stop) { cast_run_to_bool(a + start, b + start, stop - start); });
     }
     if constexpr (std::is_floating_point_v<decltype(from)>) {
       if (type == NPY_INT64) {
@@ -381,9 +370,7 @@ PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n) {
     }
     with_type(static_cast<int>(type), [&](auto to) {
       auto* b = data<decltype(to)>(out);
-      ranges(size, kGrain, [&](int64_t start, int64_t stop) {
-        cast_run(a + start, b + start, stop - start);
-      });
+      ranges(size, kGrain, [&](int64_t start, int64_t stop) { cast_run(a + start, b + start, stop - start); });
     });
   });
   return out.release();

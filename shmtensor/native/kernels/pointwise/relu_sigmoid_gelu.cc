@@ -34,12 +34,10 @@ void run(Binary<T> f, const Ref& x, const Ref& y, const Ref& out, int64_t grain)
   T* to = data<T>(out);
   const int64_t n = PyArray_SIZE(out.array());
   Unlocked unlocked(n > kUnlock);
-  ranges(n, grain,
-         [&](int64_t start, int64_t stop) { f(a + start, b + start, to + start, stop - start); });
+  ranges(n, grain, [&](int64_t start, int64_t stop) { f(a + start, b + start, to + start, stop - start); });
 }
 
-PyObject* unary(const char* where, PyObject* argument, Unary<float> f, Unary<double> d,
-                int64_t grain) {
+PyObject* unary(const char* where, PyObject* argument, Unary<float> f, Unary<double> d, int64_t grain) {
   PyArrayObject* x = array_argument(where, "input", argument);
   Floating type;
   if (!x || !floating(where, x, &type)) return nullptr;
@@ -56,8 +54,7 @@ PyObject* unary(const char* where, PyObject* argument, Unary<float> f, Unary<dou
 }
 
 // g and y of one shape; the result has g's dtype.
-PyObject* binary(const char* where, PyObject* first, PyObject* second, Binary<float> f,
-                 Binary<double> d, int64_t grain) {
+PyObject* binary(const char* where, PyObject* first, PyObject* second, Binary<float> f, Binary<double> d, int64_t grain) {
   PyArrayObject* g = array_argument(where, "g", first);
   PyArrayObject* y = g ? array_argument(where, "input", second) : nullptr;
   Floating type;
@@ -88,27 +85,26 @@ PyObject* gelu(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("gelu", n, 1, 2)) return nullptr;
   int tanh = n > 1 ? PyObject_IsTrue(args[1]) : 0;
   if (tanh < 0) return nullptr;
-  return tanh ? unary("gelu", args[0], kernels<float>().gelu_tanh, kernels<double>().gelu_tanh,
-                      kComputeBoundGrain)
+  return tanh ? unary("gelu", args[0], kernels<float>().gelu_tanh, kernels<double>().gelu_tanh, kComputeBoundGrain)
               : unary("gelu", args[0], kernels<float>().gelu, kernels<double>().gelu, kComputeBoundGrain);
 }
 
 PyObject* relu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("relu_backward", n, 2)) return nullptr;
-  return binary("relu_backward", args[0], args[1], kernels<float>().relu_backward,
-                kernels<double>().relu_backward, kMemoryBoundGrain);
+  return binary("relu_backward", args[0], args[1], kernels<float>().relu_backward, kernels<double>().relu_backward,
+                kMemoryBoundGrain);
 }
 
 PyObject* sigmoid_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("sigmoid_backward", n, 2)) return nullptr;
-  return binary("sigmoid_backward", args[0], args[1], kernels<float>().sigmoid_backward,
-                kernels<double>().sigmoid_backward, kMemoryBoundGrain);
+  return binary("sigmoid_backward", args[0], args[1], kernels<float>().sigmoid_backward, kernels<double>().sigmoid_backward,
+                kMemoryBoundGrain);
 }
 
 PyObject* tanh_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("tanh_backward", n, 2)) return nullptr;
-  return binary("tanh_backward", args[0], args[1], kernels<float>().tanh_backward,
-                kernels<double>().tanh_backward, kMemoryBoundGrain);
+  return binary("tanh_backward", args[0], args[1], kernels<float>().tanh_backward, kernels<double>().tanh_backward,
+                kMemoryBoundGrain);
 }
 
 PyObject* gelu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -117,8 +113,8 @@ PyObject* gelu_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (tanh < 0) return nullptr;
   return tanh ? binary("gelu_backward", args[0], args[1], kernels<float>().gelu_tanh_backward,
                        kernels<double>().gelu_tanh_backward, kComputeBoundGrain)
-              : binary("gelu_backward", args[0], args[1], kernels<float>().gelu_backward,
-                       kernels<double>().gelu_backward, kComputeBoundGrain);
+              : binary("gelu_backward", args[0], args[1], kernels<float>().gelu_backward, kernels<double>().gelu_backward,
+                       kComputeBoundGrain);
 }
 
 namespace {
@@ -149,8 +145,7 @@ PyObject* dropout(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const double p = PyFloat_AsDouble(args[1]);
   if (p == -1 && PyErr_Occurred()) return nullptr;
   if (!(p >= 0 && p <= 1)) return raise("RuntimeError", "dropout: p is not a probability: %g", p);
-  const uint64_t seed = PyLong_AsUnsignedLongLongMask(args[2]),
-                 offset = PyLong_AsUnsignedLongLongMask(args[3]);
+  const uint64_t seed = PyLong_AsUnsignedLongLongMask(args[2]), offset = PyLong_AsUnsignedLongLongMask(args[3]);
   Floating type;
   if (PyErr_Occurred() || !floating("dropout", x, &type)) return nullptr;
   Ref in = contiguous_as(x, type.compute);

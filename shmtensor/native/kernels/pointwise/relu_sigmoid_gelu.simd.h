@@ -12,14 +12,12 @@ template <class T, class F>
 INLINE void map2(const T* x, const T* y, T* out, int64_t n, F f) {
   int64_t i = 0;
   for (; i + kLanes<T> <= n; i += kLanes<T>) store<T>(out + i, f(load(x + i), load(y + i)));
-  if (i < n)
-    store_part(out + i, f(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
+  if (i < n) store_part(out + i, f(load_part(x + i, n - i, T(0)), load_part(y + i, n - i, T(0))), n - i);
 }
 
 template <class T>
 void relu(const T* x, T* out, int64_t n) {
-  map1(x, out, n,
-       [](V<T> v) INLINE_LAMBDA { return v <= splat(T(0)) ? splat(T(0)) : v; });  // NaN stays
+  map1(x, out, n, [](V<T> v) INLINE_LAMBDA { return v <= splat(T(0)) ? splat(T(0)) : v; });  // NaN stays
 }
 
 template <class T>
@@ -133,10 +131,8 @@ INLINE void philox_block(uint32_t* words, uint64_t seed, uint64_t counter) {
   }
   uint64_t low_words[16], high_words[16];
   for (int v = 0; v < kV; ++v) {
-    *reinterpret_cast<Vec<double>::loose*>(low_words + v * kL) =
-        (V<double>)((a[v] & 0xffffffffu) | b[v] << 32);
-    *reinterpret_cast<Vec<double>::loose*>(high_words + v * kL) =
-        (V<double>)((c[v] & 0xffffffffu) | d[v] << 32);
+    *reinterpret_cast<Vec<double>::loose*>(low_words + v * kL) = (V<double>)((a[v] & 0xffffffffu) | b[v] << 32);
+    *reinterpret_cast<Vec<double>::loose*>(high_words + v * kL) = (V<double>)((c[v] & 0xffffffffu) | d[v] << 32);
   }
   for (int j = 0; j < 16; ++j) {
     __builtin_memcpy(words + 4 * j, low_words + j, 8);  // little-endian, as both architectures are
@@ -145,14 +141,12 @@ INLINE void philox_block(uint32_t* words, uint64_t seed, uint64_t counter) {
 }
 
 inline void philox_blocks(uint32_t* words, int64_t blocks, uint64_t seed, uint64_t counter) {
-  for (int64_t i = 0; i < blocks; ++i)
-    philox_block(words + 64 * i, seed, counter + 16 * static_cast<uint64_t>(i));
+  for (int64_t i = 0; i < blocks; ++i) philox_block(words + 64 * i, seed, counter + 16 * static_cast<uint64_t>(i));
 }
 
 // Keeps the elements whose random word is at least `threshold`; one word an element.
 template <class T>
-void dropout(const T* x, T* out, uint8_t* mask, int64_t n, T scale, uint32_t threshold,
-             uint64_t seed, uint64_t counter) {
+void dropout(const T* x, T* out, uint8_t* mask, int64_t n, T scale, uint32_t threshold, uint64_t seed, uint64_t counter) {
   uint32_t words[64];
   for (int64_t i = 0; i < n; i += 64, counter += 16) {
     philox_block(words, seed, counter);

@@ -17,15 +17,13 @@ constexpr int64_t kUnlock = 8192;
 
 template <class T>
 void run(const Activation& activation, const Ref& x, const Ref& out, const double* parameters) {
-  const T p[3] = {static_cast<T>(parameters[0]), static_cast<T>(parameters[1]),
-                  static_cast<T>(parameters[2])};
+  const T p[3] = {static_cast<T>(parameters[0]), static_cast<T>(parameters[1]), static_cast<T>(parameters[2])};
   const T* from = data<T>(x);
   T* to = data<T>(out);
   const auto f = activation.kernels<T>().value;
   const int64_t n = PyArray_SIZE(out.array());
   Unlocked unlocked(n > kUnlock);
-  ranges(n, kGrain,
-         [&](int64_t start, int64_t stop) { f(from + start, to + start, stop - start, p); });
+  ranges(n, kGrain, [&](int64_t start, int64_t stop) { f(from + start, to + start, stop - start, p); });
 }
 
 // 16-bit floats; None if x is not in C order or the activation has no kernel for them.
@@ -41,8 +39,7 @@ PyObject* run_half_activation(const Activation& activation, PyArrayObject* x, co
   auto* to = data<uint16_t>(out);
   const int64_t n = PyArray_SIZE(x);
   Unlocked unlocked(n > kUnlock);
-  ranges(n, 8 * kGrain,
-         [&](int64_t start, int64_t stop) { f(from + start, to + start, stop - start, p); });
+  ranges(n, 8 * kGrain, [&](int64_t start, int64_t stop) { f(from + start, to + start, stop - start, p); });
   return out.release();
 }
 
@@ -63,8 +60,7 @@ PyObject* run_activation(const Activation& activation, PyObject* argument, const
   Ref in = view.array ? contiguous_as(view.array.array(), type.compute) : Ref();
   Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(in.array()), type.compute) : nullptr);
   if (!out) return nullptr;
-  type.compute == NPY_FLOAT ? run<float>(activation, in, out, parameters)
-                            : run<double>(activation, in, out, parameters);
+  type.compute == NPY_FLOAT ? run<float>(activation, in, out, parameters) : run<double>(activation, in, out, parameters);
   return view.restore(Ref(finish(std::move(out), type))).release();
 }
 
@@ -118,16 +114,13 @@ namespace {
 
 template <class T>
 void run_backward(const Activation& activation, const Ref& g, const Ref& x, const Ref& out, const double* parameters) {
-  const T p[3] = {static_cast<T>(parameters[0]), static_cast<T>(parameters[1]),
-                  static_cast<T>(parameters[2])};
+  const T p[3] = {static_cast<T>(parameters[0]), static_cast<T>(parameters[1]), static_cast<T>(parameters[2])};
   const T *a = data<T>(g), *b = data<T>(x);
   T* to = data<T>(out);
   const auto f = activation.kernels<T>().backward;
   const int64_t n = PyArray_SIZE(out.array());
   Unlocked unlocked(n > kUnlock);
-  ranges(n, kGrain, [&](int64_t start, int64_t stop) {
-    f(a + start, b + start, to + start, stop - start, p);
-  });
+  ranges(n, kGrain, [&](int64_t start, int64_t stop) { f(a + start, b + start, to + start, stop - start, p); });
 }
 
 }  // namespace
@@ -145,8 +138,7 @@ PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
     return fall_back();
   PyArrayObject *g = as_array(args[0]), *x = as_array(args[1]);
   const int type = PyArray_TYPE(g);
-  if (PyArray_TYPE(x) != type || !PyArray_SAMESHAPE(g, x) ||
-      (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_HALF))
+  if (PyArray_TYPE(x) != type || !PyArray_SAMESHAPE(g, x) || (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_HALF))
     Py_RETURN_NONE;
   if (!activation->accept(p)) Py_RETURN_NONE;
   const Floating dtypes = {type == NPY_DOUBLE ? NPY_DOUBLE : NPY_FLOAT, type};
@@ -155,7 +147,7 @@ PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Ref out(b ? new_array(PyArray_NDIM(g), PyArray_DIMS(g), dtypes.compute) : nullptr);
   if (!out) return nullptr;
   dtypes.compute == NPY_FLOAT ? run_backward<float>(*activation, a, b, out, p)
-                            : run_backward<double>(*activation, a, b, out, p);
+                              : run_backward<double>(*activation, a, b, out, p);
   return finish(std::move(out), dtypes);
 }
 

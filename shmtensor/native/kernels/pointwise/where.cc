@@ -114,8 +114,7 @@ bool is_number(PyObject* p) { return PyFloat_CheckExact(p) || PyLong_CheckExact(
 PyObject* where(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("where", n, 3)) return nullptr;
   PyObject* array_operand = PyArray_CheckExact(args[1]) ? args[1] : args[2];
-  if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(array_operand) ||
-      PyArray_TYPE(as_array(args[0])) != NPY_BOOL) {
+  if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(array_operand) || PyArray_TYPE(as_array(args[0])) != NPY_BOOL) {
     return call_numpy(args);
   }
   const int type = PyArray_TYPE(as_array(array_operand));
@@ -127,8 +126,7 @@ PyObject* where(PyObject*, PyObject* const* args, Py_ssize_t n) {
       // A number that changes the result's dtype (a float beside integers) is left to NumPy.
       if (PyFloat_CheckExact(args[i]) && type <= NPY_ULONGLONG) return call_numpy(args);
       if (!PyBool_Check(args[i]) && type == NPY_BOOL) return call_numpy(args);
-      converted[i - 1] = Ref(PyArray_FromAny(args[i], PyArray_DescrFromType(type), 0, 0,
-                                             NPY_ARRAY_FORCECAST, nullptr));
+      converted[i - 1] = Ref(PyArray_FromAny(args[i], PyArray_DescrFromType(type), 0, 0, NPY_ARRAY_FORCECAST, nullptr));
       if (!converted[i - 1]) {
         PyErr_Clear();  // out of range: NumPy raises
         return call_numpy(args);
@@ -156,9 +154,7 @@ PyObject* where(PyObject*, PyObject* const* args, Py_ssize_t n) {
   bool has_kernel;
   {
     Unlocked unlocked(total > kUnlock);
-    has_kernel = with_size(PyArray_ITEMSIZE(out.array()), [&](auto zero) {
-      run(rows, from, data<decltype(zero)>(out));
-    });
+    has_kernel = with_size(PyArray_ITEMSIZE(out.array()), [&](auto zero) { run(rows, from, data<decltype(zero)>(out)); });
   }
   return has_kernel ? out.release() : call_numpy(args);
 }

@@ -71,8 +71,7 @@ bool sample_long_row(const T* w, int64_t n, const double* u, int64_t k, double* 
       const double v = std::min(u[i] * total, largest_below(total));
       const int64_t p = first_above(piece_ends.data(), pieces, v), from = p * kPiece, size = std::min(kPiece, n - from);
       const double remaining = p ? v - piece_ends[static_cast<size_t>(p) - 1] : v;
-      out[i] = from + first_above(cumulative + from, size,
-                                  std::min(remaining, largest_below(cumulative[from + size - 1])));
+      out[i] = from + first_above(cumulative + from, size, std::min(remaining, largest_below(cumulative[from + size - 1])));
     }
   });
   return true;

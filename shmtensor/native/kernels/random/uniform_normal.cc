@@ -19,8 +19,7 @@ constexpr double kTwoPi = 6.28318530717958647692;
 
 // Uniform in [0, 1), with as many bits as the dtype has.
 void to_unit_interval(const uint32_t* w, float* u) {
-  for (int i = 0; i < 64; ++i)
-    u[i] = static_cast<float>(static_cast<int32_t>(w[i] >> 8)) * 0x1p-24f;
+  for (int i = 0; i < 64; ++i) u[i] = static_cast<float>(static_cast<int32_t>(w[i] >> 8)) * 0x1p-24f;
 }
 
 void to_unit_interval(const uint32_t* w, double* u) {
@@ -71,8 +70,7 @@ inline void cosine_and_sine(float turns, float* cosine, float* sine) {
   const int32_t quarter = static_cast<int32_t>(turns * 4 + 0.5f);
   const float r = (turns * 4 - static_cast<float>(quarter)) * 1.57079632679f, z = r * r;
   const float s = ((-1.9515295891e-4f * z + 8.3321608736e-3f) * z - 1.6666654611e-1f) * z * r + r;
-  const float c = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) *
-                      z * z - 0.5f * z + 1;
+  const float c = ((2.443315711809948e-5f * z - 1.388731625493765e-3f) * z + 4.166664568298827e-2f) * z * z - 0.5f * z + 1;
   const float x = quarter & 1 ? s : c, y = quarter & 1 ? c : s;
   *cosine = (quarter + 1) & 2 ? -x : x;
   *sine = quarter & 2 ? -y : y;
@@ -83,8 +81,7 @@ template <class T>
 struct Normal {
   T mean, std;
   void operator()(T* u) const {
-    constexpr T min_uniform =
-        sizeof(T) == 4 ? T(0x1p-24) : T(0x1p-53);  // the logarithm of 0 has no value
+    constexpr T min_uniform = sizeof(T) == 4 ? T(0x1p-24) : T(0x1p-53);  // the logarithm of 0 has no value
     if constexpr (sizeof(T) == 4) {
       float radius[32], x[32], y[32];
       for (int i = 0; i < 32; ++i) radius[i] = -2 * logarithm(u[2 * i] + min_uniform);
@@ -140,8 +137,8 @@ PyObject* random_into(const char* where, PyObject* const* args, Py_ssize_t n) {
     return raise("TypeError", "%s: dtype is not floating: %s", where, dtype_text(out).c_str());
   }
   if (!PyArray_ISWRITEABLE(out)) {
-    return raise("RuntimeError", "%s: the memory cannot be written: shape %s, it came read-only; write to a clone()",
-                 where, shape_text(out).c_str());
+    return raise("RuntimeError", "%s: the memory cannot be written: shape %s, it came read-only; write to a clone()", where,
+                 shape_text(out).c_str());
   }
   const bool in_place = PyArray_ISCARRAY(out) && type != NPY_HALF;
   Ref target;
@@ -149,15 +146,13 @@ PyObject* random_into(const char* where, PyObject* const* args, Py_ssize_t n) {
     Py_INCREF(out);
     target = Ref(out);
   } else {
-    target = Ref(
-        new_array(PyArray_NDIM(out), PyArray_DIMS(out), type == NPY_DOUBLE ? NPY_DOUBLE : NPY_FLOAT));
+    target = Ref(new_array(PyArray_NDIM(out), PyArray_DIMS(out), type == NPY_DOUBLE ? NPY_DOUBLE : NPY_FLOAT));
     if (!target) return nullptr;
   }
   if (type == NPY_DOUBLE) {
     fill_random<double>(target.array(), seed, offset, Transform<double>{a, b});
   } else {
-    fill_random<float>(target.array(), seed, offset,
-                       Transform<float>{static_cast<float>(a), static_cast<float>(b)});
+    fill_random<float>(target.array(), seed, offset, Transform<float>{static_cast<float>(a), static_cast<float>(b)});
   }
   if (!in_place) {
     if (type == NPY_HALF) {  // CopyInto does only safe casts
@@ -191,9 +186,7 @@ void for_words(T* out, int64_t n, uint64_t seed, uint64_t offset, const F& from_
 struct NarrowRange {
   static constexpr bool kWide = false;
   uint64_t low, span;
-  uint64_t operator()(uint64_t bits) const {
-    return low + static_cast<uint32_t>(bits) % static_cast<uint32_t>(span);
-  }
+  uint64_t operator()(uint64_t bits) const { return low + static_cast<uint32_t>(bits) % static_cast<uint32_t>(span); }
 };
 struct WideRange {
   static constexpr bool kWide = true;
@@ -303,11 +296,7 @@ PyObject* splitmix64(PyObject*, PyObject* const* args, Py_ssize_t count) {
   Py_RETURN_NONE;
 }
 
-PyObject* uniform_(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return random_into<Uniform>("uniform_", args, n);
-}
-PyObject* normal_(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return random_into<Normal>("normal_", args, n);
-}
+PyObject* uniform_(PyObject*, PyObject* const* args, Py_ssize_t n) { return random_into<Uniform>("uniform_", args, n); }
+PyObject* normal_(PyObject*, PyObject* const* args, Py_ssize_t n) { return random_into<Normal>("normal_", args, n); }
 
 }  // namespace shmtensor

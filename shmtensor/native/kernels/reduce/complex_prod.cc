@@ -58,9 +58,8 @@ void prod_short_rows(const T* x, T* out, int64_t rows, int64_t m) {
 template <class T>
 void prod_rows(const T* x, T* out, int64_t outer, int64_t m) {
   if (m > 0 && m <= kShortRow) {
-    return ranges(outer, 1 + kPiece / m, [&](int64_t o, int64_t stop) {
-      prod_short_rows(x + 2 * o * m, out + 2 * o, stop - o, m);
-    });
+    return ranges(outer, 1 + kPiece / m,
+                  [&](int64_t o, int64_t stop) { prod_short_rows(x + 2 * o * m, out + 2 * o, stop - o, m); });
   }
   const int64_t pieces = (m + kPiece - 1) / kPiece;
   std::vector<double> partials(static_cast<size_t>(2 * outer * pieces));
@@ -79,23 +78,22 @@ void prod_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner) {
   const int64_t width = std::min(inner, kStrip), strips = (inner + width - 1) / width;
   const int64_t chain = 1 + kPiece / width, pieces = (m + chain - 1) / chain;
   std::vector<double> partials(static_cast<size_t>(2 * outer * pieces * inner));
-  ranges(outer * pieces * strips, 1 + kPiece / (std::min(chain, m) * width + 1),
-         [&](int64_t i, int64_t stop) {
-           for (; i < stop; ++i) {
-             const int64_t c = i % strips * width, p = i / strips % pieces, o = i / strips / pieces;
-             const int64_t n = std::min(width, inner - c);
-             double re[kStrip], im[kStrip];
-             std::fill(re, re + n, 1.0);
-             std::fill(im, im + n, 0.0);
-             kernels<T>().complex_prod_columns(x + 2 * ((o * m + p * chain) * inner + c), re, im,
-                                               std::min(chain, m - p * chain), n, inner);
-             double* partial = &partials[static_cast<size_t>(2 * ((o * inner + c) * pieces + p))];
-             for (int64_t k = 0; k < n; ++k, partial += 2 * pieces) {
-               partial[0] = re[k];
-               partial[1] = im[k];
-             }
-           }
-         });
+  ranges(outer * pieces * strips, 1 + kPiece / (std::min(chain, m) * width + 1), [&](int64_t i, int64_t stop) {
+    for (; i < stop; ++i) {
+      const int64_t c = i % strips * width, p = i / strips % pieces, o = i / strips / pieces;
+      const int64_t n = std::min(width, inner - c);
+      double re[kStrip], im[kStrip];
+      std::fill(re, re + n, 1.0);
+      std::fill(im, im + n, 0.0);
+      kernels<T>().complex_prod_columns(x + 2 * ((o * m + p * chain) * inner + c), re, im, std::min(chain, m - p * chain), n,
+                                        inner);
+      double* partial = &partials[static_cast<size_t>(2 * ((o * inner + c) * pieces + p))];
+      for (int64_t k = 0; k < n; ++k, partial += 2 * pieces) {
+        partial[0] = re[k];
+        partial[1] = im[k];
+      }
+    }
+  });
   multiply_partials(partials, pieces, out, outer * inner);
 }
 

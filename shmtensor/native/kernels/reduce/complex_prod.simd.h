@@ -30,8 +30,8 @@ void complex_prod(const T* x, int64_t n, double* out) {
 
 // Multiplies re[c], im[c] by the product of column c, for `width` columns of m rows, `stride` elements apart.
 template <class T>
-void complex_prod_columns(const T* x, double* __restrict re, double* __restrict im, int64_t m,
-                          int64_t width, int64_t stride) {
+void complex_prod_columns(const T* x, double* __restrict re, double* __restrict im, int64_t m, int64_t width,
+                          int64_t stride) {
   for (int64_t k = 0; k < m; ++k, x += 2 * stride) {
     for (int64_t c = 0; c < width; ++c) {
       const double a = static_cast<double>(x[2 * c]), b = static_cast<double>(x[2 * c + 1]);

@@ -34,8 +34,7 @@ Prepared prepare(PyArrayObject* x, PyObject* dim_object, DimLayout3* a) {
   if (nd == 0) return Prepared::NoKernel;
   const int dim = dim_argument("dim", dim_object, nd);
   if (dim < 0) return Prepared::Error;
-  for (int i = 0; i < nd; ++i)
-    (i < dim ? a->outer : i > dim ? a->inner : a->m) *= PyArray_DIM(x, i);
+  for (int i = 0; i < nd; ++i) (i < dim ? a->outer : i > dim ? a->inner : a->m) *= PyArray_DIM(x, i);
   a->x = to_contiguous(x);
   return a->x ? Prepared::Ready : Prepared::Error;
 }
@@ -45,13 +44,12 @@ template <class F>
 void for_rows_or_strips(const DimLayout3& a, F&& body) {
   const int64_t strips = (a.inner + kStrip - 1) / kStrip;
   const int64_t work = a.m * (a.inner < kStrip ? a.inner : kStrip);
-  ranges(a.outer * strips, work >= kGrain ? 1 : kGrain / (work ? work : 1),
-         [&](int64_t i, int64_t stop) {
-           for (; i < stop; ++i) {
-             const int64_t c = i % strips * kStrip, remaining = a.inner - c;
-             body(i / strips * a.m * a.inner + c, remaining < kStrip ? remaining : kStrip);
-           }
-         });
+  ranges(a.outer * strips, work >= kGrain ? 1 : kGrain / (work ? work : 1), [&](int64_t i, int64_t stop) {
+    for (; i < stop; ++i) {
+      const int64_t c = i % strips * kStrip, remaining = a.inner - c;
+      body(i / strips * a.m * a.inner + c, remaining < kStrip ? remaining : kStrip);
+    }
+  });
 }
 
 // The accumulator of complex numbers, in double.
@@ -61,8 +59,7 @@ struct ComplexDouble {
   ComplexDouble(int v) : re(v), im(0) {}
   ComplexDouble(double real, double imaginary) : re(real), im(imaginary) {}
   template <class T>
-  explicit ComplexDouble(const std::complex<T>& v)
-      : re(static_cast<double>(v.real())), im(static_cast<double>(v.imag())) {}
+  explicit ComplexDouble(const std::complex<T>& v) : re(static_cast<double>(v.real())), im(static_cast<double>(v.imag())) {}
   template <class T>
   explicit operator std::complex<T>() const {
     return {static_cast<T>(re), static_cast<T>(im)};
@@ -126,9 +123,7 @@ bool cumsum_pieces(const T* x, O* out, int64_t m) {
   const int64_t pieces = (m + kPiece - 1) / kPiece;
   std::vector<A> starts(static_cast<size_t>(pieces));
   const auto for_pieces = [&](auto&& body) {
-    slices(pieces, [&](int64_t p) {
-      body(p * kPiece, std::min(kPiece, m - p * kPiece), &starts[static_cast<size_t>(p)]);
-    });
+    slices(pieces, [&](int64_t p) { body(p * kPiece, std::min(kPiece, m - p * kPiece), &starts[static_cast<size_t>(p)]); });
   };
   for_pieces([&](int64_t at, int64_t n, A* sum) { *sum = sum_of<A>(x + at, n); });
   A total = 0;
@@ -236,8 +231,7 @@ void cummax_cummin_columns(const T* x, T* values, int64_t* indices, int64_t m, i
 template <class T, bool kLargest>
 void cummax_cummin_along(const DimLayout3& a, T* values, int64_t* indices) {
   const bool narrow = sizeof(T) < 8 && a.m <= std::numeric_limits<int32_t>::max();
-  const auto columns = narrow ? cummax_cummin_columns<T, kLargest, int32_t>
-                              : cummax_cummin_columns<T, kLargest, int64_t>;
+  const auto columns = narrow ? cummax_cummin_columns<T, kLargest, int32_t> : cummax_cummin_columns<T, kLargest, int64_t>;
   for_rows_or_strips(a, [&](int64_t at, int64_t width) {
     const T* from = data<T>(a.x) + at;
     a.inner == 1 ? cummax_cummin_row<T, kLargest>(from, values + at, indices + at, a.m)

@@ -70,8 +70,7 @@ PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int type = PyArray_TYPE(x);
   if (type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;
   ReducedLayout r;
-  if (!reduced_argument("logsumexp", x, args[1], args[2] == Py_True, &r, ExpandedDims::EachElement))
-    return fall_back();
+  if (!reduced_argument("logsumexp", x, args[1], args[2] == Py_True, &r, ExpandedDims::EachElement)) return fall_back();
   if (r.m == 0) Py_RETURN_NONE;
   // a few long columns: transpose them, so that each row is a slice
   if (r.outer == 1 && r.inner < 64 && r.m > kPiece) {

@@ -26,8 +26,7 @@ bool precedes(T a, T b, bool largest) {
 
 // Rows of m, in pieces: values[r], and the index in its row unless `indices` is null.
 template <class T>
-void minmax_rows(const T* x, T* values, int64_t* indices, int64_t row_indices, int64_t m, int64_t pitch,
-                 bool largest) {
+void minmax_rows(const T* x, T* values, int64_t* indices, int64_t row_indices, int64_t m, int64_t pitch, bool largest) {
   const auto minmax_of = folds<T>().minmax[largest];
   const auto find = folds<T>().find;
   if (row_indices * m <= kPiece || m <= kPiece) {
@@ -62,8 +61,7 @@ void minmax_rows(const T* x, T* values, int64_t* indices, int64_t row_indices, i
 
 // x[o, k, c] without indices: first the minimum or maximum of pieces of full rows, then that of the pieces.
 template <class T>
-void minmax_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch,
-                    bool largest) {
+void minmax_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch, bool largest) {
   const auto minmax_of_columns = folds<T>().minmax_columns[largest];
   const int64_t width = min(inner, 4096);
   int64_t rows_per_piece = kPiece / width;
@@ -74,8 +72,7 @@ void minmax_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner,
   const int64_t piece_work = min(rows_per_piece, m) * width;
   ranges(outer * pieces * strips, (kPiece / 2 + piece_work - 1) / piece_work, [&](int64_t i, int64_t stop) {
     for (; i < stop; ++i) {
-      const int64_t c = i % strips * width, k = i / strips % pieces * rows_per_piece,
-                    o = i / strips / pieces;
+      const int64_t c = i % strips * width, k = i / strips % pieces * rows_per_piece, o = i / strips / pieces;
       T* to = partials + (o * pieces + k / rows_per_piece) * inner + c;
       const T* from = x + (o * m + k) * pitch + c;
       const int64_t n = min(width, inner - c);
@@ -89,8 +86,8 @@ void minmax_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner,
 
 // x[o, k, c] with indices: a slice is a strip of columns, with all its rows.
 template <class T>
-void argminmax_columns(const T* x, T* values, int64_t* indices, int64_t outer, int64_t m, int64_t inner,
-                       int64_t pitch, bool largest) {
+void argminmax_columns(const T* x, T* values, int64_t* indices, int64_t outer, int64_t m, int64_t inner, int64_t pitch,
+                       bool largest) {
   // If there are few columns, strips are as narrow as two cache lines, so that all threads have work.
   int64_t width = min(kStrip, (inner + 7) / 8);
   const int64_t line = 128 / static_cast<int64_t>(sizeof(T));
@@ -135,8 +132,7 @@ Ref last_reduced_run(const char* where, PyArrayObject* x, PyObject* dim) {
 }
 
 // Values, indices or both: one new array, two, or None.
-PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants_values,
-              bool wants_indices) {
+PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants_values, bool wants_indices) {
   if (!takes(where, n, 4)) return nullptr;
   PyArrayObject* x = array_argument(where, "input", args[0]);
   if (!x) return nullptr;
@@ -157,7 +153,8 @@ PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants
   }
   ReducedLayout r;
   if (!reduced_argument(where, x, args[1], keepdim, &r, wants_indices ? ExpandedDims::EachElement : ExpandedDims::Once,
-                        wants_indices, true)) return fall_back();
+                        wants_indices, true))
+    return fall_back();
   if (r.m > INT32_MAX) Py_RETURN_NONE;
   if (r.m == 0) Py_RETURN_NONE;  // an empty dimension has no minimum: the caller raises
   Ref values(wants_values ? new_array(r.nd, r.dims, type) : nullptr);
@@ -189,18 +186,12 @@ PyObject* run(const char* where, PyObject* const* args, Py_ssize_t n, bool wants
 }  // namespace
 
 // minmax(x, dim, keepdim, largest)
-PyObject* minmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run("minmax", args, n, true, false);
-}
+PyObject* minmax(PyObject*, PyObject* const* args, Py_ssize_t n) { return run("minmax", args, n, true, false); }
 
 // argminmax(x, dim, keepdim, largest): dim None counts in the flattened array
-PyObject* argminmax(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run("argminmax", args, n, false, true);
-}
+PyObject* argminmax(PyObject*, PyObject* const* args, Py_ssize_t n) { return run("argminmax", args, n, false, true); }
 
 // minmax_dim(x, dim, keepdim, largest) -> (values, indices)
-PyObject* minmax_dim(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return run("minmax_dim", args, n, true, true);
-}
+PyObject* minmax_dim(PyObject*, PyObject* const* args, Py_ssize_t n) { return run("minmax_dim", args, n, true, true); }
 
 }  // namespace shmtensor

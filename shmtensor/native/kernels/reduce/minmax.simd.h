@@ -43,8 +43,7 @@ void minmax_columns(const T* x, T* __restrict acc, int64_t m, int64_t width, int
     }
     for (int64_t r = 0; r < rows; ++r) {
       const T* row = from + r * stride;
-      for (int64_t c = full_width; c < width; ++c)
-        acc[c] = precedes<T, kLargest>(row[c], acc[c]) ? row[c] : acc[c];
+      for (int64_t c = full_width; c < width; ++c) acc[c] = precedes<T, kLargest>(row[c], acc[c]) ? row[c] : acc[c];
     }
   }
 }
@@ -60,13 +59,11 @@ T minmax(const T* x, int64_t m) {
     for (int l = 0; l < kL; ++l) acc[l] = x[l];
     int64_t i = kL;
     for (; i + kL <= m; i += kL) {
-      for (int l = 0; l < kL; ++l)
-        acc[l] = precedes<T, kLargest>(x[i + l], acc[l]) ? x[i + l] : acc[l];
+      for (int l = 0; l < kL; ++l) acc[l] = precedes<T, kLargest>(x[i + l], acc[l]) ? x[i + l] : acc[l];
     }
     if (i < m) {
       i = m - kL;
-      for (int l = 0; l < kL; ++l)
-        acc[l] = precedes<T, kLargest>(x[i + l], acc[l]) ? x[i + l] : acc[l];
+      for (int l = 0; l < kL; ++l) acc[l] = precedes<T, kLargest>(x[i + l], acc[l]) ? x[i + l] : acc[l];
     }
 #pragma GCC unroll 8
     for (int n = kL / 2; n; n /= 2) {
@@ -86,8 +83,7 @@ T minmax(const T* x, int64_t m) {
     *reinterpret_cast<Loose*>(lanes) = acc;
 #pragma GCC unroll 8
     for (int64_t n = kV / 2; n; n /= 2) {
-      for (int64_t l = 0; l < n; ++l)
-        lanes[l] = precedes<T, kLargest>(lanes[l + n], lanes[l]) ? lanes[l + n] : lanes[l];
+      for (int64_t l = 0; l < n; ++l) lanes[l] = precedes<T, kLargest>(lanes[l + n], lanes[l]) ? lanes[l + n] : lanes[l];
     }
     return lanes[0];
   }
@@ -117,8 +113,8 @@ int64_t find(const T* x, int64_t m, T value) {
 
 // As minmax_columns, with the first row of each column's minimum or maximum; `first` is the number of x's first row.
 template <class T, bool kLargest>
-void argminmax_columns(const T* x, T* __restrict acc, int32_t* __restrict rows, int64_t m,
-                       int64_t width, int64_t stride, int32_t first) {
+void argminmax_columns(const T* x, T* __restrict acc, int32_t* __restrict rows, int64_t m, int64_t width, int64_t stride,
+                       int32_t first) {
   for (int64_t k = 0; k < m; ++k, x += stride) {
     const int32_t row_number = first + static_cast<int32_t>(k);
     for (int64_t c = 0; c < width; ++c) {

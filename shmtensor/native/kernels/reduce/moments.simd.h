@@ -33,8 +33,7 @@ double moment(const T* x, int64_t n, T center) {
 
 // acc[c] += |x - centers[c]| or (x - centers[c])^2 over m rows.
 template <class T, int kPower>
-void moment_columns(const T* x, const T* centers, T* __restrict acc, int64_t m, int64_t width,
-                    int64_t stride) {
+void moment_columns(const T* x, const T* centers, T* __restrict acc, int64_t m, int64_t width, int64_t stride) {
   for (int64_t k = 0; k < m; ++k, x += stride) {
     for (int64_t c = 0; c < width; ++c) {
       acc[c] += moment_term<kPower>(x[c], centers[c]);

@@ -58,9 +58,7 @@ void prod_short_rows(const float* x, double* out, int64_t rows, int64_t m) {
   constexpr int kBatch = 8;
   if (m < 2) return prod_short_rows<float>(x, out, rows, m);
   [[maybe_unused]] Flush<float> flush;
-  const auto load_pair = [&](const float* p) {
-    return __builtin_convertvector(*reinterpret_cast<const Pair*>(p), Wide);
-  };
+  const auto load_pair = [&](const float* p) { return __builtin_convertvector(*reinterpret_cast<const Pair*>(p), Wide); };
   const Mask skip_first = {m % 2 ? -1 : 0, 0};
   int64_t r = 0;
   for (; r + kBatch <= rows; r += kBatch, x += kBatch * m) {
@@ -83,9 +81,7 @@ template <class T, class A>
 void reduce_short_rows(const T* x, A* out, int64_t outer, int64_t m, int op) {
   if constexpr (std::is_floating_point_v<T>) {
     if (op == static_cast<int>(ReduceOp::Prod)) {
-      return ranges(outer, kPiece / m, [&](int64_t o, int64_t stop) {
-        prod_short_rows(x + o * m, out + o, stop - o, m);
-      });
+      return ranges(outer, kPiece / m, [&](int64_t o, int64_t stop) { prod_short_rows(x + o * m, out + o, stop - o, m); });
     }
   }
   constexpr int64_t kBatch = 128;
@@ -141,8 +137,7 @@ void reduce_columns(const T* x, A* out, int64_t outer, int64_t m, int64_t inner,
     const int64_t piece_work = (min(chain, m) + 1) * width;
     ranges(outer * pieces * strips, (kPiece / 2 + piece_work - 1) / piece_work, [&](int64_t i, int64_t stop) {
       for (; i < stop; ++i) {
-        const int64_t c = i % strips * width, k = i / strips % pieces * chain,
-                      o = i / strips / pieces;
+        const int64_t c = i % strips * width, k = i / strips % pieces * chain, o = i / strips / pieces;
         A* to = partials + (o * pieces + k / chain) * inner + c;
         const int64_t n = min(width, inner - c);
         for (int64_t l = 0; l < n; ++l) to[l] = start;
@@ -153,8 +148,7 @@ void reduce_columns(const T* x, A* out, int64_t outer, int64_t m, int64_t inner,
   if (pieces == 1) return reduce_into_partials(out);
   const Buffer<A> partials(outer * pieces * inner);
   reduce_into_partials(partials.get());
-  reduce_columns<A, A>(partials.get(), out, outer, pieces, inner, inner,
-                       op == static_cast<int>(ReduceOp::Count) ? 0 : op);
+  reduce_columns<A, A>(partials.get(), out, outer, pieces, inner, inner, op == static_cast<int>(ReduceOp::Count) ? 0 : op);
 }
 
 // x[outer, m, inner] -> out[outer, inner]
@@ -211,8 +205,8 @@ struct DimGroups {
 };
 
 template <class T>
-PyObject* run(Ref x, const bool* is_reduced, const ReducedShape& reduced_shape, const StridedRows& strided_rows,
-              ReduceOp op, int type) {
+PyObject* run(Ref x, const bool* is_reduced, const ReducedShape& reduced_shape, const StridedRows& strided_rows, ReduceOp op,
+              int type) {
   using A = WideOf<T>;
   constexpr bool is_floating = std::is_floating_point<T>::value;
   // Floating-point elements are counted in double: exact up to 2^53.
@@ -227,8 +221,7 @@ PyObject* run(Ref x, const bool* is_reduced, const ReducedShape& reduced_shape, 
     if (!x) return nullptr;
     const int64_t pitch = matches ? strided_rows.pitch : inner == 1 ? m : inner;
     const npy_intp flat_size = outer * inner;
-    Ref out(groups.groups_left ? new_array(1, &flat_size, wide)
-                               : new_array(reduced_shape.nd, reduced_shape.dims, wide));
+    Ref out(groups.groups_left ? new_array(1, &flat_size, wide) : new_array(reduced_shape.nd, reduced_shape.dims, wide));
     if (!out) return nullptr;
     if (first) {
       reduce_group<T, A>(data<T>(x), data<A>(out), outer, m, inner, pitch, kernel_index);
@@ -244,8 +237,7 @@ PyObject* run(Ref x, const bool* is_reduced, const ReducedShape& reduced_shape, 
     Ref out(new_array(reduced_shape.nd, reduced_shape.dims, NPY_HALF));
     if (!out) return nullptr;
     const int64_t n = PyArray_SIZE(out.array());
-    for (int64_t i = 0; i < n; ++i)
-      data<Float16>(out)[i] = static_cast<Float16>(static_cast<float>(data<A>(x)[i]));
+    for (int64_t i = 0; i < n; ++i) data<Float16>(out)[i] = static_cast<Float16>(static_cast<float>(data<A>(x)[i]));
     return reduced_shape.restore(std::move(out));
   }
   return reduced_shape.restore(Ref(finish(std::move(x), {wide, result})));
@@ -259,8 +251,7 @@ PyObject* parse_and_reduce(const char* where, PyObject* const* args, Py_ssize_t 
   const int keepdim = x ? PyObject_IsTrue(args[2]) : -1;
   if (keepdim < 0) return nullptr;
   bool is_reduced[NPY_MAXDIMS];
-  if (op == ReduceOp::Prod && PyTypeNum_ISCOMPLEX(PyArray_TYPE(x)))
-    return complex_prod_over(x, args[1], keepdim != 0);
+  if (op == ReduceOp::Prod && PyTypeNum_ISCOMPLEX(PyArray_TYPE(x))) return complex_prod_over(x, args[1], keepdim != 0);
   if (!reduced_dims_argument(where, args[1], PyArray_NDIM(x), is_reduced)) return fall_back();
   return reduce_over(x, is_reduced, keepdim != 0, op);
 }
@@ -280,16 +271,13 @@ PyObject* reduce_over(PyArrayObject* x, bool* is_reduced, bool keepdim, ReduceOp
   if (in && type == NPY_HALF) in = contiguous_as(in.array(), compute_type);
   if (!in) return nullptr;
   PyObject* out = nullptr;
-  with_type(compute_type, [&](auto zero) {
-    out = run<decltype(zero)>(std::move(in), is_reduced, reduced_shape, strided_rows, op, type);
-  });
+  with_type(compute_type,
+            [&](auto zero) { out = run<decltype(zero)>(std::move(in), is_reduced, reduced_shape, strided_rows, op, type); });
   return out;
 }
 
 // prod(x, dim, keepdim, dtype=None)
-PyObject* prod(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return parse_and_reduce("prod", args, n, ReduceOp::Prod);
-}
+PyObject* prod(PyObject*, PyObject* const* args, Py_ssize_t n) { return parse_and_reduce("prod", args, n, ReduceOp::Prod); }
 
 // count(x, dim, keepdim): the number of nonzero elements
 PyObject* count(PyObject*, PyObject* const* args, Py_ssize_t n) {

@@ -11,10 +11,10 @@ template <>
 struct Unsigned<double> {
   typedef uint64_t type;
 };
-#define UNSIGNED(T, U)  \
-  template <>           \
-  struct Unsigned<T> {  \
-    typedef U type;     \
+#define UNSIGNED(T, U) \
+  template <>          \
+  struct Unsigned<T> { \
+    typedef U type;    \
   };
 UNSIGNED(int8_t, uint8_t)
 UNSIGNED(uint8_t, uint8_t)
@@ -48,8 +48,7 @@ WideOf<T> count(const T* x, int64_t n) {
 }
 
 template <class T>
-void count_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t width,
-                   int64_t stride) {
+void count_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t width, int64_t stride) {
   for (int64_t k = 0; k < m; ++k, x += stride) {
     for (int64_t c = 0; c < width; ++c) acc[c] += static_cast<WideOf<T>>(x[c] != 0);
   }
@@ -71,8 +70,7 @@ WideOf<T> sum_wide(const T* x, int64_t n) {
 }
 
 template <class T>
-void sum_wide_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t width,
-                      int64_t stride) {
+void sum_wide_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t width, int64_t stride) {
   for (int64_t k = 0; k < m; ++k, x += stride) {
     for (int64_t c = 0; c < width; ++c) acc[c] += static_cast<WideOf<T>>(x[c]);
   }
@@ -100,11 +98,9 @@ WideOf<T> prod(const T* x, int64_t n) {
 }
 
 template <class T>
-void prod_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t width,
-                  int64_t stride) {
+void prod_columns(const T* x, WideOf<T>* __restrict acc, int64_t m, int64_t width, int64_t stride) {
   [[maybe_unused]] Flush<T> flush;
-  if constexpr (sizeof(T) == 4 && kIsFloating<T> && kUsesFloatChains)
-    return prod_chained_columns(x, acc, m, width, stride);
+  if constexpr (sizeof(T) == 4 && kIsFloating<T> && kUsesFloatChains) return prod_chained_columns(x, acc, m, width, stride);
   for (int64_t k = 0; k < m; ++k, x += stride) {
     for (int64_t c = 0; c < width; ++c) acc[c] *= static_cast<WideOf<T>>(x[c]);
   }

@@ -128,8 +128,7 @@ INLINE double prod_blocks(const float* x, int64_t n, int64_t deep, V<double>* ac
   int64_t i = 0;
   while (i + kWidthInChains <= n) {
     const int64_t left = (n - i) / kWidthInChains, rows = left < deep ? left : deep;
-    if (!prod_chained_rows<kWidthInChains>(x + i, rows, acc))
-      redone_prod *= prod_in_double(x + i, rows * kWidthInChains);
+    if (!prod_chained_rows<kWidthInChains>(x + i, rows, acc)) redone_prod *= prod_in_double(x + i, rows * kWidthInChains);
     i += rows * kWidthInChains;
   }
   *consumed = i;
@@ -143,7 +142,7 @@ INLINE double prod_chained(const float* x, int64_t n) {
   for (int e = 0; e < kVectorsOfEight; ++e) acc[e] = splat(1.0);
   int64_t i = 0;
   const double redone_prod = n < kMinFullChains ? prod_blocks<kChains / 2>(x, n, kChainLength / 3 * 4, acc, &i)
-                                 : prod_blocks<kChains>(x, n, kChainLength, acc, &i);
+                                                : prod_blocks<kChains>(x, n, kChainLength, acc, &i);
   for (; i + 8 <= n; i += 8) {
     for (int e = 0; e < kVectorsOfEight; ++e) acc[e] *= load_as_double(x + i + e * kD);
   }
@@ -186,8 +185,7 @@ INLINE void prod_chained_column_block(const float* x, double* acc, int64_t rows,
 }
 
 // acc[c] *= the product of x[:, c]
-INLINE void prod_chained_columns(const float* x, double* __restrict acc, int64_t m, int64_t width,
-                                 int64_t stride) {
+INLINE void prod_chained_columns(const float* x, double* __restrict acc, int64_t m, int64_t width, int64_t stride) {
   constexpr int kL = kLanes<float>;
   for (int64_t k = 0; k < m; k += kChainLength, x += kChainLength * stride) {
     const int64_t rows = m - k < kChainLength ? m - k : kChainLength;

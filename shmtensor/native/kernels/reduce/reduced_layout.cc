@@ -72,8 +72,7 @@ Ref as_strided(PyArrayObject* x, int nd, const npy_intp* sizes, const npy_intp* 
 }
 
 // x with one element of each expanded axis that is kept, and of each that is reduced if ExpandedDims::Once.
-Ref drop_expanded_dims(PyArrayObject* x, const bool* is_reduced, ExpandedDims expanded_dims,
-                       ReducedShape* reduced_shape) {
+Ref drop_expanded_dims(PyArrayObject* x, const bool* is_reduced, ExpandedDims expanded_dims, ReducedShape* reduced_shape) {
   const int nd = PyArray_NDIM(x);
   npy_intp sizes[NPY_MAXDIMS];
   bool is_changed = false;
@@ -145,8 +144,7 @@ bool move_reduced_last(const bool* is_reduced, ReducedLayout* out) {
     }
   }
   out->outer = out->m = out->inner = 1;
-  for (int i = 0; i < nd; ++i)
-    (is_reduced[i] ? out->m : out->outer) *= PyArray_DIM(out->x.array(), i);
+  for (int i = 0; i < nd; ++i) (is_reduced[i] ? out->m : out->outer) *= PyArray_DIM(out->x.array(), i);
   out->x = permuted_copy(out->x, axes, nd);
   return static_cast<bool>(out->x);
 }

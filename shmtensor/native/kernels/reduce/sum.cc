@@ -71,8 +71,7 @@ void sum_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, in
   const int64_t grain = rows * width > 0 ? (kPiece / 2 + rows * width - 1) / (rows * width) : 1;
   ranges(outer * pieces * strips, grain, [&](int64_t start, int64_t stop) {
     for (int64_t i = start; i < stop; ++i) {
-      const int64_t c = i % strips * width, k = i / strips % pieces * rows_per_piece,
-                    o = i / strips / pieces;
+      const int64_t c = i % strips * width, k = i / strips % pieces * rows_per_piece, o = i / strips / pieces;
       T* to = partials + (o * pieces + i / strips % pieces) * inner + c;
       const int64_t n = min(width, inner - c);
       memset(static_cast<void*>(to), 0, sizeof(T) * static_cast<size_t>(n));
@@ -93,8 +92,7 @@ PyObject* reduce_by_numpy(PyArrayObject* x, PyObject* axis, bool keepdim, int ty
     if (!reduce) return nullptr;
   }
   Ref descr(reinterpret_cast<PyObject*>(PyArray_DescrFromType(type)));
-  PyObject* args[5] = {reinterpret_cast<PyObject*>(x), axis, descr.get(), Py_None,
-                       keepdim ? Py_True : Py_False};
+  PyObject* args[5] = {reinterpret_cast<PyObject*>(x), axis, descr.get(), Py_None, keepdim ? Py_True : Py_False};
   Ref out(PyObject_Vectorcall(reduce, args, 5, nullptr));
   if (!out || PyArray_Check(out.get())) return out.release();
   return PyArray_FromAny(out.get(), nullptr, 0, 0, 0, nullptr);
@@ -115,8 +113,7 @@ void sum_group(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int6
 }
 
 // Merges adjacent dimensions that are all reduced or all kept, and reduces the last group first.
-PyObject* sum_groups(Ref x, const bool* reduced, const ReducedShape& reduced_shape, StridedRows strided_rows,
-                     int type) {
+PyObject* sum_groups(Ref x, const bool* reduced, const ReducedShape& reduced_shape, StridedRows strided_rows, int type) {
   const int nd = PyArray_NDIM(x.array());
   npy_intp sizes[NPY_MAXDIMS + 1];
   bool is_reduced[NPY_MAXDIMS + 1];
@@ -185,19 +182,16 @@ PyObject* sum(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const int keepdim = n > 2 ? PyObject_IsTrue(args[2]) : 0;
   if (keepdim < 0) return nullptr;
   const int type = PyArray_TYPE(x), nd = PyArray_NDIM(x);
-  if (dim == Py_None && !keepdim && type == NPY_FLOAT && PyArray_ISCARRAY_RO(x) &&
-      PyArray_SIZE(x) <= 4096) {
+  if (dim == Py_None && !keepdim && type == NPY_FLOAT && PyArray_ISCARRAY_RO(x) && PyArray_SIZE(x) <= 4096) {
     PyObject* out = new_array(0, nullptr, type);  // fast path for small arrays
     if (!out) return nullptr;
-    *data<float>(as_array(out)) =
-        static_cast<float>(kernels<float>().sum(data<float>(x), PyArray_SIZE(x)));
+    *data<float>(as_array(out)) = static_cast<float>(kernels<float>().sum(data<float>(x), PyArray_SIZE(x)));
     return out;
   }
   bool reduced[NPY_MAXDIMS];
   if (!reduced_dims_argument("sum", dim, nd, reduced)) return nullptr;
   if (type <= NPY_ULONGLONG) return reduce_over(x, reduced, keepdim != 0, ReduceOp::Sum);
-  if (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_HALF && type != NPY_CFLOAT &&
-      type != NPY_CDOUBLE) {
+  if (type != NPY_FLOAT && type != NPY_DOUBLE && type != NPY_HALF && type != NPY_CFLOAT && type != NPY_CDOUBLE) {
     Ref axes(PyTuple_New(0));
     for (int i = 0; i < nd && axes; ++i) {
       if (!reduced[i]) continue;
@@ -276,8 +270,7 @@ void reduce_chunk(T* out, const T* const* in, int64_t count, Op op, int64_t star
       }
     }
     if (op == Op::Avg) {
-      for (int64_t i = 0; i < n; ++i)
-        acc[i] = static_cast<A>(acc[i] / static_cast<A>(static_cast<double>(count)));
+      for (int64_t i = 0; i < n; ++i) acc[i] = static_cast<A>(acc[i] / static_cast<A>(static_cast<double>(count)));
     }
     for (int64_t i = 0; i < n; ++i) out[group + i] = static_cast<T>(acc[i]);
   }
@@ -286,8 +279,7 @@ void reduce_chunk(T* out, const T* const* in, int64_t count, Op op, int64_t star
 template <class T, class A = T>
 void reduce_arrays(void* out, const void* const* in, int64_t count, int64_t n, Op op) {
   ranges(n, 4 * kChunk, [&](int64_t start, int64_t stop) {
-    reduce_chunk<T, A>(static_cast<T*>(out), reinterpret_cast<const T* const*>(in), count, op, start,
-                       stop);
+    reduce_chunk<T, A>(static_cast<T*>(out), reinterpret_cast<const T* const*>(in), count, op, start, stop);
   });
 }
 
@@ -297,59 +289,24 @@ bool reduce_arrays_by_type(int type, void* out, const void* const* in, int64_t c
     return true;
   }
   switch (type) {
-    case NPY_FLOAT:
-      reduce_arrays<float>(out, in, count, n, op);
-      return true;
-    case NPY_DOUBLE:
-      reduce_arrays<double>(out, in, count, n, op);
-      return true;
-    case NPY_LONGDOUBLE:
-      reduce_arrays<long double>(out, in, count, n, op);
-      return true;
-    case NPY_CFLOAT:
-      reduce_arrays<std::complex<float>>(out, in, count, n, op);
-      return true;
-    case NPY_CDOUBLE:
-      reduce_arrays<std::complex<double>>(out, in, count, n, op);
-      return true;
-    case NPY_HALF:
-      reduce_arrays<Float16, float>(out, in, count, n, op);
-      return true;
-    case NPY_BOOL:
-      reduce_arrays<bool>(out, in, count, n, op);
-      return true;
-    case NPY_BYTE:
-      reduce_arrays<signed char>(out, in, count, n, op);
-      return true;
-    case NPY_UBYTE:
-      reduce_arrays<unsigned char>(out, in, count, n, op);
-      return true;
-    case NPY_SHORT:
-      reduce_arrays<short>(out, in, count, n, op);
-      return true;
-    case NPY_USHORT:
-      reduce_arrays<unsigned short>(out, in, count, n, op);
-      return true;
-    case NPY_INT:
-      reduce_arrays<int>(out, in, count, n, op);
-      return true;
-    case NPY_UINT:
-      reduce_arrays<unsigned>(out, in, count, n, op);
-      return true;
-    case NPY_LONG:
-      reduce_arrays<long>(out, in, count, n, op);
-      return true;
-    case NPY_ULONG:
-      reduce_arrays<unsigned long>(out, in, count, n, op);
-      return true;
-    case NPY_LONGLONG:
-      reduce_arrays<long long>(out, in, count, n, op);
-      return true;
-    case NPY_ULONGLONG:
-      reduce_arrays<unsigned long long>(out, in, count, n, op);
-      return true;
-    default:
-      return false;
+    case NPY_FLOAT: reduce_arrays<float>(out, in, count, n, op); return true;
+    case NPY_DOUBLE: reduce_arrays<double>(out, in, count, n, op); return true;
+    case NPY_LONGDOUBLE: reduce_arrays<long double>(out, in, count, n, op); return true;
+    case NPY_CFLOAT: reduce_arrays<std::complex<float>>(out, in, count, n, op); return true;
+    case NPY_CDOUBLE: reduce_arrays<std::complex<double>>(out, in, count, n, op); return true;
+    case NPY_HALF: reduce_arrays<Float16, float>(out, in, count, n, op); return true;
+    case NPY_BOOL: reduce_arrays<bool>(out, in, count, n, op); return true;
+    case NPY_BYTE: reduce_arrays<signed char>(out, in, count, n, op); return true;
+    case NPY_UBYTE: reduce_arrays<unsigned char>(out, in, count, n, op); return true;
+    case NPY_SHORT: reduce_arrays<short>(out, in, count, n, op); return true;
+    case NPY_USHORT: reduce_arrays<unsigned short>(out, in, count, n, op); return true;
+    case NPY_INT: reduce_arrays<int>(out, in, count, n, op); return true;
+    case NPY_UINT: reduce_arrays<unsigned>(out, in, count, n, op); return true;
+    case NPY_LONG: reduce_arrays<long>(out, in, count, n, op); return true;
+    case NPY_ULONG: reduce_arrays<unsigned long>(out, in, count, n, op); return true;
+    case NPY_LONGLONG: reduce_arrays<long long>(out, in, count, n, op); return true;
+    case NPY_ULONGLONG: reduce_arrays<unsigned long long>(out, in, count, n, op); return true;
+    default: return false;
   }
 }
 
@@ -383,19 +340,18 @@ PyObject* reduce_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.get());
   if (count == 0) return raise("ValueError", "reduce_into: no arrays: 0");
   if (!PyArray_ISCARRAY(out))
-    return raise("ValueError", "reduce_into: out is not contiguous and writeable: %s",
-                 shape_text(out).c_str());
+    return raise("ValueError", "reduce_into: out is not contiguous and writeable: %s", shape_text(out).c_str());
   const Buffer<const void*> buffer(count);
   const void** in = buffer.get();
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyArrayObject* a = array_argument(where, "an input", PySequence_Fast_GET_ITEM(list.get(), i));
     if (a && PyArray_TYPE(a) != PyArray_TYPE(out)) {
-      raise("TypeError", "reduce_into: dtypes differ: array %zd is %s, out is %s", i,
-            dtype_text(a).c_str(), dtype_text(out).c_str());
+      raise("TypeError", "reduce_into: dtypes differ: array %zd is %s, out is %s", i, dtype_text(a).c_str(),
+            dtype_text(out).c_str());
       a = nullptr;
     } else if (a && !PyArray_SAMESHAPE(a, out)) {
-      raise("ValueError", "reduce_into: shapes differ: array %zd is %s, out is %s", i,
-            shape_text(a).c_str(), shape_text(out).c_str());
+      raise("ValueError", "reduce_into: shapes differ: array %zd is %s, out is %s", i, shape_text(a).c_str(),
+            shape_text(out).c_str());
       a = nullptr;
     } else if (a && !PyArray_ISCARRAY_RO(a)) {
       raise("ValueError", "reduce_into: array %zd is not contiguous: %s", i, shape_text(a).c_str());
@@ -410,8 +366,7 @@ PyObject* reduce_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Unlocked unlocked(size * count > kUnlock);
     has_kernel = reduce_arrays_by_type(PyArray_TYPE(out), PyArray_DATA(out), in, count, size, op);
   }
-  if (!has_kernel)
-    return raise("TypeError", "reduce_into: dtype is not supported: %s", dtype_text(out).c_str());
+  if (!has_kernel) return raise("TypeError", "reduce_into: dtype is not supported: %s", dtype_text(out).c_str());
   Py_RETURN_NONE;
 }
 

@@ -52,9 +52,7 @@ void moment_rows(const T* x, T* out, int64_t rows, int64_t m, int64_t pitch, con
   for (int64_t r = 0; r < rows; ++r) {
     const T* row = x + r * pitch;
     const auto total = [&](auto&& partial) {
-      slices(pieces, [&](int64_t i) {
-        partials[i] = partial(row + i * kPiece, min(kPiece, m - i * kPiece));
-      });
+      slices(pieces, [&](int64_t i) { partials[i] = partial(row + i * kPiece, min(kPiece, m - i * kPiece)); });
       double sum_of_partials = 0;
       for (int64_t i = 0; i < pieces; ++i) sum_of_partials += partials[i];
       return sum_of_partials;
@@ -66,8 +64,7 @@ void moment_rows(const T* x, T* out, int64_t rows, int64_t m, int64_t pitch, con
 }
 
 template <class T>
-void moment_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch,
-                    const MomentOptions& s) {
+void moment_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner, int64_t pitch, const MomentOptions& s) {
   int64_t width = min(kStrip, (inner + 7) / 8);
   const int64_t line = 128 / static_cast<int64_t>(sizeof(T));
   width = width < line ? line : width;
@@ -89,15 +86,10 @@ void moment_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner,
       };
       for (int64_t k = 0; k < n; ++k) means[k] = 0;
       if (!s.centered_at_zero) {
-        total([&](const T* p, int64_t rows) {
-          kernels<T>().sum_columns(p, partial, rows, n, pitch);
-        });
-        for (int64_t k = 0; k < n; ++k)
-          means[k] = static_cast<T>(totals[k] / static_cast<double>(m));
+        total([&](const T* p, int64_t rows) { kernels<T>().sum_columns(p, partial, rows, n, pitch); });
+        for (int64_t k = 0; k < n; ++k) means[k] = static_cast<T>(totals[k] / static_cast<double>(m));
       }
-      total([&](const T* p, int64_t rows) {
-        moment_kernels<T>().columns[s.power - 1](p, means, partial, rows, n, pitch);
-      });
+      total([&](const T* p, int64_t rows) { moment_kernels<T>().columns[s.power - 1](p, means, partial, rows, n, pitch); });
       T* to = out + o * inner + c;
       for (int64_t k = 0; k < n; ++k) {
         const double v = totals[k] * s.scale;
@@ -107,8 +99,7 @@ void moment_columns(const T* x, T* out, int64_t outer, int64_t m, int64_t inner,
   });
 }
 
-PyObject* run(const char* where, PyArrayObject* x, PyObject* dim, bool keepdim, double correction,
-              MomentOptions s) {
+PyObject* run(const char* where, PyArrayObject* x, PyObject* dim, bool keepdim, double correction, MomentOptions s) {
   const int type = PyArray_TYPE(x);
   if (type != NPY_FLOAT && type != NPY_DOUBLE) Py_RETURN_NONE;
   ReducedLayout r;
@@ -168,8 +159,7 @@ PyObject* var(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (correction == -1 && PyErr_Occurred()) return nullptr;
   const int keepdim = PyObject_IsTrue(args[3]), takes_root = PyObject_IsTrue(args[4]);
   if (keepdim < 0 || takes_root < 0) return nullptr;
-  if (PyTypeNum_ISCOMPLEX(PyArray_TYPE(x)))
-    return complex_var(args[0], args[1], keepdim != 0, correction, takes_root != 0);
+  if (PyTypeNum_ISCOMPLEX(PyArray_TYPE(x))) return complex_var(args[0], args[1], keepdim != 0, correction, takes_root != 0);
   return run("var", x, args[1], keepdim != 0, correction, {2, false, takes_root != 0, 1});
 }
 

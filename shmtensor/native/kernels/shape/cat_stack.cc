@@ -66,8 +66,7 @@ PyObject* concatenate_by_numpy(PyObject* list, int dim) {
     PyObject* a = PySequence_Fast_GET_ITEM(list, i);
     if (!is_legacy_empty(as_array(a)) && PyList_Append(arrays.get(), a) < 0) return nullptr;
   }
-  return PyArray_Concatenate(PyList_GET_SIZE(arrays.get()) ? arrays.get() : list,
-                             PyList_GET_SIZE(arrays.get()) ? dim : 0);
+  return PyArray_Concatenate(PyList_GET_SIZE(arrays.get()) ? arrays.get() : list, PyList_GET_SIZE(arrays.get()) ? dim : 0);
 }
 
 }  // namespace
@@ -84,8 +83,7 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyArrayObject* a = array_argument("cat", "an element", PySequence_Fast_GET_ITEM(list.get(), i));
     if (!a) return nullptr;
-    if (PyArray_NDIM(a) == 0)
-      return raise("RuntimeError", "cat: an array has no dimensions: element %zd", i);
+    if (PyArray_NDIM(a) == 0) return raise("RuntimeError", "cat: an array has no dimensions: element %zd", i);
     const bool is_empty = is_legacy_empty(a);
     has_legacy_empty = has_legacy_empty || is_empty;
     if (!first || (is_legacy_empty(first) && !is_empty)) first = a;
@@ -107,8 +105,7 @@ PyObject* cat(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (has_legacy_empty && is_legacy_empty(a)) continue;
     for (int d = 0; d < nd || d < PyArray_NDIM(a); ++d) {
       if (PyArray_NDIM(a) == nd && (d == dim || PyArray_DIM(a, d) == dims[d])) continue;
-      return raise("RuntimeError",
-                   "cat: shapes differ outside dim %d: element %zd is %s, the first is %s", dim, i,
+      return raise("RuntimeError", "cat: shapes differ outside dim %d: element %zd is %s, the first is %s", dim, i,
                    shape_text(a).c_str(), shape_text(first).c_str());
     }
     dims[dim] += PyArray_DIM(a, dim);
@@ -168,12 +165,10 @@ PyObject* stack_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const Py_ssize_t count = PySequence_Fast_GET_SIZE(list.get());
   const int nd = PyArray_NDIM(out);
   if (nd == 0 || PyArray_DIM(out, 0) != count) {
-    return raise("RuntimeError", "stack_into: out has another size: %s for %zd arrays",
-                 shape_text(out).c_str(), count);
+    return raise("RuntimeError", "stack_into: out has another size: %s for %zd arrays", shape_text(out).c_str(), count);
   }
   if (!PyArray_ISCARRAY(out)) {
-    return raise("RuntimeError", "stack_into: out is not contiguous and writeable: %s",
-                 shape_text(out).c_str());
+    return raise("RuntimeError", "stack_into: out is not contiguous and writeable: %s", shape_text(out).c_str());
   }
   const int64_t row = count ? PyArray_NBYTES(out) / count : 0;
   std::vector<Run> runs;
@@ -181,14 +176,13 @@ PyObject* stack_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     PyArrayObject* a = array_argument(where, "an element", PySequence_Fast_GET_ITEM(list.get(), i));
     if (!a) return nullptr;
-    if (PyArray_NDIM(a) != nd - 1 ||
-        !PyArray_CompareLists(PyArray_DIMS(a), PyArray_DIMS(out) + 1, nd - 1)) {
-      return raise("RuntimeError", "stack_into: shapes differ: element %zd is %s, out is %s", i,
-                   shape_text(a).c_str(), shape_text(out).c_str());
+    if (PyArray_NDIM(a) != nd - 1 || !PyArray_CompareLists(PyArray_DIMS(a), PyArray_DIMS(out) + 1, nd - 1)) {
+      return raise("RuntimeError", "stack_into: shapes differ: element %zd is %s, out is %s", i, shape_text(a).c_str(),
+                   shape_text(out).c_str());
     }
     if (!PyArray_EquivTypes(PyArray_DESCR(a), PyArray_DESCR(out))) {
-      return raise("TypeError", "stack_into: dtypes differ: element %zd is %s, out is %s", i,
-                   dtype_text(a).c_str(), dtype_text(out).c_str());
+      return raise("TypeError", "stack_into: dtypes differ: element %zd is %s, out is %s", i, dtype_text(a).c_str(),
+                   dtype_text(out).c_str());
     }
     char* to = PyArray_BYTES(out) + i * row;
     if (PyArray_ISCARRAY_RO(a) && !PyDataType_REFCHK(PyArray_DESCR(a))) {
@@ -196,8 +190,8 @@ PyObject* stack_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
       continue;
     }
     Py_INCREF(PyArray_DESCR(out));
-    Ref view(PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(out), nd - 1,
-                                  PyArray_DIMS(out) + 1, nullptr, to, NPY_ARRAY_CARRAY, nullptr));
+    Ref view(PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(out), nd - 1, PyArray_DIMS(out) + 1, nullptr, to,
+                                  NPY_ARRAY_CARRAY, nullptr));
     if (!view || PyArray_CopyInto(view.array(), a) < 0) return nullptr;
   }
   copy_runs(runs);

@@ -17,15 +17,12 @@ namespace {
 constexpr int64_t kSlice = 65536;   // bytes
 constexpr int64_t kUnlock = 16384;  // bytes
 
-bool is_simple(PyArrayObject* a) {
-  return is_plain(a) && is_bytes(PyArray_TYPE(a));
-}
+bool is_simple(PyArrayObject* a) { return is_plain(a) && is_bytes(PyArray_TYPE(a)); }
 
 void copy_bytes(char* to, const char* float_start, int64_t nbytes) {
   Unlocked unlocked(nbytes > kUnlock);
-  ranges(nbytes, kSlice, [&](int64_t start, int64_t stop) {
-    copy_run(to + start, float_start + start, static_cast<size_t>(stop - start));
-  });
+  ranges(nbytes, kSlice,
+         [&](int64_t start, int64_t stop) { copy_run(to + start, float_start + start, static_cast<size_t>(stop - start)); });
 }
 
 // Repeats one element; long runs are filled by vectors.
@@ -48,23 +45,20 @@ void fill(char* memory, const void* bits, int64_t n) {
   memcpy(&v, bits, sizeof v);
   T* out = reinterpret_cast<T*>(memory);
   Unlocked unlocked(n * static_cast<int64_t>(sizeof(T)) > kUnlock);
-  ranges(n, kSlice / static_cast<int64_t>(sizeof(T)),
-         [=](int64_t i, int64_t stop) { fill_run(out + i, stop - i, v); });
+  ranges(n, kSlice / static_cast<int64_t>(sizeof(T)), [=](int64_t i, int64_t stop) { fill_run(out + i, stop - i, v); });
 }
 
 // to[i] = first + i * step; integers wrap as int64 does.
 template <class T>
 void arange_run(T* to, int64_t i, int64_t stop, uint64_t int_start, uint64_t step) {
-  for (; i < stop; ++i)
-    to[i] = static_cast<T>(static_cast<int64_t>(int_start + static_cast<uint64_t>(i) * step));
+  for (; i < stop; ++i) to[i] = static_cast<T>(static_cast<int64_t>(int_start + static_cast<uint64_t>(i) * step));
 }
 template <class T>
 void arange_run(T* to, int64_t i, int64_t stop, double int_start, double step) {
   while (i < stop) {  // with 32-bit counters, whose conversion to double vectorises
     const int32_t n = static_cast<int32_t>(stop - i < kSlice ? stop - i : kSlice);
     const double first_index = static_cast<double>(i);
-    for (int32_t j = 0; j < n; ++j)
-      to[i + j] = static_cast<T>(int_start + (first_index + static_cast<double>(j)) * step);
+    for (int32_t j = 0; j < n; ++j) to[i + j] = static_cast<T>(int_start + (first_index + static_cast<double>(j)) * step);
     i += n;
   }
 }
@@ -75,8 +69,7 @@ void arange_run_from_end(T* to, int64_t i, int64_t stop, int64_t size, double la
   while (i < stop) {
     const int32_t n = static_cast<int32_t>(stop - i < kSlice ? stop - i : kSlice);
     const double remaining = static_cast<double>(size - 1 - i);
-    for (int32_t j = 0; j < n; ++j)
-      to[i + j] = static_cast<T>(last - (remaining - static_cast<double>(j)) * step);
+    for (int32_t j = 0; j < n; ++j) to[i + j] = static_cast<T>(last - (remaining - static_cast<double>(j)) * step);
     i += n;
   }
 }
@@ -101,12 +94,10 @@ PyObject* clone(PyObject*, PyObject* argument) {
   if (!out) return nullptr;
   PyArrayObject* y = out.array();
   bool same_layout = PyArray_IS_C_CONTIGUOUS(x) && PyArray_IS_C_CONTIGUOUS(y);
-  if (!same_layout && (PyArray_FLAGS(x) & NPY_ARRAY_F_CONTIGUOUS) &&
-      (PyArray_FLAGS(y) & NPY_ARRAY_F_CONTIGUOUS))
+  if (!same_layout && (PyArray_FLAGS(x) & NPY_ARRAY_F_CONTIGUOUS) && (PyArray_FLAGS(y) & NPY_ARRAY_F_CONTIGUOUS))
     same_layout = true;
   if (!same_layout)
-    same_layout = PyArray_NBYTES(x) > 0 && PyArray_CompareLists(PyArray_STRIDES(x), PyArray_STRIDES(y),
-                                                                PyArray_NDIM(x));
+    same_layout = PyArray_NBYTES(x) > 0 && PyArray_CompareLists(PyArray_STRIDES(x), PyArray_STRIDES(y), PyArray_NDIM(x));
   if (same_layout) {
     copy_bytes(PyArray_BYTES(y), PyArray_BYTES(x), PyArray_NBYTES(x));
   } else if (!(PyArray_ISCARRAY(y) && copy_contiguous_into(x, PyArray_DATA(y)))) {
@@ -120,9 +111,7 @@ PyObject* copy_into(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("copy_into", n, 2)) return nullptr;
   if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1])) Py_RETURN_FALSE;
   PyArrayObject *out = as_array(args[0]), *y = as_array(args[1]);
-  if (PyArray_TYPE(out) != PyArray_TYPE(y) || !PyArray_ISCARRAY(out) || !is_simple(y) ||
-      !is_simple(out))
-    Py_RETURN_FALSE;
+  if (PyArray_TYPE(out) != PyArray_TYPE(y) || !PyArray_ISCARRAY(out) || !is_simple(y) || !is_simple(out)) Py_RETURN_FALSE;
   if (PyArray_NDIM(y) == 0) {
     char value[16];
     const npy_intp size = PyArray_ITEMSIZE(y);

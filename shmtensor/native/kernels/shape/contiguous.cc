@@ -108,8 +108,7 @@ void copy_rows(const StridedSource& s, T* to) {
         for (int64_t k = 0; k < m; ++k) out[k] = elements[2 * k];
         out[m] = elements[2 * m];  // separate: vectors would read past the last element
       } else {
-        for (int64_t k = 0; k < end - start; ++k)
-          out[k] = *reinterpret_cast<const T*>(from + k * step);
+        for (int64_t k = 0; k < end - start; ++k) out[k] = *reinterpret_cast<const T*>(from + k * step);
       }
       if (++piece < pieces) continue;
       piece = 0;
@@ -160,11 +159,9 @@ void copy_tiles(const StridedSource& s, T* to, int nearest_dim) {
         if (sa == static_cast<npy_intp>(sizeof(T))) {
           const int64_t full = na / step * step;
           for (; q + step <= nb; q += step, from += step * sb) {
-            for (int64_t p = 0; p < full; p += step)
-              transpose_block(from + p * sa, sb, out + p * oa + q, oa);
+            for (int64_t p = 0; p < full; p += step) transpose_block(from + p * sa, sb, out + p * oa + q, oa);
             for (int64_t p = full; p < na; ++p)
-              for (int64_t k = 0; k < step; ++k)
-                out[p * oa + q + k] = *reinterpret_cast<const T*>(from + k * sb + p * sa);
+              for (int64_t k = 0; k < step; ++k) out[p * oa + q + k] = *reinterpret_cast<const T*>(from + k * sb + p * sa);
           }
         }
       }
@@ -175,8 +172,7 @@ void copy_tiles(const StridedSource& s, T* to, int nearest_dim) {
           const T* line = reinterpret_cast<const T*>(from);
           for (int64_t p = 0; p < na; ++p) column[p * oa] = line[p];
         } else {
-          for (int64_t p = 0; p < na; ++p)
-            column[p * oa] = *reinterpret_cast<const T*>(from + p * sa);
+          for (int64_t p = 0; p < na; ++p) column[p * oa] = *reinterpret_cast<const T*>(from + p * sa);
         }
       }
     }
@@ -207,8 +203,7 @@ bool copy_contiguous_into(PyArrayObject* x, void* to) {
     copy_rows(s, static_cast<std::complex<double>*>(to));
     return true;
   }
-  return with_size(PyArray_ITEMSIZE(x),
-                   [&](auto zero) { copy_strided(s, static_cast<decltype(zero)*>(to)); });
+  return with_size(PyArray_ITEMSIZE(x), [&](auto zero) { copy_strided(s, static_cast<decltype(zero)*>(to)); });
 }
 
 Ref to_contiguous(PyArrayObject* x) {
@@ -273,8 +268,7 @@ PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n) {
   for (Py_ssize_t i = 0; i < count; ++i) {
     if (!PyArray_CheckExact(items[i])) Py_RETURN_NONE;
     PyArrayObject* a = as_array(items[i]);
-    if (PyArray_TYPE(a) != type || !PyArray_SAMESHAPE(a, first) || !PyArray_ISCARRAY_RO(a))
-      Py_RETURN_NONE;
+    if (PyArray_TYPE(a) != type || !PyArray_SAMESHAPE(a, first) || !PyArray_ISCARRAY_RO(a)) Py_RETURN_NONE;
   }
   const long dim_value = PyLong_CheckExact(args[1]) ? PyLong_AsLong(args[1]) : -nd - 2;
   PyErr_Clear();
@@ -302,8 +296,7 @@ PyObject* stack(PyObject*, PyObject* const* args, Py_ssize_t n) {
     const int64_t pieces = (width + kSlice - 1) / kSlice;
     slices(pieces * count, [&](int64_t i) {
       const int64_t start = i % pieces * kSlice, remaining = width - start;
-      copy_run(to + i / pieces * width + start,
-               PyArray_BYTES(as_array(items[i / pieces])) + start,
+      copy_run(to + i / pieces * width + start, PyArray_BYTES(as_array(items[i / pieces])) + start,
                static_cast<size_t>(remaining < kSlice ? remaining : kSlice));
     });
   }

@@ -16,8 +16,7 @@
 namespace shmtensor {
 
 inline void copy_run(void* to, const void* from, size_t n) {
-  const uintptr_t ahead =
-      (reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from)) & 4095;
+  const uintptr_t ahead = (reinterpret_cast<uintptr_t>(to) - reinterpret_cast<uintptr_t>(from)) & 4095;
   if (n < 1024 || ahead == 0 || ahead >= 64) {
     memcpy(to, from, n);
   } else {

@@ -74,14 +74,13 @@ void reverse_elements(char* out, const char* from, int64_t n) {
   const T* last = reinterpret_cast<const T*>(from);
   int64_t i = 0;
   for (; i + kLanesOfT <= n; i += kLanesOfT) {
-    *reinterpret_cast<Loose*>(to + i) = reverse_lanes<T>(
-        *reinterpret_cast<const Loose*>(last - i - (kLanesOfT - 1)), IndexSequence<__integer_pack(kLanesOfT)...>());
+    *reinterpret_cast<Loose*>(to + i) = reverse_lanes<T>(*reinterpret_cast<const Loose*>(last - i - (kLanesOfT - 1)),
+                                                         IndexSequence<__integer_pack(kLanesOfT)...>());
   }
   if (i < n && n >= kLanesOfT) {  // the end is one vector, which overlaps the previous one
     i = n - kLanesOfT;
     *reinterpret_cast<Loose*>(to + i) =
-        reverse_lanes<T>(*reinterpret_cast<const Loose*>(last - (n - 1)),
-                         IndexSequence<__integer_pack(kLanesOfT)...>());
+        reverse_lanes<T>(*reinterpret_cast<const Loose*>(last - (n - 1)), IndexSequence<__integer_pack(kLanesOfT)...>());
     return;
   }
   for (; i < n; ++i) to[i] = last[-i];

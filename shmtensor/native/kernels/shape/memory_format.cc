@@ -43,9 +43,7 @@ bool is_dense_in(PyArrayObject* a, const int* order) {
   return true;
 }
 
-bool equal(const npy_intp* a, const npy_intp* b, int n) {
-  return !memcmp(a, b, sizeof(npy_intp) * static_cast<size_t>(n));
-}
+bool equal(const npy_intp* a, const npy_intp* b, int n) { return !memcmp(a, b, sizeof(npy_intp) * static_cast<size_t>(n)); }
 
 }  // namespace
 
@@ -91,8 +89,8 @@ bool suggests_channels_last(PyArrayObject* a) {
   return true;
 }
 
-void pointwise_strides(PyArrayObject* const* operands, int n, bool numbers, int nd, const npy_intp* dims,
-                       npy_intp* strides, int* order) {
+void pointwise_strides(PyArrayObject* const* operands, int n, bool numbers, int nd, const npy_intp* dims, npy_intp* strides,
+                       int* order) {
   npy_intp steps[kMaxOperands][kMaxDims];  // 0 where an operand is broadcast
   bool same_shapes = !numbers, all_contiguous = true;
   for (int k = 0; k < n; ++k) {
@@ -224,16 +222,13 @@ Ref with_strides(Ref array, const npy_intp* strides) {
   int order[kMaxDims];
   identity(nd, order);
   for (int i = 1; i < nd; ++i) {
-    for (int j = i; j > 0 && byte_strides[order[j]] > byte_strides[order[j - 1]]; --j)
-      std::swap(order[j], order[j - 1]);
+    for (int j = i; j > 0 && byte_strides[order[j]] > byte_strides[order[j - 1]]; --j) std::swap(order[j], order[j - 1]);
   }
   Py_INCREF(PyArray_DESCR(a));
-  Ref out(PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(a), nd, PyArray_DIMS(a), byte_strides, nullptr, 0,
-                               nullptr));
+  Ref out(PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(a), nd, PyArray_DIMS(a), byte_strides, nullptr, 0, nullptr));
   Ref view = out ? permute_view(a, nd, order) : Ref();
   if (!view) return view;
-  if (!copy_contiguous_into(view.array(), PyArray_DATA(out.array())) && PyArray_CopyInto(out.array(), a) < 0)
-    return Ref();
+  if (!copy_contiguous_into(view.array(), PyArray_DATA(out.array())) && PyArray_CopyInto(out.array(), a) < 0) return Ref();
   return out;
 }
 

@@ -38,8 +38,8 @@ bool suggests_channels_last(PyArrayObject* a);
 
 // The strides, in elements, of a pointwise function's result of this shape, and its dimensions in memory order,
 // outermost first. `numbers`: there are also operands without dimensions.
-void pointwise_strides(PyArrayObject* const* operands, int n, bool numbers, int nd, const npy_intp* dims,
-                       npy_intp* strides, int* order);
+void pointwise_strides(PyArrayObject* const* operands, int n, bool numbers, int nd, const npy_intp* dims, npy_intp* strides,
+                       int* order);
 
 // The strides of empty_like(x).
 void strides_like(PyArrayObject* x, npy_intp* strides);

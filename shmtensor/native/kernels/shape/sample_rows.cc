@@ -51,9 +51,9 @@ Ref new_array(PyObject* x, Py_ssize_t most, PyObject* tensor_class) {
 // A view of row `i` of an array.
 PyObject* row_of(PyArrayObject* part, Py_ssize_t i) {
   Py_INCREF(PyArray_DESCR(part));
-  PyObject* row = PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(part), PyArray_NDIM(part) - 1,
-                                       PyArray_DIMS(part) + 1, nullptr, PyArray_BYTES(part) + i * PyArray_STRIDE(part, 0),
-                                       NPY_ARRAY_CARRAY, nullptr);
+  PyObject* row =
+      PyArray_NewFromDescr(&PyArray_Type, PyArray_DESCR(part), PyArray_NDIM(part) - 1, PyArray_DIMS(part) + 1, nullptr,
+                           PyArray_BYTES(part) + i * PyArray_STRIDE(part, 0), NPY_ARRAY_CARRAY, nullptr);
   if (!row) return nullptr;
   Py_INCREF(part);
   if (PyArray_SetBaseObject(as_array(row), reinterpret_cast<PyObject*>(part)) < 0) Py_CLEAR(row);

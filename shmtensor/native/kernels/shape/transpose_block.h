@@ -26,8 +26,7 @@ inline void transpose_block(const char* from, int64_t line, T* out, int64_t row)
   for (int p = 0; p < n; ++p) memcpy(&x[p], from + p * line, 16);
   for (int width = n; width > 1; width /= 2) {
     for (int p = 0; p < n / 2; ++p)
-      interleave_halves<V, V>(x[p], x[p + n / 2], &y[2 * p], &y[2 * p + 1],
-                              std::make_index_sequence<n>());
+      interleave_halves<V, V>(x[p], x[p + n / 2], &y[2 * p], &y[2 * p + 1], std::make_index_sequence<n>());
     for (int p = 0; p < n; ++p) x[p] = y[p];
   }
   for (int q = 0; q < n; ++q) memcpy(out + q * row, &x[q], 16);

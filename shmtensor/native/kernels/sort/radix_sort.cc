@@ -87,8 +87,8 @@ void count(const Source source, const Digit digit, int64_t i, int64_t stop, uint
 
 // No position is beyond the last of n.
 template <class Source, class Sink>
-void scatter_by_digit(const Source source, const Sink sink, const Digit digit, int64_t i, int64_t stop,
-                      uint32_t* at, int64_t n) {
+void scatter_by_digit(const Source source, const Sink sink, const Digit digit, int64_t i, int64_t stop, uint32_t* at,
+                      int64_t n) {
   for (; i < stop; ++i) {
     const auto pair = source(i);
     const uint32_t position = at[digit.of(pair.key)]++;
@@ -102,9 +102,7 @@ bool radix_pass(int64_t n, Digit digit, const Source& source, const Sink& sink) 
   const int64_t pieces = piece_count(n), buckets = digit.buckets();
   std::vector<uint32_t> counts(static_cast<size_t>(pieces * buckets));
   const auto for_pieces = [&](auto&& body) {
-    slices(pieces, [&](int64_t p) {
-      body(p * kPiece, std::min(n, (p + 1) * kPiece), counts.data() + p * buckets);
-    });
+    slices(pieces, [&](int64_t p) { body(p * kPiece, std::min(n, (p + 1) * kPiece), counts.data() + p * buckets); });
   };
   for_pieces([&](int64_t i, int64_t stop, uint32_t* piece_counts) { count(source, digit, i, stop, piece_counts); });
   prefix_sums(counts.data(), pieces, buckets);
@@ -157,8 +155,7 @@ struct WriteResults {
 };
 
 template <class T, class K>
-bool sort_row(const ElementPairs<T, K>& elements, int64_t n, int bits, void* scratch,
-              const WriteResults<T>& write_results) {
+bool sort_row(const ElementPairs<T, K>& elements, int64_t n, int bits, void* scratch, const WriteResults<T>& write_results) {
   const int passes = std::max(1, (bits + kDigit - 1) / kDigit);
   const int for_pieces = (bits + passes - 1) / passes;
   auto *from = static_cast<Pair<K>*>(scratch), *to = from + n;
@@ -192,9 +189,8 @@ int64_t kth_row(const T* x, int64_t n, int64_t k) {
   const Digit digit = highest_digit(range.high - range.low);
   const int64_t pieces = piece_count(n), buckets = digit.buckets();
   std::vector<uint32_t> counts(static_cast<size_t>(pieces * buckets));
-  slices(pieces, [&](int64_t p) {
-    count(elements, digit, p * kPiece, std::min(n, (p + 1) * kPiece), counts.data() + p * buckets);
-  });
+  slices(pieces,
+         [&](int64_t p) { count(elements, digit, p * kPiece, std::min(n, (p + 1) * kPiece), counts.data() + p * buckets); });
   int64_t bucket = 0, preceding = 0;  // the bucket that contains k, and the number of elements before it
   std::vector<int64_t> starts(static_cast<size_t>(pieces));
   for (;; ++bucket) {
@@ -229,9 +225,8 @@ void topk_row(const T* x, int64_t n, int64_t k, bool descending, int64_t* indice
   std::vector<int64_t> counts(static_cast<size_t>(pieces));
   slices(pieces, [&](int64_t p) {
     const int64_t start = p * kPiece;
-    counts[static_cast<size_t>(p)] =
-        select_first(x + start, std::min(kPiece, n - start), 1, k, descending,
-                     static_cast<uint32_t>(start), candidates.data() + p * capacity);
+    counts[static_cast<size_t>(p)] = select_first(x + start, std::min(kPiece, n - start), 1, k, descending,
+                                                  static_cast<uint32_t>(start), candidates.data() + p * capacity);
   });
   P* end = candidates.data();
   for (int64_t p = 0; p < pieces; ++p)
@@ -244,8 +239,7 @@ void topk_row(const T* x, int64_t n, int64_t k, bool descending, int64_t* indice
 
 int64_t radix_scratch(int64_t n, int64_t itemsize) { return 2 * n * (itemsize == 8 ? 16 : 8); }
 
-void radix_sort(int type, const void* x, int64_t n, bool descending, void* scratch, void* values,
-                int64_t* indices) {
+void radix_sort(int type, const void* x, int64_t n, bool descending, void* scratch, void* values, int64_t* indices) {
   with_type(type, [&](auto zero) {
     using T = decltype(zero);
     const auto sort = [&](const T* row) {
@@ -266,16 +260,12 @@ void radix_sort(int type, const void* x, int64_t n, bool descending, void* scrat
 
 int64_t radix_kth(int type, const void* x, int64_t n, int64_t k) {
   int64_t index = 0;
-  with_type(type, [&](auto zero) {
-    index = kth_row(static_cast<const decltype(zero)*>(x), n, k);
-  });
+  with_type(type, [&](auto zero) { index = kth_row(static_cast<const decltype(zero)*>(x), n, k); });
   return index;
 }
 
 void radix_topk(int type, const void* x, int64_t n, int64_t k, bool descending, int64_t* indices) {
-  with_type(type, [&](auto zero) {
-    topk_row(static_cast<const decltype(zero)*>(x), n, k, descending, indices);
-  });
+  with_type(type, [&](auto zero) { topk_row(static_cast<const decltype(zero)*>(x), n, k, descending, indices); });
 }
 
 }  // namespace shmtensor

@@ -14,8 +14,7 @@ constexpr int64_t kLongRow = 32768;  // elements of a row from which on threads 
 int64_t radix_scratch(int64_t n, int64_t itemsize);
 
 // `type` is the type number of a real dtype that with_type supports.
-void radix_sort(int type, const void* x, int64_t n, bool descending, void* scratch, void* values,
-                int64_t* indices);
+void radix_sort(int type, const void* x, int64_t n, bool descending, void* scratch, void* values, int64_t* indices);
 
 // The index of the element with rank k, counted from 0.
 int64_t radix_kth(int type, const void* x, int64_t n, int64_t k);

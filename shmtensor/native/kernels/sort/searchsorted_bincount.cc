@@ -47,8 +47,7 @@ void search_sorted(const K* s, int64_t m, const K* x, int64_t* out, int64_t n) {
         at[l] += half & -static_cast<int64_t>(comes_after<kRight>(s[at[l] + half - 1], keys[l]));
       remaining -= half;
     }
-    for (int64_t l = 0; l < count; ++l)
-      out[i + l] = at[l] + (m && comes_after<kRight>(s[at[l]], keys[l]));
+    for (int64_t l = 0; l < count; ++l) out[i + l] = at[l] + (m && comes_after<kRight>(s[at[l]], keys[l]));
   }
 }
 
@@ -76,7 +75,8 @@ template <class T>
 void count_in_bins(const T* x, int64_t n, const T* edges, int64_t bins, int64_t* counts) {
   const T low = edges[0], high = edges[bins];
   // Halves: the difference of two float64 may be too large for one.
-  const double begin = static_cast<double>(low) / 2, scale = static_cast<double>(bins) / (static_cast<double>(high) / 2 - begin);
+  const double begin = static_cast<double>(low) / 2,
+               scale = static_cast<double>(bins) / (static_cast<double>(high) / 2 - begin);
   for (int64_t i = 0; i < n; ++i) {
     const T v = load_once(x + i);
     if (!(v >= low && v <= high)) continue;
@@ -94,16 +94,14 @@ void count_in_bins(const T* x, int64_t n, const T* edges, int64_t bins, int64_t*
 // searchsorted(sequence, x, sorter, side): one sequence for all, or one for each row of x
 PyObject* searchsorted(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("searchsorted", n, 4)) return nullptr;
-  if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1]) || args[2] != Py_None ||
-      !PyUnicode_Check(args[3]))
+  if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1]) || args[2] != Py_None || !PyUnicode_Check(args[3]))
     Py_RETURN_NONE;
   PyArrayObject *sequence = as_array(args[0]), *x = as_array(args[1]);
   const int nd = PyArray_NDIM(sequence), type = PyArray_TYPE(x);
   if (nd == 0 || type != PyArray_TYPE(sequence) || type > NPY_DOUBLE) Py_RETURN_NONE;
   // keys of the full sequence must be computed
   if (PyArray_SIZE(sequence) > kMinSequence + 2 * PyArray_SIZE(x)) Py_RETURN_NONE;
-  if (nd > 1 && (nd != PyArray_NDIM(x) ||
-                 !PyArray_CompareLists(PyArray_DIMS(x), PyArray_DIMS(sequence), nd - 1)))
+  if (nd > 1 && (nd != PyArray_NDIM(x) || !PyArray_CompareLists(PyArray_DIMS(x), PyArray_DIMS(sequence), nd - 1)))
     Py_RETURN_NONE;
   const bool right = PyUnicode_CompareWithASCIIString(args[3], "right") == 0;
   Ref s(to_contiguous(sequence)), in(s ? to_contiguous(x) : Ref());
@@ -136,14 +134,12 @@ PyObject* searchsorted(PyObject*, PyObject* const* args, Py_ssize_t n) {
 // bincount(x, weights, minlength): the counts of 0, 1, ... in a vector
 PyObject* bincount(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("bincount", n, 3)) return nullptr;
-  if (!PyArray_CheckExact(args[0]) || args[1] != Py_None || !PyLong_CheckExact(args[2]))
-    Py_RETURN_NONE;
+  if (!PyArray_CheckExact(args[0]) || args[1] != Py_None || !PyLong_CheckExact(args[2])) Py_RETURN_NONE;
   PyArrayObject* x = as_array(args[0]);
   const Py_ssize_t minlength = PyLong_AsSsize_t(args[2]);
   PyErr_Clear();
   const int64_t size = PyArray_SIZE(x);
-  if (PyArray_NDIM(x) != 1 || size == 0 || PyArray_TYPE(x) != NPY_INT64 || minlength < 0)
-    Py_RETURN_NONE;
+  if (PyArray_NDIM(x) != 1 || size == 0 || PyArray_TYPE(x) != NPY_INT64 || minlength < 0) Py_RETURN_NONE;
   Ref in(to_contiguous(x));
   if (!in) return nullptr;
   const int64_t* from = data<int64_t>(in);

@@ -89,8 +89,7 @@ void for_rows(const SortArguments& w, F&& body) {
     PairBuffers<K> scratch(w.m);
     for (; r < stop; ++r) {
       const int64_t o = r / w.inner, c = r % w.inner;
-      body(scratch, data<T>(w.x) + o * w.m * w.inner + c,
-           data<T>(w.values) + o * w.count * w.inner + c,
+      body(scratch, data<T>(w.x) + o * w.m * w.inner + c, data<T>(w.values) + o * w.count * w.inner + c,
            data<int64_t>(w.indices) + o * w.count * w.inner + c);
     }
   });
@@ -163,8 +162,8 @@ void kth_rows(const SortArguments& w, int64_t k) {
 template <class T>
 void sort_long_rows(const SortArguments& w, bool descending, void* scratch) {
   for (int64_t r = 0; r < w.rows(); ++r) {
-    radix_sort(PyArray_TYPE(w.x.array()), w.row<T>(r), w.m, descending, scratch,
-               data<T>(w.values) + r * w.m, data<int64_t>(w.indices) + r * w.m);
+    radix_sort(PyArray_TYPE(w.x.array()), w.row<T>(r), w.m, descending, scratch, data<T>(w.values) + r * w.m,
+               data<int64_t>(w.indices) + r * w.m);
   }
 }
 
@@ -183,20 +182,17 @@ template <class T>
 void kth_long_rows(const SortArguments& w, int64_t k) {
   for (int64_t r = 0; r < w.rows(); ++r) {
     const T* x = w.row<T>(r);
-    const int64_t index =
-        radix_kth(PyArray_TYPE(w.x.array()), x, w.m, kth_index(x, w.m, 1, k));
+    const int64_t index = radix_kth(PyArray_TYPE(w.x.array()), x, w.m, kth_index(x, w.m, 1, k));
     data<T>(w.values)[r] = x[index];
     data<int64_t>(w.indices)[r] = index;
   }
 }
 
-Ref swap_with_last(PyArrayObject* x, int dim) {
-  return Ref(PyArray_SwapAxes(x, dim, PyArray_NDIM(x) - 1));
-}
+Ref swap_with_last(PyArrayObject* x, int dim) { return Ref(PyArray_SwapAxes(x, dim, PyArray_NDIM(x) - 1)); }
 
 // x along dim with `count` results a row (negative: as many as elements).
 Prepared parse_arguments(const char* where, PyObject* const* args, PyObject* dim_argument_object, int64_t count,
-                    SortArguments* w) {
+                         SortArguments* w) {
   PyArrayObject* x = array_argument(where, "input", args[0]);
   if (!x) return Prepared::Error;
   const int nd = PyArray_NDIM(x), type = PyArray_TYPE(x);
@@ -251,14 +247,12 @@ PyObject* sort(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const Prepared ready = descending < 0 ? Prepared::Error : parse_arguments("sort", args, args[1], -1, &w);
   if (ready == Prepared::Error) return fall_back();
   if (ready == Prepared::NoKernel) Py_RETURN_NONE;
-  const npy_intp nbytes =
-      w.is_long() ? radix_scratch(w.m, PyArray_ITEMSIZE(w.x.array())) : 0;
+  const npy_intp nbytes = w.is_long() ? radix_scratch(w.m, PyArray_ITEMSIZE(w.x.array())) : 0;
   Ref scratch(new_array(1, &nbytes, NPY_BYTE));  // from the heap, whose pages are already mapped
   if (!scratch) return nullptr;
   return run_and_pack(w, [&](auto zero) {
     using T = decltype(zero);
-    w.is_long() ? sort_long_rows<T>(w, descending != 0, data<void>(scratch))
-                : sort_rows<T>(w, descending != 0);
+    w.is_long() ? sort_long_rows<T>(w, descending != 0, data<void>(scratch)) : sort_rows<T>(w, descending != 0);
   });
 }
 
@@ -276,8 +270,7 @@ PyObject* topk(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (ready == Prepared::NoKernel || k > w.m) Py_RETURN_NONE;
   return run_and_pack(w, [&](auto zero) {
     using T = decltype(zero);
-    w.is_long() && k <= kMostFirst ? topk_long_rows<T>(w, largest != 0)
-                                   : topk_rows<T>(w, largest != 0);
+    w.is_long() && k <= kMostFirst ? topk_long_rows<T>(w, largest != 0) : topk_rows<T>(w, largest != 0);
   });
 }
 

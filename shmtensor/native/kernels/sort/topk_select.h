@@ -24,8 +24,7 @@ inline int64_t select_capacity(int64_t k) { return 2 * k + 2 * kBlock; }
 // Writes the first k of n elements (with indices from `index` on) to `a`, unordered; k > 0. `a` has capacity
 // select_capacity(k), or n if that is less. Returns their number: k, or n if that is less.
 template <class T>
-int64_t select_first(const T* x, int64_t n, int64_t step, int64_t k, bool descending, uint32_t index,
-                     Pair<KeyOf<T>>* a) {
+int64_t select_first(const T* x, int64_t n, int64_t step, int64_t k, bool descending, uint32_t index, Pair<KeyOf<T>>* a) {
   using K = KeyOf<T>;
   const K flip_mask = descending ? static_cast<K>(~K(0)) : K(0);
   int64_t count = 0;

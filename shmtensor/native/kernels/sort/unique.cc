@@ -110,8 +110,7 @@ bool unique_by_table(PyArrayObject* x, T low, int64_t size, bool with_inverse, U
       if (!count_values(from + i, stop - i, low, entries, tables.data() + p * size)) valid = false;
     });
     for (int64_t p = 1; p < kPieces; ++p)
-      for (int64_t v = 0; v < size; ++v)
-        tables[static_cast<size_t>(v)] += tables[static_cast<size_t>(p * size + v)];
+      for (int64_t v = 0; v < size; ++v) tables[static_cast<size_t>(v)] += tables[static_cast<size_t>(p * size + v)];
     for (int64_t v = 0; v < size; ++v) count += tables[static_cast<size_t>(v)] != 0;
   }
   if (!allocate_results(count, PyArray_TYPE(x), with_inverse, x, f)) return false;
@@ -119,8 +118,7 @@ bool unique_by_table(PyArrayObject* x, T low, int64_t size, bool with_inverse, U
   for (int64_t v = 0; v < size; ++v) {
     uint32_t& entry = tables[static_cast<size_t>(v)];
     if (!entry) continue;
-    data<T>(f->values)[k] =
-        static_cast<T>(static_cast<uint64_t>(low) + static_cast<uint64_t>(v));
+    data<T>(f->values)[k] = static_cast<T>(static_cast<uint64_t>(low) + static_cast<uint64_t>(v));
     if (with_inverse) data<int64_t>(f->counts)[k] = entry;
     entry = static_cast<uint32_t>(k++);
   }
@@ -145,8 +143,7 @@ bool unique_by_sorting(PyArrayObject* x, bool with_inverse, UniqueResults* f) {
   npy_intp count = 1;
   {
     Unlocked unlocked(n > kUnlock);
-    radix_sort(PyArray_TYPE(x), data<T>(x), n, false, data<void>(scratch), data<T>(sorted),
-               data<int64_t>(order));
+    radix_sort(PyArray_TYPE(x), data<T>(x), n, false, data<void>(scratch), data<T>(sorted), data<int64_t>(order));
     for (int64_t i = 1; i < n; ++i) count += in[i] != in[i - 1];
   }
   if (!allocate_results(count, PyArray_TYPE(x), with_inverse, x, f)) return false;
@@ -245,9 +242,8 @@ bool unique_consecutive_runs(PyArrayObject* array, bool with_inverse, UniqueResu
   };
   {
     Unlocked unlocked(n > kUnlock);
-    ranges(n, kPiece, [&](int64_t i, int64_t stop) {
-      starts[static_cast<size_t>(i / kPiece) + 1] = count_run_starts(x, i, stop);
-    });
+    ranges(n, kPiece,
+           [&](int64_t i, int64_t stop) { starts[static_cast<size_t>(i / kPiece) + 1] = count_run_starts(x, i, stop); });
     for (size_t p = 1; p < starts.size(); ++p) starts[p] += starts[p - 1];
   }
   const npy_intp count = starts.back();
@@ -273,8 +269,7 @@ Prepared unique_results(PyObject* argument, bool with_inverse, bool runs, Unique
   bool status = true;
   const bool has_kernel = with_type(PyArray_TYPE(x), [&](auto zero) {
     using T = decltype(zero);
-    status = runs ? unique_consecutive_runs<T>(in.array(), with_inverse, f)
-                  : find_unique<T>(in.array(), with_inverse, f);
+    status = runs ? unique_consecutive_runs<T>(in.array(), with_inverse, f) : find_unique<T>(in.array(), with_inverse, f);
   });
   if (!status) return Prepared::Error;
   return has_kernel && f->is_supported ? Prepared::Ready : Prepared::NoKernel;
@@ -341,11 +336,7 @@ PyObject* longest_runs(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 PyObject* unique(PyObject*, PyObject* const* args, Py_ssize_t n) { return values_only(args, n, false); }
 PyObject* unique2(PyObject*, PyObject* const* args, Py_ssize_t n) { return values_inverse_counts(args, n, false); }
-PyObject* unique_consecutive_values(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return values_only(args, n, true);
-}
-PyObject* unique_consecutive(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  return values_inverse_counts(args, n, true);
-}
+PyObject* unique_consecutive_values(PyObject*, PyObject* const* args, Py_ssize_t n) { return values_only(args, n, true); }
+PyObject* unique_consecutive(PyObject*, PyObject* const* args, Py_ssize_t n) { return values_inverse_counts(args, n, true); }
 
 }  // namespace shmtensor

@@ -133,8 +133,7 @@ static PyObject* py_slab_hold(PyObject*, Arguments a, Py_ssize_t n) {
   SlabHold result = SlabHold::Foreign;
   {
     Locked lock;
-    if (domain.rowless)
-      lost = "this process was forked when no row was free and shares nothing";
+    if (domain.rowless) lost = "this process was forked when no row was free and shares nothing";
     else if (!(lost = check_descriptor(domain))) {
       result = hold_in_slab(domain, h, held, &reason);
       if (result == SlabHold::Home || result == SlabHold::Held) ++domain.counts.received;
@@ -142,16 +141,11 @@ static PyObject* py_slab_hold(PyObject*, Arguments a, Py_ssize_t n) {
   }
   if (lost) return explain(Outcome::Lost, "receive", lost, &h);
   switch (result) {
-    case SlabHold::Home:
-      return PyUnicode_InternFromString("home");
-    case SlabHold::Held:
-      return PyUnicode_InternFromString("held");
-    case SlabHold::Lost:
-      return PyUnicode_InternFromString("lost");
-    case SlabHold::Stale:
-      return explain(Outcome::Stale, "receive", nullptr, &h);
-    case SlabHold::Foreign:
-      break;
+    case SlabHold::Home: return PyUnicode_InternFromString("home");
+    case SlabHold::Held: return PyUnicode_InternFromString("held");
+    case SlabHold::Lost: return PyUnicode_InternFromString("lost");
+    case SlabHold::Stale: return explain(Outcome::Stale, "receive", nullptr, &h);
+    case SlabHold::Foreign: break;
   }
   return explain(Outcome::Foreign, "receive", reason, &h);
 }

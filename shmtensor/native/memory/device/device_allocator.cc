@@ -36,20 +36,24 @@ using Owned = std::unique_ptr<PyObject, Drop>;
 
 // Each begins with its references, of which there are kObjects.
 struct DeviceFigures {
-  PyObject_HEAD long long allocated, peak_allocated, total_allocated, allocations, frees;
+  PyObject_HEAD
+  long long allocated, peak_allocated, total_allocated, allocations, frees;
   static constexpr int kObjects = 0;
 };
 struct DeviceSlab {
-  PyObject_HEAD PyObject* figures;
+  PyObject_HEAD
+  PyObject* figures;
   Py_ssize_t used;
   static constexpr int kObjects = 1;
 };
 struct DeviceStream {
-  PyObject_HEAD PyObject *stream, *bins;
+  PyObject_HEAD
+  PyObject *stream, *bins;
   static constexpr int kObjects = 2;
 };
 struct DeviceBlock {
-  PyObject_HEAD PyObject *slab, *stream, *users;
+  PyObject_HEAD
+  PyObject *slab, *stream, *users;
   unsigned long long ptr;
   Py_ssize_t size, count;
   int state;
@@ -57,14 +61,16 @@ struct DeviceBlock {
   static constexpr int kObjects = 3;
 };
 struct DeviceAllocator {
-  PyObject_HEAD PyObject *lock, *finished, *leaving, *devices, *records;
+  PyObject_HEAD
+  PyObject *lock, *finished, *leaving, *devices, *records;
   PyObject *get_device, *get_current_stream, *memory_type, *pointer_type;
   int pid;
   char is_closed;
   static constexpr int kObjects = 9;
 };
 struct Own {  // nothing that it refers to refers to it: the garbage collector need not know it
-  PyObject_HEAD PyObject *allocator, *chunk;
+  PyObject_HEAD
+  PyObject *allocator, *chunk;
 };
 
 template <class T>
@@ -109,8 +115,7 @@ void dealloc(PyObject* self) {
 // ---- the short way; Note [Short way]
 bool is_quiet(const DeviceAllocator& allocator) {
   return allocator.lock && Py_IS_TYPE(allocator.lock, device_lock_type) &&
-         !reinterpret_cast<DeviceLock*>(allocator.lock)->count &&
-         PyObject_Size(allocator.finished) == 0;  // a deque
+         !reinterpret_cast<DeviceLock*>(allocator.lock)->count && PyObject_Size(allocator.finished) == 0;  // a deque
 }
 
 // The size of a block for `n` bytes: layout_of of blocks.py.
@@ -234,8 +239,7 @@ PyObject* current_device(const DeviceAllocator& allocator) {
   PyObject *index, *device;
   Py_ssize_t at = 0;
   const bool is_only_one = allocator.devices && PyDict_CheckExact(allocator.devices) &&
-                           PyDict_GET_SIZE(allocator.devices) == 1 &&
-                           PyDict_Next(allocator.devices, &at, &index, &device);
+                           PyDict_GET_SIZE(allocator.devices) == 1 && PyDict_Next(allocator.devices, &at, &index, &device);
   return is_only_one ? Py_NewRef(index) : PyObject_CallNoArgs(allocator.get_device);
 }
 
@@ -243,8 +247,7 @@ PyObject* allocate(PyObject* self, PyObject* nbytes) { return PyObject_CallMetho
 
 PyObject* malloc_block(PyObject* self, PyObject* nbytes) {
   auto& allocator = *reinterpret_cast<DeviceAllocator*>(self);
-  if (allocator.pid != process_id || !PyLong_CheckExact(nbytes) || !has_functions(allocator))
-    return allocate(self, nbytes);
+  if (allocator.pid != process_id || !PyLong_CheckExact(nbytes) || !has_functions(allocator)) return allocate(self, nbytes);
   const Py_ssize_t n = PyLong_AsSsize_t(nbytes);
   if (n <= 0 || n > PY_SSIZE_T_MAX - 2 * MiB) {
     PyErr_Clear();
@@ -272,10 +275,9 @@ PyMemberDef figures_members[] = {
     {"allocations", T_LONGLONG, offsetof(DeviceFigures, allocations), 0, "how many there were"},
     {"frees", T_LONGLONG, offsetof(DeviceFigures, frees), 0, "how many of them have ended"},
     {nullptr, 0, 0, 0, nullptr}};
-PyMemberDef slab_members[] = {
-    {"figures", T_OBJECT_EX, offsetof(DeviceSlab, figures), 0, "of its device"},
-    {"used", T_PYSSIZET, offsetof(DeviceSlab, used), 0, "chunks that are not free"},
-    {nullptr, 0, 0, 0, nullptr}};
+PyMemberDef slab_members[] = {{"figures", T_OBJECT_EX, offsetof(DeviceSlab, figures), 0, "of its device"},
+                              {"used", T_PYSSIZET, offsetof(DeviceSlab, used), 0, "chunks that are not free"},
+                              {nullptr, 0, 0, 0, nullptr}};
 PyMemberDef stream_members[] = {
     {"stream", T_OBJECT_EX, offsetof(DeviceStream, stream), 0, "CuPy's; None: let go, all its work has ended"},
     {"bins", T_OBJECT_EX, offsetof(DeviceStream, bins), 0, "lists of blocks by size"},
@@ -304,9 +306,8 @@ PyMemberDef allocator_members[] = {
     {"pid", T_INT, offsetof(DeviceAllocator, pid), 0, "of the process that uses CUDA; 0: none has"},
     {"is_closed", T_BOOL, offsetof(DeviceAllocator, is_closed), 0, "the interpreter ends"},
     {nullptr, 0, 0, 0, nullptr}};
-PyMemberDef own_members[] = {
-    {"chunk", T_OBJECT_EX, offsetof(Own, chunk), READONLY, "the block"},
-    {nullptr, 0, 0, 0, nullptr}};
+PyMemberDef own_members[] = {{"chunk", T_OBJECT_EX, offsetof(Own, chunk), READONLY, "the block"},
+                             {nullptr, 0, 0, 0, nullptr}};
 PyMethodDef no_methods[] = {{nullptr, nullptr, 0, nullptr}};
 PyMethodDef allocator_methods[] = {
     {"malloc", malloc_block, METH_O,
@@ -330,8 +331,9 @@ bool add_base(PyObject* module, const char* name, const char* doc, PyMemberDef* 
 
 bool add_own(PyObject* module) {
   PyType_Slot slots[] = {
-      {Py_tp_doc, const_cast<char*>("Own(allocator, block): owns the block for the arrays over it: CuPy's memory object refers "
-                                    "to it.")},
+      {Py_tp_doc,
+       const_cast<char*>("Own(allocator, block): owns the block for the arrays over it: CuPy's memory object refers "
+                         "to it.")},
       {Py_tp_new, reinterpret_cast<void*>(own_new)},
       {Py_tp_dealloc, reinterpret_cast<void*>(end_own)},
       {Py_tp_members, own_members},

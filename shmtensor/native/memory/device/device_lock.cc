@@ -80,13 +80,12 @@ void lock_dealloc(PyObject* self) {
   Py_DECREF(type);
 }
 
-PyMethodDef methods[] = {
-    method("acquire", acquire, "acquire(blocking=True): whether this thread has the lock now."),
-    {"release", release, METH_NOARGS, "Undoes one acquire."},
-    {"is_owned", is_owned, METH_NOARGS, "Whether this thread has the lock."},
-    {"__enter__", enter, METH_NOARGS, nullptr},
-    method("__exit__", leave, nullptr),
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef methods[] = {method("acquire", acquire, "acquire(blocking=True): whether this thread has the lock now."),
+                         {"release", release, METH_NOARGS, "Undoes one acquire."},
+                         {"is_owned", is_owned, METH_NOARGS, "Whether this thread has the lock."},
+                         {"__enter__", enter, METH_NOARGS, nullptr},
+                         method("__exit__", leave, nullptr),
+                         {nullptr, nullptr, 0, nullptr}};
 PyType_Slot slots[] = {
     {Py_tp_doc, const_cast<char*>("The lock of the allocator of GPU memory; a thread may take it again.")},
     {Py_tp_new, reinterpret_cast<void*>(lock_new)},

@@ -6,7 +6,8 @@
 namespace shmtensor {
 
 struct DeviceLock {
-  PyObject_HEAD PyThread_type_lock lock;
+  PyObject_HEAD
+  PyThread_type_lock lock;
   unsigned long owner;  // a thread; of meaning while `count` is not 0
   Py_ssize_t count;     // how often the owner has it; changed with the GIL only
 };

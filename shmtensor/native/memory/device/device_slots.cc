@@ -122,14 +122,12 @@ static void scan(Domain& d, std::vector<SlabBlock>& blocks, std::vector<bool>& i
   for (size_t k = 0; k < blocks.size(); ++k) {
     const SlabBlock& b = blocks[k];
     for (uint32_t r = 0; r < rows && !in_use[k]; ++r)
-      if (d.nheld(r, b.slot).load(acquire))
-        in_use[k] = d.bits(b.slot, r)[b.index / 64].load(acquire) >> (b.index % 64) & 1;
+      if (d.nheld(r, b.slot).load(acquire)) in_use[k] = d.bits(b.slot, r)[b.index / 64].load(acquire) >> (b.index % 64) & 1;
   }
   fault("slab.rows");
   each_entry(d, [&](uint32_t, InFlight&, uint64_t, const InFlightFields& f) {
     for (size_t k = 0; k < blocks.size(); ++k)
-      if (blocks[k].slot == f.slot && blocks[k].index == f.index &&
-          f.gen == gen_of(d.word(f.slot, f.index).load(relaxed)) &&
+      if (blocks[k].slot == f.slot && blocks[k].index == f.index && f.gen == gen_of(d.word(f.slot, f.index).load(relaxed)) &&
           f.inc == SlotWord::of(d.slot[f.slot].word.load(relaxed)).inc)
         in_use[k] = true;
     return true;
@@ -156,10 +154,8 @@ void reclaim_in_slabs(Domain& d, std::vector<SlabBlock>& blocks) {
     Word& word = d.word(blocks[k].slot, blocks[k].index);
     uint64_t old = word.load(acquire), gen = gen_of(old);
     if (state_of_block(old) != kDying) continue;  // rescued
-    if (in_use[k])
-      swap_word(word, old, block_word_of(gen, kLive));
-    else
-      blocks[k].freed = swap_word(word, old, block_word_of(gen + 1, kQuiet));
+    if (in_use[k]) swap_word(word, old, block_word_of(gen, kLive));
+    else blocks[k].freed = swap_word(word, old, block_word_of(gen + 1, kQuiet));
     fault("slab.reclaimed");
   }
 }

@@ -82,8 +82,7 @@ size_t offset_of(const Timeline& t) {
 
 // An own timeline, with its next number issued. nullptr: an exception is set.
 Timeline* issue(uint32_t place) {
-  if (domain.rowless)
-    return raise("DomainError", "export: this process was forked when no row was free and shares nothing");
+  if (domain.rowless) return raise("DomainError", "export: this process was forked when no row was free and shares nothing");
   use_device(domain);
   Timeline& t = timelines_of(domain, uint32_t(domain.row))[place];
   t.issued.store(t.issued.load(relaxed) + 1, release);
@@ -251,7 +250,8 @@ PyObject* timeline_write(PyObject*, PyObject* const* a, Py_ssize_t n) {
   Timeline* t = issue(place);
   if (!t) return nullptr;
   const uint32_t number = t->issued.load(relaxed);
-  if (queue_value("cuStreamWriteValue32", driver.write, stream, offset_of(*t), number)) return PyLong_FromUnsignedLong(number);
+  if (queue_value("cuStreamWriteValue32", driver.write, stream, offset_of(*t), number))
+    return PyLong_FromUnsignedLong(number);
   t->issued.store(number - 1, release);  // nobody has seen it
   return nullptr;
 }
@@ -285,8 +285,9 @@ PyMethodDef timeline_functions[] = {
     method("timeline_wait", timeline_wait,
            "timeline_wait(stream, row, place, number): later work of the stream waits; dead processes are swept meanwhile.\n"
            "Raises: RuntimeError, OSError."),
-    method("timeline_state", timeline_state,
-           "timeline_state(row, place, number) -> 'done', 'pending', or 'lost': its process died before, or never issued it."),
+    method(
+        "timeline_state", timeline_state,
+        "timeline_state(row, place, number) -> 'done', 'pending', or 'lost': its process died before, or never issued it."),
     method("timeline_idle", timeline_idle,
            "timeline_idle(place=all): whether the last number of an own timeline is written."),
     {nullptr, nullptr, 0, nullptr}};

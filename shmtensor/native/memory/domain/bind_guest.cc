@@ -27,17 +27,15 @@ static PyObject* py_guest_receive(PyObject*, Arguments a, Py_ssize_t n) {
     if (!error) {
       sweep(*d, false);
       outcome = hold_locked(*d, h, &base, &reason);
-      if (outcome == Outcome::Good)
-        ++d->counts.received;
-      else if (d != &domain)
-        leave_if_idle(d);
+      if (outcome == Outcome::Good) ++d->counts.received;
+      else if (d != &domain) leave_if_idle(d);
     } else {
       snprintf(text, sizeof text, "%s", error);
     }
   }
   if (error)
-    return raise("DomainError", "guest_receive: cannot join the domain %02x%02x%02x%02x...: %s",
-                 h.domain[0], h.domain[1], h.domain[2], h.domain[3], text);
+    return raise("DomainError", "guest_receive: cannot join the domain %02x%02x%02x%02x...: %s", h.domain[0], h.domain[1],
+                 h.domain[2], h.domain[3], text);
   if (outcome != Outcome::Good) return explain(outcome, "guest_receive", reason, &h);
   return new_block(base, size_t(h.nbytes), Origin::Received);
 }
@@ -75,12 +73,11 @@ static PyObject* py_domains(PyObject*, PyObject*) {
   PyObject* list = PyList_New(0);
   for (int i = 0; list && i < n; ++i) {
     const Membership& m = memberships[i];
-    PyObject* item = Py_BuildValue(
-        "{s:y#,s:O,s:i,s:I,s:O,s:I,s:I,s:I,s:I,s:n}", "id", reinterpret_cast<const char*>(m.id),
-        Py_ssize_t(sizeof m.id), "own", m.own ? Py_True : Py_False, "row", m.row, "incarnation",
-        m.inc, "readonly", m.read_only ? Py_True : Py_False, "processes", m.living, "zombies",
-        m.zombies, "slots_used", m.used, "slots_orphaned", m.orphans, "held_blocks",
-        Py_ssize_t(m.holds));
+    PyObject* item =
+        Py_BuildValue("{s:y#,s:O,s:i,s:I,s:O,s:I,s:I,s:I,s:I,s:n}", "id", reinterpret_cast<const char*>(m.id),
+                      Py_ssize_t(sizeof m.id), "own", m.own ? Py_True : Py_False, "row", m.row, "incarnation", m.inc,
+                      "readonly", m.read_only ? Py_True : Py_False, "processes", m.living, "zombies", m.zombies,
+                      "slots_used", m.used, "slots_orphaned", m.orphans, "held_blocks", Py_ssize_t(m.holds));
     append(&list, item);
   }
   return list;
@@ -90,8 +87,7 @@ static PyObject* py_domain_fds_of(PyObject*, PyObject* o) {
   char* id;
   Py_ssize_t size;
   if (PyBytes_AsStringAndSize(o, &id, &size) < 0) return nullptr;
-  if (size != 16)
-    return PyErr_Format(PyExc_ValueError, "domain_fds_of: an id has 16 bytes: %zd", size);
+  if (size != 16) return PyErr_Format(PyExc_ValueError, "domain_fds_of: an id has 16 bytes: %zd", size);
   int fds[3] = {-1, -1, -1};
   if (domain_ready()) {
     Locked lock;

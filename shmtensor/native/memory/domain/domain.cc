@@ -30,9 +30,7 @@ const char kMagic[8] = {'s', 'h', 'm', 't', 'n', 's', 'r', '\n'};
 
 // The text of this thread's last error.
 thread_local char error_text[400];
-const char* with_errno(const char* what) {
-  return error_with("%s: %s", what, strerror(errno));
-}
+const char* with_errno(const char* what) { return error_with("%s: %s", what, strerror(errno)); }
 
 const char* error_with(const char* format, ...) {
   va_list values;
@@ -60,8 +58,8 @@ static void sweep_names() {
   if (!d) return;
   while (dirent* entry = readdir(d)) {
     struct stat st;
-    if (strncmp(entry->d_name, "shmtensor-", 10) == 0 &&
-        fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid == geteuid()) {
+    if (strncmp(entry->d_name, "shmtensor-", 10) == 0 && fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        st.st_uid == geteuid()) {
       unlinkat(dirfd(d), entry->d_name, 0);
     }
   }
@@ -70,8 +68,7 @@ static void sweep_names() {
 
 static void random_name(char name[64]) {
   unsigned char bytes[16];
-  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes)
-    memset(bytes, getpid() & 0xFF, sizeof bytes);
+  if (getrandom(bytes, sizeof bytes, 0) != sizeof bytes) memset(bytes, getpid() & 0xFF, sizeof bytes);
   int n = snprintf(name, 64, "/shmtensor-");
   for (unsigned char b : bytes) n += snprintf(name + n, size_t(64 - n), "%02x", b);
 }
@@ -86,8 +83,7 @@ static int volume_from_posix_ipc() {
   int fd = -1;
   PyObject* module = PyImport_ImportModule("posix_ipc");
   PyObject* flags = module ? PyObject_GetAttrString(module, "O_CREX") : nullptr;
-  PyObject* memory =
-      flags ? PyObject_CallMethod(module, "SharedMemory", "sOi", name, flags, 0600) : nullptr;
+  PyObject* memory = flags ? PyObject_CallMethod(module, "SharedMemory", "sOi", name, flags, 0600) : nullptr;
   if (memory) {
     fault("domain.opened");
     PyObject* result = PyObject_CallMethod(module, "unlink_shared_memory", "s", name);
@@ -132,8 +128,7 @@ const char* map_volumes(Domain& d) {
   size_t half = d.slots / 2 * kSlotBytes;
   int access = d.read_only ? PROT_READ : PROT_READ | PROT_WRITE;
   for (int v = 0; v < 2; ++v)
-    if (mmap(d.base + v * half, half, access, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, d.volume[v],
-             0) == MAP_FAILED)
+    if (mmap(d.base + v * half, half, access, MAP_SHARED | MAP_NORESERVE | MAP_FIXED, d.volume[v], 0) == MAP_FAILED)
       return with_errno("cannot map a volume");
   d.advised = advise_huge(d.base, 2 * half);
   return nullptr;
@@ -141,22 +136,18 @@ const char* map_volumes(Domain& d) {
 
 const char* map_domain(Domain& d, uint32_t S) {
   Areas areas(S);
-  void* c =
-      mmap(nullptr, areas.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, d.control, 0);
-  if (c == MAP_FAILED)
-    return with_errno("cannot map the control file (a limit on address space, ulimit -v?)");
+  void* c = mmap(nullptr, areas.size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, d.control, 0);
+  if (c == MAP_FAILED) return with_errno("cannot map the control file (a limit on address space, ulimit -v?)");
   madvise(c, areas.size, MADV_DONTDUMP);
   size_t half = S / 2 * kSlotBytes, total = 2 * half;
-  void* reserve = mmap(nullptr, total + kSlotBytes, PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* reserve = mmap(nullptr, total + kSlotBytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (reserve == MAP_FAILED) {
     with_errno("cannot reserve address space for the volumes (ulimit -v?)");
     munmap(c, areas.size);
     return error_text;
   }
   char* start = static_cast<char*>(reserve);
-  char* base =
-      reinterpret_cast<char*>((uintptr_t(start) + kSlotBytes - 1) & ~uintptr_t(kSlotBytes - 1));
+  char* base = reinterpret_cast<char*>((uintptr_t(start) + kSlotBytes - 1) & ~uintptr_t(kSlotBytes - 1));
   if (base != start) munmap(start, size_t(base - start));
   size_t tail = size_t(start + total + kSlotBytes - (base + total));
   if (tail) munmap(base + total, tail);
@@ -202,8 +193,7 @@ const char* enter(Domain& d) {
   if (const char* error = set_process_name(d)) return error;
   Errno probe = by_process(d) ? EAGAIN : try_lock(d.lock, int(kRows));
   if (probe == EINVAL)
-    return with_errno(
-        "this kernel has no open-file-description locks (F_OFD_SETLK), which tell which process is alive");
+    return with_errno("this kernel has no open-file-description locks (F_OFD_SETLK), which tell which process is alive");
   if (probe == 0) unlock_row(d.lock, int(kRows));
   int row = claim_row(d, d.lock, kRowLive);
   if (row < 0) return error_with("all %u rows are taken by living processes", kRows);
@@ -220,22 +210,17 @@ const char* enter(Domain& d) {
 }
 
 void leave_files(Domain& d) {
-  for (int* fd :
-       {&d.control, &d.volume[0], &d.volume[1], &d.lock, &d.spare}) {
+  for (int* fd : {&d.control, &d.volume[0], &d.volume[1], &d.lock, &d.spare}) {
     if (*fd >= 0) close(*fd);
     *fd = -1;
   }
 }
 
-static int sealable_file(const char* name) {
-  return memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
-}
+static int sealable_file(const char* name) { return memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING); }
 
 // No process, not even one that has the descriptor, can make the file shorter under the others' mappings (a SIGBUS for
 // all of them). POSIX shared memory has no seals: F_ADD_SEALS fails for a volume 0 that is no memfd.
-static void seal_size(int fd) {
-  fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
-}
+static void seal_size(int fd) { fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL); }
 
 // Ledger mutex held. volume0: descriptor to use for volume 0, or -1.
 const char* create(int volume0) {
@@ -243,13 +228,11 @@ const char* create(int volume0) {
     if (volume0 >= 0) close(volume0);
     return with_errno("needs /proc (to tell which process is alive and to reopen the control file)");
   }
-  domain.volume[0] =
-      high_descriptor(volume0 >= 0 ? volume0 : sealable_file("shmtensor-volume0"));
+  domain.volume[0] = high_descriptor(volume0 >= 0 ? volume0 : sealable_file("shmtensor-volume0"));
   domain.volume[1] = high_descriptor(sealable_file("shmtensor-volume1"));
   domain.control = high_descriptor(sealable_file("shmtensor-control"));
   const char* error = nullptr;
-  if (domain.volume[0] < 0 || domain.volume[1] < 0 || domain.control < 0)
-    error = with_errno("cannot make anonymous files");
+  if (domain.volume[0] < 0 || domain.volume[1] < 0 || domain.control < 0) error = with_errno("cannot make anonymous files");
   uint32_t S = slots_for_this_machine();
   for (; !error; S /= 2) {
     // Sparse: with a smaller limit on address space there are fewer slots.
@@ -261,10 +244,8 @@ const char* create(int volume0) {
     }
     error = map_domain(domain, S);
     if (!error) break;
-    if (S > kMinSlots)
-      error = nullptr;
-    else
-      break;
+    if (S > kMinSlots) error = nullptr;
+    else break;
   }
   if (!error) {
     for (int fd : {domain.control, domain.volume[0], domain.volume[1]}) {

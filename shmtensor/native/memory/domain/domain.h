@@ -86,19 +86,13 @@ struct Domain {
   LocalLedger* local = nullptr;
   Arena* arenas[kMaxSlots];  // by slot; a tail's entry is its head's arena
 
-  Half& nheld(uint32_t r, uint32_t s) {
-    return reinterpret_cast<Half*>(nheld_base + r * nheld_stride)[s];
-  }
-  Word* bits(uint32_t s, uint32_t r) {
-    return reinterpret_cast<Word*>(bits_base + (size_t(s) * kRows + r) * (kBlocks / 8));
-  }
+  Half& nheld(uint32_t r, uint32_t s) { return reinterpret_cast<Half*>(nheld_base + r * nheld_stride)[s]; }
+  Word* bits(uint32_t s, uint32_t r) { return reinterpret_cast<Word*>(bits_base + (size_t(s) * kRows + r) * (kBlocks / 8)); }
   Word& word(uint32_t s, uint32_t index) { return words[size_t(s) * kBlocks + index]; }
   InFlight& entry(uint32_t r, uint32_t index) { return in_flight[size_t(r) * kInFlight + index]; }
   char* slot_base(uint32_t s) const { return base + (size_t(s) << kSlotShift); }
   int volume_of(uint32_t s) const { return s >= slots / 2; }
-  uint64_t offset_of(uint32_t s) const {
-    return uint64_t(s - (volume_of(s) ? slots / 2 : 0)) << kSlotShift;
-  }
+  uint64_t offset_of(uint32_t s) const { return uint64_t(s - (volume_of(s) ? slots / 2 : 0)) << kSlotShift; }
   bool contains(const void* p) const { return size_t(static_cast<const char*>(p) - base) < mapped; }
   uint32_t row_high() const { return header->row_high.load(acquire); }
 };
@@ -131,8 +125,7 @@ inline Self self() { return {domain.row, domain.inc}; }
 // alive then.
 Liveness liveness_of(Domain& d, int row, uint32_t inc, bool use_proc = true);
 inline Liveness liveness_of(int row, uint32_t inc) { return liveness_of(domain, row, inc); }
-bool describe_peer(Domain& d, int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
-                   bool* code_known);
+bool describe_peer(Domain& d, int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code, bool* code_known);
 inline bool describe_peer(int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code, bool* code_known) {
   return describe_peer(domain, row, inc, text, n, pid, exit_code, code_known);
 }
@@ -153,8 +146,7 @@ constexpr uint64_t kUntoldNamespace = 1;  // the kernel does not distinguish nam
 // The text of /proc/PID/stat after the process's name, from the third field on; nullptr: there is none. Also called in the
 // child's fork handler: uses only system calls and arithmetic.
 char* read_stat(int pid, char (&text)[1024]);
-bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
-                  long* threads = nullptr);
+bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start, long* threads = nullptr);
 int high_descriptor(int fd);  // moves fd to a high number, away from programs that rely on low numbers
 // nullptr, or why this process must stop sharing (checks at most every 100 ms)
 const char* check_descriptor(Domain& d, uint64_t now = now_ms());

@@ -27,8 +27,7 @@ Self last_child() { return last_forked; }
 static uint64_t share_private_blocks(uint8_t* bytes) {
   uint64_t held = 0;
 #ifdef __SSE2__
-  const __m128i zero = _mm_setzero_si128(), one = _mm_set1_epi8(kPrivate),
-                limbo = _mm_set1_epi8(kLimbo);
+  const __m128i zero = _mm_setzero_si128(), one = _mm_set1_epi8(kPrivate), limbo = _mm_set1_epi8(kLimbo);
   for (int i = 0; i < 4; ++i) {
     __m128i* at = reinterpret_cast<__m128i*>(bytes + 16 * i);
     __m128i x = _mm_loadu_si128(at);
@@ -37,8 +36,7 @@ static uint64_t share_private_blocks(uint8_t* bytes) {
       x = _mm_sub_epi8(x, is_private);  // minus -1
       _mm_storeu_si128(at, x);
     }
-    unsigned not_held = unsigned(
-        _mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(x, zero), _mm_cmpeq_epi8(x, limbo))));
+    unsigned not_held = unsigned(_mm_movemask_epi8(_mm_or_si128(_mm_cmpeq_epi8(x, zero), _mm_cmpeq_epi8(x, limbo))));
     held |= uint64_t(~not_held & 0xFFFF) << (16 * i);
   }
 #else
@@ -87,8 +85,7 @@ static void freeze(Domain& d) {
   each_arena(d, [&d](uint32_t s, Arena* a) {
     if (a->ownership == Ownership::Own) {
       for (uint32_t b = 0; b < a->entries(); ++b)
-        if (a->byte[b] == kPrivate || a->byte[b] == kShared || a->byte[b] == kCounted)
-          a->byte[b] = kFrozen;
+        if (a->byte[b] == kPrivate || a->byte[b] == kShared || a->byte[b] == kCounted) a->byte[b] = kFrozen;
       return;
     }
     Word* bits = d.bits(s, uint32_t(d.row));
@@ -126,8 +123,7 @@ static void prepare_row(Domain& d) {
   d.fork_inc = inc_of_row(d.rows[child].state.load(relaxed));
   fault("fork.born");
   each_arena(d, [&d, child](uint32_t s, Arena* a) {
-    if (a->ownership == Ownership::Own || d.nheld(uint32_t(d.row), s).load(relaxed))
-      copy_slot(d, s, child, a);
+    if (a->ownership == Ownership::Own || d.nheld(uint32_t(d.row), s).load(relaxed)) copy_slot(d, s, child, a);
   });
   fence();
   // A copied bit is a new hold: validates each block where a reclaimer may be between its mark and its last CAS.
@@ -192,10 +188,8 @@ static bool child_row(Domain& d) {
   d.holds -= d.device_holds;  // slots of kind kDevice were not copied: a forked child cannot use its parent's GPU memory
   d.device_holds = 0;
   each_arena(d, [&d](uint32_t s, Arena* a) {
-    if (d.nheld(uint32_t(d.row), s).load(relaxed) == 0)
-      drop_arena(a);
-    else if (a->ownership == Ownership::Own)
-      a->ownership = Ownership::Inherited, a->is_binned = false;
+    if (d.nheld(uint32_t(d.row), s).load(relaxed) == 0) drop_arena(a);
+    else if (a->ownership == Ownership::Own) a->ownership = Ownership::Inherited, a->is_binned = false;
   });
   d.counts = {};
   return true;

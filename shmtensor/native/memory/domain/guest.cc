@@ -27,9 +27,7 @@ static std::atomic<size_t> range_size[kGuests];
 
 bool guest_shares(const void* p) {
   for (int i = 0; i < kGuests; ++i)
-    if (size_t(static_cast<const char*>(p) - range_base[i].load(relaxed)) <
-        range_size[i].load(acquire))
-      return true;
+    if (size_t(static_cast<const char*>(p) - range_base[i].load(relaxed)) < range_size[i].load(acquire)) return true;
   return false;
 }
 
@@ -52,8 +50,7 @@ Domain* domain_of(const uint8_t id[16]) {
 }
 
 Domain* new_domain() {
-  void* p = mmap(nullptr, sizeof(Domain), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = mmap(nullptr, sizeof(Domain), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return p == MAP_FAILED ? nullptr : new (p) Domain;
 }
 
@@ -72,8 +69,7 @@ void leave_domain(Domain* d) {
 
 // Makes a read-only guest writable: the same addresses, other descriptors.
 static const char* widen(Domain& d, const int fds[3]) {
-  int volume[2] = {high_descriptor(fcntl(fds[1], F_DUPFD_CLOEXEC, 3)),
-                   high_descriptor(fcntl(fds[2], F_DUPFD_CLOEXEC, 3))};
+  int volume[2] = {high_descriptor(fcntl(fds[1], F_DUPFD_CLOEXEC, 3)), high_descriptor(fcntl(fds[2], F_DUPFD_CLOEXEC, 3))};
   const char* error = nullptr;
   if (volume[0] < 0 || volume[1] < 0) error = with_errno("cannot duplicate its descriptors");
   if (!error) {

@@ -18,14 +18,12 @@ static const char* check_files(const int fds[3], const uint8_t* id) {
   Header h;
   struct stat st;
   if (fstat(fds[0], &st) != 0) return with_errno("its control file is not open here");
-  if (pread(fds[0], &h, sizeof h, 0) != ssize_t(sizeof h) ||
-      memcmp(h.magic, kMagic, sizeof kMagic) != 0) {
+  if (pread(fds[0], &h, sizeof h, 0) != ssize_t(sizeof h) || memcmp(h.magic, kMagic, sizeof kMagic) != 0) {
     return error_with("descriptor %d is not the control file of a domain", fds[0]);
   }
-  if (h.version != kLayoutVersion || h.rows != kRows || h.blocks != kBlocks ||
-      h.slots > kMaxSlots || size_t(st.st_size) != Areas(h.slots).size) {
-    return error_with("it has layout version %u, this process speaks %u", h.version,
-                      kLayoutVersion);
+  if (h.version != kLayoutVersion || h.rows != kRows || h.blocks != kBlocks || h.slots > kMaxSlots ||
+      size_t(st.st_size) != Areas(h.slots).size) {
+    return error_with("it has layout version %u, this process speaks %u", h.version, kLayoutVersion);
   }
   if (id && memcmp(h.id, id, sizeof h.id) != 0) return error_with("descriptor %d belongs to another domain", fds[0]);
   for (int v = 0; v < 2; ++v) {
@@ -44,8 +42,7 @@ const char* join_files(Domain& d, const int fds[3], const uint8_t* id) {
   d.volume[0] = high_descriptor(fcntl(fds[1], F_DUPFD_CLOEXEC, 3));
   d.volume[1] = high_descriptor(fcntl(fds[2], F_DUPFD_CLOEXEC, 3));
   const char* error = nullptr;
-  if (d.control < 0 || d.volume[0] < 0 || d.volume[1] < 0)
-    error = with_errno("cannot duplicate its descriptors");
+  if (d.control < 0 || d.volume[0] < 0 || d.volume[1] < 0) error = with_errno("cannot duplicate its descriptors");
   if (!error) error = map_domain(d, S);
   fault("join.mapped");
   if (!error) {
@@ -94,8 +91,7 @@ static const char* join_member(int pid, const int numbers[3], const uint8_t* id)
 int domain_environment(char* text, size_t n) {
   char hex[33];
   for (int i = 0; i < 16; ++i) snprintf(hex + 2 * i, 3, "%02x", domain.id[i]);
-  return snprintf(text, n, "1:%s:%d:%d,%d,%d", hex, int(getpid()), domain.control, domain.volume[0],
-                  domain.volume[1]);
+  return snprintf(text, n, "1:%s:%d:%d,%d,%d", hex, int(getpid()), domain.control, domain.volume[0], domain.volume[1]);
 }
 
 // SHMTENSOR_DOMAIN=1:<id>:<pid>:<control>,<volume 0>,<volume 1>: descriptors with these numbers, inherited by this process,
@@ -114,8 +110,8 @@ void close_inherited_on_exec() {
   unsigned long inode;
   struct stat st;
   setting = getenv("SHMTENSOR_ERROR_FD");  // descriptor:inode of the pipe to the launcher
-  if (setting && sscanf(setting, "%d:%lu", &fds[0], &inode) == 2 && fstat(fds[0], &st) == 0 &&
-      S_ISFIFO(st.st_mode) && st.st_ino == inode)
+  if (setting && sscanf(setting, "%d:%lu", &fds[0], &inode) == 2 && fstat(fds[0], &st) == 0 && S_ISFIFO(st.st_mode) &&
+      st.st_ino == inode)
     fcntl(fds[0], F_SETFD, FD_CLOEXEC);
 }
 
@@ -123,8 +119,7 @@ static const char* join_environment(const char* text) {
   uint8_t id[16];
   int pid, fds[3];
   if (!parse_environment(text, id, &pid, fds))
-    return error_with("SHMTENSOR_DOMAIN is not what domain_environment() wrote: %.100s",
-                      text);
+    return error_with("SHMTENSOR_DOMAIN is not what domain_environment() wrote: %.100s", text);
   if (!check_files(fds, id)) {
     const char* error = join_files(domain, fds, id);
     if (!error)
@@ -134,8 +129,7 @@ static const char* join_environment(const char* text) {
   if (const char* error = join_member(pid, fds, id)) {
     char reason[200];
     snprintf(reason, sizeof reason, "%s", error);
-    return error_with("cannot join the domain named by SHMTENSOR_DOMAIN=%s: %s; unset it to start a new one",
-                      text, reason);
+    return error_with("cannot join the domain named by SHMTENSOR_DOMAIN=%s: %s; unset it to start a new one", text, reason);
   }
   return nullptr;
 }
@@ -186,17 +180,13 @@ static bool join_through(int parent) {
     if (n <= 0) continue;
     target[n] = 0;
     int number = atoi(entry->d_name);
-    if (strncmp(target, "/memfd:shmtensor-control", 24) == 0 && numbers[0] < 0)
-      numbers[0] = number;
-    else if (strncmp(target, "/memfd:shmtensor-volume0", 24) == 0 ||
-             strncmp(target, "/dev/shm/shmtensor-", 19) == 0)
+    if (strncmp(target, "/memfd:shmtensor-control", 24) == 0 && numbers[0] < 0) numbers[0] = number;
+    else if (strncmp(target, "/memfd:shmtensor-volume0", 24) == 0 || strncmp(target, "/dev/shm/shmtensor-", 19) == 0)
       numbers[1] = number;
-    else if (strncmp(target, "/memfd:shmtensor-volume1", 24) == 0)
-      numbers[2] = number;
+    else if (strncmp(target, "/memfd:shmtensor-volume1", 24) == 0) numbers[2] = number;
   }
   closedir(d);
-  return numbers[0] >= 0 && numbers[1] >= 0 && numbers[2] >= 0 &&
-         !join_member(parent, numbers, nullptr);
+  return numbers[0] >= 0 && numbers[1] >= 0 && numbers[2] >= 0 && !join_member(parent, numbers, nullptr);
 }
 
 const char* open_domain(int volume0) {  // ledger mutex held
@@ -212,8 +202,7 @@ const char* open_domain(int volume0) {  // ledger mutex held
   }
   Start start = fresh ? Start::Other : how_started();
   int parent = int(getppid());
-  if (start != Start::Other &&
-      (join_through(parent) || (start == Start::Served && join_through(parent_of(parent))))) {
+  if (start != Start::Other && (join_through(parent) || (start == Start::Served && join_through(parent_of(parent))))) {
     if (volume0 >= 0) close(volume0);
     return nullptr;
   }

@@ -40,8 +40,7 @@ namespace shmtensor {
 
 using Word = std::atomic<uint64_t>;
 using Half = std::atomic<uint32_t>;
-static_assert(Word::is_always_lock_free && Half::is_always_lock_free,
-              "shared words must be lock free");
+static_assert(Word::is_always_lock_free && Half::is_always_lock_free, "shared words must be lock free");
 
 using Errno = int;  // what a function returns: 0, or an errno
 
@@ -59,15 +58,7 @@ constexpr uint32_t kMinSlots = 1024, kMaxSlots = 16384;
 
 enum RowState : uint64_t { kRowFree, kRowBorn, kRowLive, kRowZombie };
 enum LivenessMode : uint32_t { kByLocks, kByProcess };  // Note [Liveness]
-enum SlotState : uint64_t {
-  kSlotFree,
-  kSlotClaimed,
-  kSlotLive,
-  kSlotTail,
-  kSlotDying,
-  kSlotFreeing,
-  kSlotLost
-};
+enum SlotState : uint64_t { kSlotFree, kSlotClaimed, kSlotLive, kSlotTail, kSlotDying, kSlotFreeing, kSlotLost };
 enum BlockState : uint64_t { kQuiet, kLive, kDying };
 
 // How a slot is divided. Tiny: granules of 64 B (the first 4 MiB); medium: 1 KiB; huge: one block of whole slots.
@@ -154,12 +145,8 @@ static_assert(sizeof(Timeline) == 16, "CUDA writes the first four bytes");
 // ---- packed words
 struct SlotWord {
   uint64_t state, owner, nonce, inc;
-  uint64_t packed() const {
-    return state | owner << 4 | (nonce & 0xFFFFFF) << 16 | (inc & 0xFFFFFF) << 40;
-  }
-  static SlotWord of(uint64_t w) {
-    return {w & 15, (w >> 4) & 0xFFF, (w >> 16) & 0xFFFFFF, w >> 40};
-  }
+  uint64_t packed() const { return state | owner << 4 | (nonce & 0xFFFFFF) << 16 | (inc & 0xFFFFFF) << 40; }
+  static SlotWord of(uint64_t w) { return {w & 15, (w >> 4) & 0xFFF, (w >> 16) & 0xFFFFFF, w >> 40}; }
 };
 inline uint64_t gen_of(uint64_t word) { return word >> 2; }
 inline BlockState state_of_block(uint64_t word) { return BlockState(word & 3); }

@@ -20,9 +20,7 @@ namespace shmtensor {
 
 // ---- names: pid (the kernel's limit is 2^22) and start time in clock ticks (1,393 years)
 constexpr int kPidBits = 22;
-static uint64_t name_of(int pid, uint64_t start) {
-  return start << kPidBits | (uint64_t(pid) & ((1u << kPidBits) - 1));
-}
+static uint64_t name_of(int pid, uint64_t start) { return start << kPidBits | (uint64_t(pid) & ((1u << kPidBits) - 1)); }
 static int pid_of(uint64_t name) { return int(name & ((1u << kPidBits) - 1)); }
 static uint64_t start_of(uint64_t name) { return name >> kPidBits; }
 
@@ -71,8 +69,7 @@ Mapped maps_control(const Domain& d, int pid) {
 // ---- the mode
 const char* check_liveness_environment() {
   const char* setting = getenv("SHMTENSOR_LIVENESS");
-  if (!setting || !*setting || strcmp(setting, "locks") == 0 || strcmp(setting, "process") == 0)
-    return nullptr;
+  if (!setting || !*setting || strcmp(setting, "locks") == 0 || strcmp(setting, "process") == 0) return nullptr;
   return error_with("SHMTENSOR_LIVENESS is neither \"locks\" nor \"process\": %.100s", setting);
 }
 
@@ -80,8 +77,7 @@ const char* choose_liveness(Domain& d) {
   const char* setting = getenv("SHMTENSOR_LIVENESS");
   d.lock = open_description(d);
   if (d.lock < 0) return with_errno("cannot reopen the control file through /proc/self/fd");
-  bool process = setting && *setting ? strcmp(setting, "process") == 0
-                                 : try_lock(d.lock, int(kRows)) == EINVAL;
+  bool process = setting && *setting ? strcmp(setting, "process") == 0 : try_lock(d.lock, int(kRows)) == EINVAL;
   d.header->liveness = process ? kByProcess : kByLocks;
   d.header->pidns = own_pid_namespace();
   d.header->timens = own_time_namespace();
@@ -107,28 +103,29 @@ const char* set_process_name(Domain& d) {
     snprintf(text, sizeof text, "it is of pid namespace %llu and this process, pid %d, of %llu",
              static_cast<unsigned long long>(d.header->pidns), int(getpid()),
              static_cast<unsigned long long>(own_namespace));
-    return error_with("%s (/proc/self says pid %s): a domain whose members detect deaths by pid "
-                      "(statistics().liveness \"process\") is limited to one pid namespace, with its own "
-                      "/proc",
-                      text, self);
+    return error_with(
+        "%s (/proc/self says pid %s): a domain whose members detect deaths by pid "
+        "(statistics().liveness \"process\") is limited to one pid namespace, with its own "
+        "/proc",
+        text, self);
   }
   uint64_t own_time = own_time_namespace();
   if (own_time != d.header->timens)
-    return error_with("it is of time namespace %llu and this process, pid %d, of %llu, where the kernel reports other start times: "
-                      "a domain whose members detect deaths by pid and start time (statistics().liveness \"process\") is limited to "
-                      "one time namespace",
-                      static_cast<unsigned long long>(d.header->timens), int(getpid()),
-                      static_cast<unsigned long long>(own_time));
+    return error_with(
+        "it is of time namespace %llu and this process, pid %d, of %llu, where the kernel reports other start times: "
+        "a domain whose members detect deaths by pid and start time (statistics().liveness \"process\") is limited to "
+        "one time namespace",
+        static_cast<unsigned long long>(d.header->timens), int(getpid()), static_cast<unsigned long long>(own_time));
   // A forked child (it has the parent's name) also has the parent's /proc: the check above suffices. The founder is the
   // first to raise row_high.
   if (own_namespace == kUntoldNamespace && !d.name && d.row_high() && !sees_member(d))
-    return error_with("none of its members is in this /proc: a domain whose members detect deaths by pid is limited to one pid "
-                      "namespace");
+    return error_with(
+        "none of its members is in this /proc: a domain whose members detect deaths by pid is limited to one pid "
+        "namespace");
   char state;
   unsigned long flags;
   uint64_t start;
-  if (!read_process(int(getpid()), &state, &flags, &start))
-    return with_errno("cannot read /proc/self/stat");
+  if (!read_process(int(getpid()), &state, &flags, &start)) return with_errno("cannot read /proc/self/stat");
   d.name = name_of(int(getpid()), start);
   return nullptr;
 }
@@ -244,12 +241,11 @@ static bool unstarted_child_may_exist(Domain& d, uint64_t parent) {
     char state;
     unsigned long flags;
     uint64_t start;
-    if (pid <= 0 || !read_process(pid, &state, &flags, &start) || state == 'Z' || state == 'X' ||
-        start < start_of(parent))
+    if (pid <= 0 || !read_process(pid, &state, &flags, &start) || state == 'Z' || state == 'X' || start < start_of(parent))
       continue;
     // The mapping is read before the names: a process that enters its name in between is still detected.
     exists = maps_control(d, pid) != Mapped::No && !is_named(d, name_of(pid, start)) &&
-            liveness_of_name(d, name_of(pid, start)) != Liveness::Dead;
+             liveness_of_name(d, name_of(pid, start)) != Liveness::Dead;
   }
   closedir(proc);
   return exists;
@@ -268,8 +264,7 @@ static bool obtain_by_name(Domain& d, int r, bool thorough) {
     return !(is_born && !has_pipe && unstarted_child_may_exist(d, old));
   }
   if (old) {
-    if (row.frozen.load(relaxed) == inc_of_row(word) && state_of_row(word) != kRowFree)
-      return false;  // Note [Freeze]
+    if (row.frozen.load(relaxed) == inc_of_row(word) && state_of_row(word) != kRowFree) return false;  // Note [Freeze]
     Liveness liveness = liveness_of_name(d, old);
     // Has it executed another program, or left an unstarted child? Every member has the mapping.
     if (thorough && liveness == Liveness::Alive && maps_control(d, pid_of(old)) == Mapped::No)
@@ -291,10 +286,8 @@ bool obtain_row(Domain& d, int fd, int row, bool thorough) {
 }
 
 void yield_row(Domain& d, int fd, int row) {
-  if (by_process(d))
-    d.rows[row].holder.store(0, release);
-  else
-    unlock_row(fd, row);
+  if (by_process(d)) d.rows[row].holder.store(0, release);
+  else unlock_row(fd, row);
 }
 
 void leave_row(Domain& d) {

@@ -64,8 +64,7 @@ char* read_stat(int pid, char (&text)[1024]) {
   return p && p[1] ? p + 2 : nullptr;
 }
 
-bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start,
-                  long* threads) {
+bool read_process(int pid, char* state, unsigned long* flags, uint64_t* start, long* threads) {
   char text[1024];
   char* p = read_stat(pid, text);
   if (!p) return false;
@@ -118,8 +117,8 @@ int claim_row(Domain& d, int fd, RowState state) {
       row.state.store(row_word_of(inc_of_row(word) + 1, state), release);
       fault("row.stated");
       uint32_t high = d.header->row_high.load(relaxed);
-      while (high < uint32_t(r) + 1 && !d.header->row_high.compare_exchange_weak(
-                                           high, uint32_t(r) + 1, std::memory_order_acq_rel)) {
+      while (high < uint32_t(r) + 1 &&
+             !d.header->row_high.compare_exchange_weak(high, uint32_t(r) + 1, std::memory_order_acq_rel)) {
       }
       fault("row.claimed");
       return r;
@@ -135,16 +134,13 @@ Liveness liveness_of(Domain& d, int row, uint32_t inc, bool use_proc) {
   if (shares_lock && !d.rowless) return inc == d.inc ? Liveness::Alive : Liveness::Dead;
   Row& r = d.rows[row];
   uint64_t word = r.state.load(acquire);
-  if (inc_of_row(word) != inc || state_of_row(word) == kRowFree || state_of_row(word) == kRowZombie)
-    return Liveness::Dead;
+  if (inc_of_row(word) != inc || state_of_row(word) == kRowFree || state_of_row(word) == kRowZombie) return Liveness::Dead;
   if (by_process(d)) {
     Liveness liveness = liveness_by_name(d, r, state_of_row(word));
     return r.state.load(acquire) == word ? liveness : liveness_of(d, row, inc, use_proc);
   }
   short answer = F_WRLCK;
-  if (!shares_lock && lock_byte(d.lock, row, F_WRLCK, F_OFD_GETLK, &answer) == 0 &&
-      answer == F_UNLCK)
-    return Liveness::Dead;
+  if (!shares_lock && lock_byte(d.lock, row, F_WRLCK, F_OFD_GETLK, &answer) == 0 && answer == F_UNLCK) return Liveness::Dead;
   if (!use_proc) return Liveness::Alive;
   int pid = int(r.pid.load(acquire));
   if (pid == 0) return Liveness::Alive;  // forked, but its fork handler has not run yet
@@ -177,9 +173,7 @@ bool record_exit_pid(int pid, int code) {
   for (uint32_t r = 0; r < row_high(); ++r) {
     Row& row = domain.rows[r];
     uint64_t word = row.state.load(acquire);
-    if (int(r) == domain.row || int(row.pid.load(acquire)) != pid ||
-        row.pidns.load(relaxed) != domain.pidns)
-      continue;
+    if (int(r) == domain.row || int(row.pid.load(acquire)) != pid || row.pidns.load(relaxed) != domain.pidns) continue;
     if (liveness_of(int(r), inc_of_row(word)) == Liveness::Alive) continue;
     if (record_exit(int(r), inc_of_row(word), code)) return true;
   }
@@ -213,9 +207,7 @@ static bool read_zombie_code(int pid, int* code) {
 static bool peek_exit_code(int pid, int* code) {
   siginfo_t info;
   memset(&info, 0, sizeof info);
-  if (pid <= 0 || waitid(P_PID, id_t(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
-      info.si_pid != pid)
-    return false;
+  if (pid <= 0 || waitid(P_PID, id_t(pid), &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid != pid) return false;
   *code = info.si_code == CLD_EXITED ? info.si_status : -info.si_status;
   return true;
 }
@@ -224,11 +216,10 @@ static const char* signal_name(int number) {
   static const struct {
     int number;
     const char* name;
-  } signals[] = {{SIGKILL, "SIGKILL"}, {SIGTERM, "SIGTERM"}, {SIGSEGV, "SIGSEGV"},
-               {SIGABRT, "SIGABRT"}, {SIGBUS, "SIGBUS"},   {SIGINT, "SIGINT"},
-               {SIGILL, "SIGILL"},   {SIGFPE, "SIGFPE"},   {SIGHUP, "SIGHUP"},
-               {SIGPIPE, "SIGPIPE"}, {SIGQUIT, "SIGQUIT"}, {SIGALRM, "SIGALRM"},
-               {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}};
+  } signals[] = {{SIGKILL, "SIGKILL"}, {SIGTERM, "SIGTERM"}, {SIGSEGV, "SIGSEGV"}, {SIGABRT, "SIGABRT"},
+                 {SIGBUS, "SIGBUS"},   {SIGINT, "SIGINT"},   {SIGILL, "SIGILL"},   {SIGFPE, "SIGFPE"},
+                 {SIGHUP, "SIGHUP"},   {SIGPIPE, "SIGPIPE"}, {SIGQUIT, "SIGQUIT"}, {SIGALRM, "SIGALRM"},
+                 {SIGUSR1, "SIGUSR1"}, {SIGUSR2, "SIGUSR2"}, {SIGXCPU, "SIGXCPU"}};
   for (auto& k : signals)
     if (k.number == number) return k.name;
   return "a signal";
@@ -242,8 +233,7 @@ void set_role(Domain& d, const char* role) {
   memset(role_bytes + n, 0, sizeof d.rows[0].role - n);
 }
 
-bool describe_peer(Domain& d, int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code,
-                   bool* code_known) {
+bool describe_peer(Domain& d, int row, uint32_t inc, char* text, size_t n, int* pid, int* exit_code, bool* code_known) {
   *pid = 0;
   *exit_code = 0;
   *code_known = false;
@@ -271,25 +261,19 @@ bool describe_peer(Domain& d, int row, uint32_t inc, char* text, size_t n, int* 
     record_exit(d, row, inc, *exit_code);
   }
   char who[160];
-  if (role[0])
-    snprintf(who, sizeof who, "%s (pid %d)", role, *pid);
-  else if (*pid)
-    snprintf(who, sizeof who, "process %d", *pid);
-  else
-    snprintf(who, sizeof who, "a process that was just forked (row %d)", row);
-  if (liveness == Liveness::Alive && !*code_known)
-    snprintf(text, n, "%s is alive", who);
-  else if (!*code_known)
-    snprintf(text, n, "%s has died, exit code unknown", who);
+  if (role[0]) snprintf(who, sizeof who, "%s (pid %d)", role, *pid);
+  else if (*pid) snprintf(who, sizeof who, "process %d", *pid);
+  else snprintf(who, sizeof who, "a process that was just forked (row %d)", row);
+  if (liveness == Liveness::Alive && !*code_known) snprintf(text, n, "%s is alive", who);
+  else if (!*code_known) snprintf(text, n, "%s has died, exit code unknown", who);
   else if (*exit_code < 0) {
     snprintf(text, n, "%s was killed by %s (%d)", who, signal_name(-*exit_code), *exit_code);
-  } else
-    snprintf(text, n, "%s has exited with code %d", who, *exit_code);
+  } else snprintf(text, n, "%s has exited with code %d", who, *exit_code);
   return true;
 }
 
 static PyObject* raise_peer_lost_error(const Domain& d, const char* where, const char* text, int row, uint32_t inc, int pid,
-                               const int* code) {
+                                       const int* code) {
   char message[420], name[64] = "";
   if (row >= 0 && row < int(kRows) && inc_of_row(d.rows[row].state.load(acquire)) == inc)
     memcpy(name, d.rows[row].role, sizeof name - 1);

@@ -28,8 +28,7 @@ void free_slot_word(Domain& d, uint32_t s) {
   uint64_t old = word_of(d, s).load(acquire);
   for (;;) {
     SlotWord w = SlotWord::of(old);
-    if (word_of(d, s).compare_exchange_weak(old, SlotWord{kSlotFree, 0, 0, w.inc + 1}.packed(),
-                                         std::memory_order_acq_rel))
+    if (word_of(d, s).compare_exchange_weak(old, SlotWord{kSlotFree, 0, 0, w.inc + 1}.packed(), std::memory_order_acq_rel))
       return;
   }
 }
@@ -48,8 +47,7 @@ static bool claim_slot(Domain& d, uint32_t s, int volume, uint32_t me) {
 }
 
 int claim_slots(Domain& d, uint32_t n, int volume, Kind kind) {
-  uint32_t first = volume ? d.slots / 2 : 0, end = first + d.slots / 2,
-           me = uint32_t(d.row);
+  uint32_t first = volume ? d.slots / 2 : 0, end = first + d.slots / 2, me = uint32_t(d.row);
   for (uint32_t s = first; s + n <= end;) {
     uint32_t k = 0;
     while (k < n && claim_slot(d, s + k, volume, me)) ++k;
@@ -87,8 +85,7 @@ void publish_slots(Domain& d, uint32_t head) {
 }
 
 void punch(Domain& d, uint32_t slot, size_t offset, size_t n) {
-  while (fallocate(d.volume[d.volume_of(slot)],
-                   FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+  while (fallocate(d.volume[d.volume_of(slot)], FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
                    off_t(d.offset_of(slot) + offset), off_t(n)) != 0 &&
          errno == EINTR) {
   }
@@ -114,8 +111,7 @@ void finish_freeing(Domain& d, uint32_t head) {
 }
 
 void release_slots(Domain& d, uint32_t head, uint32_t n, bool claimed) {
-  if (!move_slot(d, head, claimed ? kSlotClaimed : kSlotLive, kSlotFreeing, uint32_t(d.row)))
-    return;
+  if (!move_slot(d, head, claimed ? kSlotClaimed : kSlotLive, kSlotFreeing, uint32_t(d.row))) return;
   fault("free.freeing");
   d.slot[head].length.store(n, relaxed);
   fault("free.sized");

@@ -93,8 +93,7 @@ void register_cache_exit() {
 }
 
 static Cache* new_cache() {
-  void* p =
-      mmap(nullptr, sizeof(Cache), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* p = mmap(nullptr, sizeof(Cache), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (p == MAP_FAILED) return nullptr;
   Cache* c = static_cast<Cache*>(p);
   for (int cls = 0; cls < kClasses; ++cls) c->bin[cls].capacity = classes[cls].cached;
@@ -184,8 +183,7 @@ __attribute__((noinline)) static void free_slow(void* p) {
   uint32_t index = a ? uint32_t(size_t(static_cast<char*>(p) - a->base) >> a->shift) : 0;
   if (a && c && a->ownership == Ownership::Own && a->byte[index] == kPrivate && a->kind != kHuge) {
     uint8_t cls = a->page[index / kPageGranules].cls;  // a full bin: half of it goes
-    if (cls < kClasses && c->bin[cls].n >= c->bin[cls].capacity)
-      flush(c->bin[cls], c->bin[cls].capacity / 2u);
+    if (cls < kClasses && c->bin[cls].n >= c->bin[cls].capacity) flush(c->bin[cls], c->bin[cls].capacity / 2u);
   }
   if (a && index < a->entries() && a->byte && discard_locked(a, index)) return;
   fprintf(stderr, "shmtensor: free of %p, which is no live block of this process\n", p);
@@ -250,8 +248,7 @@ size_t heap_trim() {
     for (uint32_t id = partial[cls]; id != kNoSpan;) {
       Page& span = span_page(id);
       uint32_t next = span.next;
-      if (span.nfree == classes[cls].capacity)
-        give_span_back(domain.arenas[id >> 10], int(id & 1023), cls);
+      if (span.nfree == classes[cls].capacity) give_span_back(domain.arenas[id >> 10], int(id & 1023), cls);
       id = next;
     }
   if (!filling) heap_relieve();

@@ -37,9 +37,7 @@ void* heap_alloc_zeroed(size_t nbytes);
 void heap_free(void* p);  // only addresses inside the volumes
 void* heap_realloc(void* p, size_t nbytes);
 size_t heap_size(const void* p);  // usable bytes of the block
-inline bool in_volumes(const void* p) {
-  return size_t(static_cast<const char*>(p) - domain.base) < domain.mapped;
-}
+inline bool in_volumes(const void* p) { return size_t(static_cast<const char*>(p) - domain.base) < domain.mapped; }
 
 // ---- why an allocation of this thread failed
 struct Failure {
@@ -67,10 +65,8 @@ inline int gate_enter() {
   return token;
 }
 inline void gate_leave(int token) {
-  if (__builtin_expect(token > 1, 0))
-    gate_leave_slow(token);
-  else
-    thread_state.gate = token;
+  if (__builtin_expect(token > 1, 0)) gate_leave_slow(token);
+  else thread_state.gate = token;
 }
 // Shuts the gate in this thread, around user code; the token is for gate_leave.
 inline int gate_shut() {

@@ -53,8 +53,7 @@ static HugePolicy of_dev_shm(const char* root) {
   if (!mounts) return policy;
   while (fgets(line, sizeof line, mounts)) {
     char point[500];
-    if (sscanf(line, "%*s %*s %*s %*s %499s", point) != 1 || strcmp(point, "/dev/shm") != 0)
-      continue;
+    if (sscanf(line, "%*s %*s %*s %*s %499s", point) != 1 || strcmp(point, "/dev/shm") != 0) continue;
     policy = {"never"};
     const char* option = strstr(line, ",huge=");
     if (option) set(&policy, option + 6, strcspn(option + 6, ", \n"));
@@ -70,9 +69,7 @@ HugePolicy huge_policy(const char* root) {
   return is(shm, "unknown") || is(shm, "never") ? memfds : shm;
 }
 
-bool advise_huge(void* base, size_t n) {
-  return huge_policy("").wants_advice() && madvise(base, n, MADV_HUGEPAGE) == 0;
-}
+bool advise_huge(void* base, size_t n) { return huge_policy("").wants_advice() && madvise(base, n, MADV_HUGEPAGE) == 0; }
 
 void populate_huge(void* base, size_t n) {
 #ifdef MADV_POPULATE_WRITE

@@ -26,13 +26,11 @@ void* alloc_run(size_t n, bool zero) {
     }
     if (first >= 0) {
       if (all_committed(a, first, pages)) break;
-      for (int p = first; p < first + pages; ++p)
-        a->page[p] = {kRun, uint16_t(first), uint16_t(pages), 0, 0, 0};
+      for (int p = first; p < first + pages; ++p) a->page[p] = {kRun, uint16_t(first), uint16_t(pages), 0, 0, 0};
       ++filling;
       pthread_mutex_unlock(&ledger_mutex);
       size_t missing = 0;
-      for (int p = first; p < first + pages; ++p)
-        missing += test(a->committed, uint32_t(p)) ? 0 : page_bytes(a);
+      for (int p = first; p < first + pages; ++p) missing += test(a->committed, uint32_t(p)) ? 0 : page_bytes(a);
       error = commit_pages(a, first, pages);
       pthread_mutex_lock(&ledger_mutex);
       --filling;
@@ -41,8 +39,7 @@ void* alloc_run(size_t n, bool zero) {
         break;
       }
       size_t still_missing = 0;
-      for (int p = first; p < first + pages; ++p)
-        still_missing += test(a->committed, uint32_t(p)) ? 0 : page_bytes(a);
+      for (int p = first; p < first + pages; ++p) still_missing += test(a->committed, uint32_t(p)) ? 0 : page_bytes(a);
       count_committed(a, missing - still_missing);
       put_pages(a, first, pages);
       first = -1;

@@ -37,8 +37,7 @@ static uint64_t field(const char* text, const char* name) {
   size_t n = strlen(name);
   for (const char* p = text; p && *p; p = strchr(p, '\n')) {
     if (*p == '\n') ++p;
-    if (strncmp(p, name, n) == 0 && (p[n] == ' ' || p[n] == ':'))
-      return strtoull(p + n + 1, nullptr, 10);
+    if (strncmp(p, name, n) == 0 && (p[n] == ' ' || p[n] == ':')) return strtoull(p + n + 1, nullptr, 10);
   }
   return 0;
 }
@@ -54,9 +53,7 @@ static uint64_t reclaimable(const char* directory, bool v2) {
 
 static void read_group(const char* directory, const char* path, bool v2, Headroom* h) {
   uint64_t limit, used;
-  if (!read_number(directory, v2 ? "memory.max" : "memory.limit_in_bytes", &limit) ||
-      limit >= 1ull << 60)
-    return;
+  if (!read_number(directory, v2 ? "memory.max" : "memory.limit_in_bytes", &limit) || limit >= 1ull << 60) return;
   if (!read_number(directory, v2 ? "memory.current" : "memory.usage_in_bytes", &used)) return;
   uint64_t cache = reclaimable(directory, v2);
   used -= cache < used ? cache : used;
@@ -73,7 +70,7 @@ static void read_group(const char* directory, const char* path, bool v2, Headroo
 // The own group and its ancestors under one mount. `path` as in /proc/self/cgroup, `top` as the
 // mount's root in mountinfo.
 static void read_group_and_ancestors(const char* root, const char* mount, const char* top, const char* path, bool v2,
-                  Headroom* h) {
+                                     Headroom* h) {
   char tail[600], directory[1100];
   size_t n = strcmp(top, "/") == 0 ? 0 : strlen(top);
   bool inside = strncmp(path, top, n) == 0;
@@ -160,8 +157,7 @@ Headroom read_headroom(const char* root) {
       if (!dash || sscanf(copy, "%*s %*s %*s %499s %499s", top, point) != 2 ||
           sscanf(dash + 3, "%63s %*s %499s", type, options) != 2)
         continue;
-      if (v2 ? strcmp(type, "cgroup2") == 0
-             : strcmp(type, "cgroup") == 0 && has_word(options, "memory", ',')) {
+      if (v2 ? strcmp(type, "cgroup2") == 0 : strcmp(type, "cgroup") == 0 && has_word(options, "memory", ',')) {
         read_group_and_ancestors(root, point, top, group, v2, &h);
         break;
       }

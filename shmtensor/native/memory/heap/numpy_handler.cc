@@ -31,10 +31,8 @@ static void* data_calloc(void*, size_t count, size_t size) {
 }
 
 __attribute__((hot)) static void data_free(void*, void* p, size_t n) {
-  if (in_volumes(p))
-    heap_free(p);
-  else if (p)
-    numpy_allocator->free(numpy_allocator->ctx, p, n);
+  if (in_volumes(p)) heap_free(p);
+  else if (p) numpy_allocator->free(numpy_allocator->ctx, p, n);
 }
 
 // A block keeps its allocator: resizing does not change whether it is shared.
@@ -46,8 +44,7 @@ static void* data_realloc(void*, void* p, size_t n) {
 
 bool make_handler() {
   if (handler_capsule) return true;
-  auto* handler_of_numpy = static_cast<PyDataMem_Handler*>(
-      PyCapsule_GetPointer(PyDataMem_DefaultHandler, "mem_handler"));
+  auto* handler_of_numpy = static_cast<PyDataMem_Handler*>(PyCapsule_GetPointer(PyDataMem_DefaultHandler, "mem_handler"));
   if (!handler_of_numpy) return false;
   numpy_allocator = &handler_of_numpy->allocator;
   strcpy(handler.name, "shmtensor");

@@ -31,8 +31,7 @@ void* refuse(size_t nbytes, int error) {
              "no room for %zu bytes: both volumes of the domain refused (%s), this process holds "
              "%.1f MB of shared memory, %s has "
              "%.1f MB left of %.1f MB; free tensors, or enlarge /dev/shm (docker run --shm-size)",
-             nbytes, strerror(error), double(held) * mb, h.name, double(h.available) * mb,
-             double(h.limit) * mb);
+             nbytes, strerror(error), double(held) * mb, h.name, double(h.available) * mb, double(h.limit) * mb);
   } else {
     snprintf(failure.text, sizeof failure.text,
              "no room for %zu bytes: a tensor lies in one of two volumes of %.1f MB, and none of them "
@@ -84,22 +83,14 @@ uint64_t calls_answered = 0;
 // Ledger mutex held. Stages of freeing memory, cheapest first; the caller tries again after each.
 void relieve(int stage, size_t nbytes) {
   switch (stage) {
-    case 0:
-      reclaim(domain);
-      break;
+    case 0: reclaim(domain); break;
     case 1:
       heap_relieve();
       call_for_memory();
       break;
-    case 2:
-      sweep_all(true), reclaim(domain), heap_relieve();
-      break;
-    case 3:
-      expire_messages(domain, true, nbytes), sweep_all(true), reclaim(domain), heap_relieve();
-      break;
-    default:
-      wait_for_memory();
-      break;
+    case 2: sweep_all(true), reclaim(domain), heap_relieve(); break;
+    case 3: expire_messages(domain, true, nbytes), sweep_all(true), reclaim(domain), heap_relieve(); break;
+    default: wait_for_memory(); break;
   }
 }
 

@@ -47,9 +47,8 @@ Arena* claim_arena(Kind kind, uint32_t length, int volume) {
   if (s < 0) return nullptr;
   uint32_t slot = uint32_t(s);
   publish_slots(domain, slot);
-  Arena* a =
-      new_arena(domain, Ownership::Own, slot, uint32_t(SlotWord::of(domain.slot[slot].word.load(relaxed)).inc),
-                kind, length);
+  Arena* a = new_arena(domain, Ownership::Own, slot, uint32_t(SlotWord::of(domain.slot[slot].word.load(relaxed)).inc), kind,
+                       length);
   if (!a) {
     release_slots(domain, slot, length, false);
     return nullptr;
@@ -123,8 +122,7 @@ Errno commit_pages(Arena* a, int first, int n) {
     }
     int j = i;
     while (j < first + n && !test(a->committed, uint32_t(j))) ++j;
-    if (int error = commit(domain, a->slot, size_t(i) * page_bytes(a), size_t(j - i) * page_bytes(a)))
-      return error;
+    if (int error = commit(domain, a->slot, size_t(i) * page_bytes(a), size_t(j - i) * page_bytes(a))) return error;
     for (; i < j; ++i) __atomic_or_fetch(&a->committed[i >> 6], 1ull << (i & 63), __ATOMIC_RELAXED);
   }
   return 0;
@@ -133,9 +131,7 @@ Errno commit_pages(Arena* a, int first, int n) {
 static size_t punch_free_pages(Arena* a) {
   size_t bytes = 0;
   for (int i = 0; i < kPages;) {
-    auto idle = [&](int p) {
-      return test(a->free_pages, uint32_t(p)) && test(a->committed, uint32_t(p));
-    };
+    auto idle = [&](int p) { return test(a->free_pages, uint32_t(p)) && test(a->committed, uint32_t(p)); };
     if (!idle(i)) {
       ++i;
       continue;
@@ -206,10 +202,8 @@ void heap_relieve() {
   for (Kind kind : {kTiny, kMedium})
     for (uint32_t i = n_owned[kind]; i-- > 0;) {
       Arena* a = domain.arenas[owned[kind][i]];
-      if (a->nfree == kPages)
-        give_slot_back(a);
-      else
-        punch_free_pages(a);
+      if (a->nfree == kPages) give_slot_back(a);
+      else punch_free_pages(a);
     }
   forget_headroom();
   for (Kind kind : {kTiny, kMedium})

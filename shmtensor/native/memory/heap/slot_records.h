@@ -55,9 +55,7 @@ struct Arena {
 };
 
 // Relaxed: of `committed`, other bits of the word may change without the mutex (commit_pages).
-inline uint64_t bits_at(const uint64_t* bits, size_t w) {
-  return __atomic_load_n(&bits[w], __ATOMIC_RELAXED);
-}
+inline uint64_t bits_at(const uint64_t* bits, size_t w) { return __atomic_load_n(&bits[w], __ATOMIC_RELAXED); }
 inline bool test(const uint64_t* bits, uint32_t i) { return bits_at(bits, i >> 6) >> (i & 63) & 1; }
 inline void set(uint64_t* bits, uint32_t i) { bits[i >> 6] |= 1ull << (i & 63); }
 inline void clear(uint64_t* bits, uint32_t i) { bits[i >> 6] &= ~(1ull << (i & 63)); }
@@ -66,9 +64,7 @@ Arena* new_arena(Domain& d, Ownership ownership, uint32_t slot, uint32_t inc, Ki
                  uint32_t length);        // nullptr: no memory
 void drop_arena(Arena* a);                // forgets the slot
 HoldCount* hold_count_at(Arena* a, uint32_t index);  // nullptr: no memory
-inline uint32_t count_of(const Arena* a, uint32_t index) {
-  return a->held ? a->held[index].count : 0;
-}
+inline uint32_t count_of(const Arena* a, uint32_t index) { return a->held ? a->held[index].count : 0; }
 
 // A block of this process, by any address inside it; arena is nullptr if the address is in no block of that domain.
 struct BlockRef {

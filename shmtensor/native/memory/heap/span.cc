@@ -37,10 +37,8 @@ static void link_span(uint32_t id, int cls) {
 }
 static void unlink_span(uint32_t id, int cls) {
   Page& p = span_page(id);
-  if (p.prev != kNoSpan)
-    span_page(p.prev).next = p.next;
-  else
-    partial[cls] = p.next;
+  if (p.prev != kNoSpan) span_page(p.prev).next = p.next;
+  else partial[cls] = p.next;
   if (p.next != kNoSpan) span_page(p.next).prev = p.prev;
 }
 
@@ -85,8 +83,7 @@ static uint32_t new_span(int cls, int* error) {
       }
       a->page[first].npages = c.npages;
       a->page[first].nfree = c.capacity;
-      for (uint32_t k = 0; k < c.capacity; ++k)
-        set(a->central, uint32_t(first) * kPageGranules + k * c.granules);
+      for (uint32_t k = 0; k < c.capacity; ++k) set(a->central, uint32_t(first) * kPageGranules + k * c.granules);
       uint32_t id = a->slot << 10 | uint32_t(first);
       link_span(id, cls);
       return id;

@@ -123,9 +123,8 @@ static PyObject* py_unread(PyObject*, PyObject*) {
       uint64_t word;
       InFlightFields f;
       if (!read_entry(domain.entry(r, i), &word, &f) || is_void(domain, f)) continue;
-      PyObject* item =
-          Py_BuildValue("IKdO", r, static_cast<unsigned long long>(f.nbytes),
-                        double(now - f.time_ms) * 1e-3, f.via_slot == kNoSlot ? Py_False : Py_True);
+      PyObject* item = Py_BuildValue("IKdO", r, static_cast<unsigned long long>(f.nbytes), double(now - f.time_ms) * 1e-3,
+                                     f.via_slot == kNoSlot ? Py_False : Py_True);
       append(&list, item);
     }
   return list;
@@ -141,16 +140,14 @@ static PyObject* py_headroom(PyObject*, Arguments a, Py_ssize_t n) {
   const char* root = n ? PyUnicode_AsUTF8(a[0]) : "";
   if (!root) return nullptr;
   Headroom h = read_headroom(root);
-  return Py_BuildValue("KKs", static_cast<unsigned long long>(h.available),
-                       static_cast<unsigned long long>(h.limit), h.name);
+  return Py_BuildValue("KKs", static_cast<unsigned long long>(h.available), static_cast<unsigned long long>(h.limit),
+                       h.name);
 }
 static PyObject* py_set_unread_grace(PyObject*, Arguments a, Py_ssize_t n) {
   if (!takes("set_unread_grace", n, 1, 2)) return nullptr;
-  double grace = PyFloat_AsDouble(a[0]),
-         dead = n == 2 && !PyErr_Occurred() ? PyFloat_AsDouble(a[1]) : 3600;
+  double grace = PyFloat_AsDouble(a[0]), dead = n == 2 && !PyErr_Occurred() ? PyFloat_AsDouble(a[1]) : 3600;
   if (PyErr_Occurred()) return nullptr;
-  if (grace < 0 || dead < 0)
-    return raise("ValueError", "set_unread_grace: seconds are negative: %g, %g", grace, dead);
+  if (grace < 0 || dead < 0) return raise("ValueError", "set_unread_grace: seconds are negative: %g, %g", grace, dead);
   unread_grace_ms = uint64_t(grace * 1000);
   dead_grace_ms = uint64_t(dead * 1000);
   Py_RETURN_NONE;
@@ -158,8 +155,7 @@ static PyObject* py_set_unread_grace(PyObject*, Arguments a, Py_ssize_t n) {
 static PyObject* py_arm_fault(PyObject*, PyObject* o) {
   const char* text = o == Py_None ? "" : PyUnicode_AsUTF8(o);
   if (!text) return nullptr;
-  if (!arm_fault(text))
-    return PyErr_Format(PyExc_ValueError, "arm_fault: no such point: %s", text);
+  if (!arm_fault(text)) return PyErr_Format(PyExc_ValueError, "arm_fault: no such point: %s", text);
   Py_RETURN_NONE;
 }
 static PyObject* py_fault_points(PyObject*, PyObject*) {
@@ -173,17 +169,16 @@ static PyObject* py_fault_points(PyObject*, PyObject*) {
   return d;
 }
 
-PyMethodDef figure_functions[] = {
-    {"trim", py_trim, METH_NOARGS, nullptr},
-    {"statistics", py_statistics, METH_NOARGS, nullptr},
-    {"check", py_check, METH_NOARGS, nullptr},
-    {"members", py_members, METH_NOARGS, nullptr},
-    {"unread", py_unread, METH_NOARGS, nullptr},
-    method("headroom", py_headroom, nullptr),
-    {"huge_policy", py_huge_policy, METH_O, nullptr},
-    method("set_unread_grace", py_set_unread_grace, nullptr),
-    {"arm_fault", py_arm_fault, METH_O, nullptr},
-    {"fault_points", py_fault_points, METH_NOARGS, nullptr},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef figure_functions[] = {{"trim", py_trim, METH_NOARGS, nullptr},
+                                  {"statistics", py_statistics, METH_NOARGS, nullptr},
+                                  {"check", py_check, METH_NOARGS, nullptr},
+                                  {"members", py_members, METH_NOARGS, nullptr},
+                                  {"unread", py_unread, METH_NOARGS, nullptr},
+                                  method("headroom", py_headroom, nullptr),
+                                  {"huge_policy", py_huge_policy, METH_O, nullptr},
+                                  method("set_unread_grace", py_set_unread_grace, nullptr),
+                                  {"arm_fault", py_arm_fault, METH_O, nullptr},
+                                  {"fault_points", py_fault_points, METH_NOARGS, nullptr},
+                                  {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace shmtensor

@@ -43,9 +43,7 @@ size_t fault_points(const char* const** names) {
     for (const char** p = __start_fault_points; p != __stop_fault_points && count < kMaxPoints; ++p)
       if (*p) sorted[count++] = *p;
     std::sort(sorted, sorted + count, [](auto x, auto y) { return strcmp(x, y) < 0; });
-    return size_t(std::unique(sorted, sorted + count,
-                              [](auto x, auto y) { return strcmp(x, y) == 0; }) -
-                  sorted);
+    return size_t(std::unique(sorted, sorted + count, [](auto x, auto y) { return strcmp(x, y) == 0; }) - sorted);
   }();
   *names = sorted;
   return n;
@@ -103,8 +101,7 @@ bool arm_fault(const char* specification) {
 
 void arm_fault_from_environment() {
   const char* specification = getenv("SHMTENSOR_FAULT");
-  if (!arm_fault(specification))
-    fprintf(stderr, "shmtensor: SHMTENSOR_FAULT names no fault point: %s\n", specification);
+  if (!arm_fault(specification)) fprintf(stderr, "shmtensor: SHMTENSOR_FAULT names no fault point: %s\n", specification);
 }
 
 void fault_hit(const char* name) {

@@ -69,11 +69,10 @@ struct Survey {
 const char* Survey::open() {
   Header h;
   struct stat st;
-  if (pread(fd, &h, sizeof h, 0) != ssize_t(sizeof h) || fstat(fd, &st) != 0 ||
-      memcmp(h.magic, kMagic, sizeof kMagic) != 0)
+  if (pread(fd, &h, sizeof h, 0) != ssize_t(sizeof h) || fstat(fd, &st) != 0 || memcmp(h.magic, kMagic, sizeof kMagic) != 0)
     return "it is not the control file of a domain";
-  if (h.version != kLayoutVersion || h.rows != kRows || h.blocks != kBlocks ||
-      h.slots > kMaxSlots || h.slots < 2 || size_t(st.st_size) != Areas(h.slots).size)
+  if (h.version != kLayoutVersion || h.rows != kRows || h.blocks != kBlocks || h.slots > kMaxSlots || h.slots < 2 ||
+      size_t(st.st_size) != Areas(h.slots).size)
     return "it has another layout version";
   d = new (std::nothrow) Domain();
   if (!d) return "no memory";
@@ -95,8 +94,7 @@ const char* Survey::open() {
 bool Survey::is_locked(int row) const {
   if (by_process(*d)) {  // a process of another pid namespace counts as alive
     uint64_t holder = d->rows[row].holder.load(acquire);
-    return holder &&
-           (d->header->pidns != own_pid_namespace() || liveness_of_name(*d, holder) != Liveness::Dead);
+    return holder && (d->header->pidns != own_pid_namespace() || liveness_of_name(*d, holder) != Liveness::Dead);
   }
   struct flock lock;
   memset(&lock, 0, sizeof lock);
@@ -127,9 +125,7 @@ void Survey::read_slots() {
   size_t stride = (size_t(d->slots) * 4 + 4095) & ~size_t(4095);
   std::vector<uint32_t> nheld(d->slots);
   for (uint32_t r = 0; r < std::min(d->row_high(), kRows); ++r) {
-    if (pread(fd, nheld.data(), d->slots * 4, off_t(areas.nheld + r * stride)) !=
-        ssize_t(d->slots * 4))
-      continue;
+    if (pread(fd, nheld.data(), d->slots * 4, off_t(areas.nheld + r * stride)) != ssize_t(d->slots * 4)) continue;
     for (auto [s, owner] : heads) {
       if (!nheld[s]) continue;
       rows[r].held += nheld[s];
@@ -214,13 +210,12 @@ PyObject* rows_of(Survey& s) {
     bool alive = state != kRowZombie && s.is_locked(int(r));
     const Figures& f = s.rows[r];
     PyObject* text = PyUnicode_DecodeUTF8(role, Py_ssize_t(strlen(role)), "replace");
-    PyObject* item = Py_BuildValue(
-        "{sI sI ss sO sI sK sN sK sK sK sN sK sK sd sK}", "row", r, "incarnation", inc_of_row(word),
-        "state", names[state & 3], "alive", alive ? Py_True : Py_False, "pid",
-        row.pid.load(acquire), "pid_namespace", ULL(row.pidns.load(relaxed)), "role", text, "slots",
-        ULL(f.slots), "committed_bytes", ULL(f.committed), "held_blocks", ULL(f.held),
-        "held_of", owners_of(f), "unread_messages", ULL(f.messages), "unread_bytes", ULL(f.message_bytes), "oldest_unread",
-        double(f.oldest_ms) * 1e-3, "sent", ULL(f.sent));
+    PyObject* item = Py_BuildValue("{sI sI ss sO sI sK sN sK sK sK sN sK sK sd sK}", "row", r, "incarnation",
+                                   inc_of_row(word), "state", names[state & 3], "alive", alive ? Py_True : Py_False, "pid",
+                                   row.pid.load(acquire), "pid_namespace", ULL(row.pidns.load(relaxed)), "role", text,
+                                   "slots", ULL(f.slots), "committed_bytes", ULL(f.committed), "held_blocks", ULL(f.held),
+                                   "held_of", owners_of(f), "unread_messages", ULL(f.messages), "unread_bytes",
+                                   ULL(f.message_bytes), "oldest_unread", double(f.oldest_ms) * 1e-3, "sent", ULL(f.sent));
     append(&list, item);
   }
   return list;
@@ -234,8 +229,8 @@ PyObject* channels_of(Survey& s) {
     uint32_t shift = s.d->slot[slot].shift.load(relaxed);
     uint64_t offset = shift < 32 ? uint64_t(index) << shift : 0;
     if (!list || offset >= kSlotBytes) continue;
-    PyObject* item = Py_BuildValue("{sI sK sK sK}", "slot", slot, "offset", ULL(offset), "messages",
-                                   ULL(traffic.messages), "bytes", ULL(traffic.nbytes));
+    PyObject* item = Py_BuildValue("{sI sK sK sK}", "slot", slot, "offset", ULL(offset), "messages", ULL(traffic.messages),
+                                   "bytes", ULL(traffic.nbytes));
     append(&list, item);
   }
   return list;
@@ -247,8 +242,8 @@ PyObject* foreign_of(Survey& s) {
   PyObject* list = PyList_New(0);
   for (const ForeignMessage& message : s.foreign) {
     if (!list) break;
-    PyObject* item = Py_BuildValue("{sI sK sd}", "row", message.row, "bytes", ULL(message.nbytes), "age",
-                                   double(message.age_ms) * 1e-3);
+    PyObject* item =
+        Py_BuildValue("{sI sK sd}", "row", message.row, "bytes", ULL(message.nbytes), "age", double(message.age_ms) * 1e-3);
     append(&list, item);
   }
   return list;
@@ -270,13 +265,12 @@ PyObject* py_survey(PyObject*, PyObject* descriptor) {
       Py_XDECREF(channels);
       return nullptr;
     }
-    return Py_BuildValue(
-        "{sN sI sK sK sI sK sN sN sN sK sK}", "id",
-        PyBytes_FromStringAndSize(reinterpret_cast<const char*>(s.d->header->id), 16), "slots",
-        s.d->slots, "slots_used", ULL(s.used), "slots_orphaned", ULL(s.orphans), "refused_commits",
-        s.d->header->short_volume.load(relaxed), "slot_bytes", ULL(kSlotBytes), "rows", rows,
-        "channels", channels, "oldest_foreign", foreign, "foreign_messages", ULL(s.foreign_messages),
-        "foreign_bytes", ULL(s.foreign_bytes));
+    return Py_BuildValue("{sN sI sK sK sI sK sN sN sN sK sK}", "id",
+                         PyBytes_FromStringAndSize(reinterpret_cast<const char*>(s.d->header->id), 16), "slots", s.d->slots,
+                         "slots_used", ULL(s.used), "slots_orphaned", ULL(s.orphans), "refused_commits",
+                         s.d->header->short_volume.load(relaxed), "slot_bytes", ULL(kSlotBytes), "rows", rows, "channels",
+                         channels, "oldest_foreign", foreign, "foreign_messages", ULL(s.foreign_messages), "foreign_bytes",
+                         ULL(s.foreign_bytes));
   } catch (const std::bad_alloc&) {
     return PyErr_NoMemory();
   }
@@ -284,10 +278,9 @@ PyObject* py_survey(PyObject*, PyObject* descriptor) {
 
 }  // namespace
 
-PyMethodDef survey_functions[] = {
-    {"survey", py_survey, METH_O,
-     "survey(descriptor of a control file) -> figures of its domain, without joining it.\n"
-     "Raises: DomainError."},
-    {nullptr, nullptr, 0, nullptr}};
+PyMethodDef survey_functions[] = {{"survey", py_survey, METH_O,
+                                   "survey(descriptor of a control file) -> figures of its domain, without joining it.\n"
+                                   "Raises: DomainError."},
+                                  {nullptr, nullptr, 0, nullptr}};
 
 }  // namespace shmtensor

@@ -12,7 +12,8 @@
 namespace shmtensor {
 
 struct BlockObject {
-  PyObject_HEAD void* base;
+  PyObject_HEAD
+  void* base;
   Py_ssize_t nbytes;
   Origin origin;
   PyObject* weak;
@@ -31,12 +32,9 @@ bool is_of_another_process(const void* p) {
 }
 
 static void release_memory(void* base, Origin origin) {
-  if (origin == Origin::Received)
-    drop_block(base);
-  else if (in_volumes(base))
-    heap_free(base);
-  else
-    free(base);  // a process that was forked without a row allocates privately
+  if (origin == Origin::Received) drop_block(base);
+  else if (in_volumes(base)) heap_free(base);
+  else free(base);  // a process that was forked without a row allocates privately
 }
 
 PyObject* new_block(void* base, size_t nbytes, Origin origin) {
@@ -66,28 +64,21 @@ static int get_buffer(PyObject* object, Py_buffer* view, int flags) {
   return PyBuffer_FillInfo(view, object, block->base, block->nbytes, 0, flags);
 }
 
-static Py_ssize_t length(PyObject* object) {
-  return reinterpret_cast<BlockObject*>(object)->nbytes;
-}
+static Py_ssize_t length(PyObject* object) { return reinterpret_cast<BlockObject*>(object)->nbytes; }
 
 static PyObject* repr(PyObject* object) {
   auto* block = reinterpret_cast<BlockObject*>(object);
-  return PyUnicode_FromFormat("<%s block of %zd bytes at %p>",
-                              block->origin == Origin::Received ? "received" : "allocated",
+  return PyUnicode_FromFormat("<%s block of %zd bytes at %p>", block->origin == Origin::Received ? "received" : "allocated",
                               block->nbytes, block->base);
 }
 
-static PyObject* get_address(PyObject* object, void*) {
-  return PyLong_FromVoidPtr(block_base(object));
-}
+static PyObject* get_address(PyObject* object, void*) { return PyLong_FromVoidPtr(block_base(object)); }
 
-static PyMemberDef members[] = {
-    {"nbytes", T_PYSSIZET, offsetof(BlockObject, nbytes), READONLY, "Size in bytes."},
-    {"__weaklistoffset__", T_PYSSIZET, offsetof(BlockObject, weak), READONLY, nullptr},
-    {nullptr, 0, 0, 0, nullptr}};
-static PyGetSetDef getset[] = {
-    {"address", get_address, nullptr, "The address of the block in this process.", nullptr},
-    {nullptr, nullptr, nullptr, nullptr, nullptr}};
+static PyMemberDef members[] = {{"nbytes", T_PYSSIZET, offsetof(BlockObject, nbytes), READONLY, "Size in bytes."},
+                                {"__weaklistoffset__", T_PYSSIZET, offsetof(BlockObject, weak), READONLY, nullptr},
+                                {nullptr, 0, 0, 0, nullptr}};
+static PyGetSetDef getset[] = {{"address", get_address, nullptr, "The address of the block in this process.", nullptr},
+                               {nullptr, nullptr, nullptr, nullptr, nullptr}};
 static PyType_Slot slots[] = {
     {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
     {Py_tp_repr, reinterpret_cast<void*>(repr)},
@@ -95,17 +86,14 @@ static PyType_Slot slots[] = {
     {Py_tp_getset, getset},
     {Py_sq_length, reinterpret_cast<void*>(length)},
     {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
-    {Py_tp_doc,
-     const_cast<char*>(
-         "A block of shared memory; np.frombuffer(block, ...) keeps it alive. Copies: none")},
+    {Py_tp_doc, const_cast<char*>("A block of shared memory; np.frombuffer(block, ...) keeps it alive. Copies: none")},
     {0, nullptr}};
 static PyType_Spec spec = {"shmtensor.native.Block", sizeof(BlockObject), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
 bool add_block(PyObject* module) {
   block_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
-  return block_type &&
-         PyModule_AddObjectRef(module, "Block", reinterpret_cast<PyObject*>(block_type)) == 0;
+  return block_type && PyModule_AddObjectRef(module, "Block", reinterpret_cast<PyObject*>(block_type)) == 0;
 }
 
 }  // namespace shmtensor

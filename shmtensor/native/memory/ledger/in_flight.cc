@@ -8,8 +8,7 @@ namespace shmtensor {
 
 // ---- entries of the own row: pending ones, and free ones
 LocalLedger* new_local_ledger() {
-  void* p = mmap(nullptr, sizeof(LocalLedger), PROT_READ | PROT_WRITE,
-                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* p = mmap(nullptr, sizeof(LocalLedger), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (p == MAP_FAILED) return nullptr;
   LocalLedger* local = static_cast<LocalLedger*>(p);
   local->collect_at = 64;
@@ -35,10 +34,8 @@ static void collect_entries(Domain& d) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < local.n_out; ++i) {
     uint32_t index = local.pending_entries[i];
-    if (is_pending(d, d.entry(uint32_t(d.row), index)))
-      local.pending_entries[n++] = index;
-    else
-      local.free_entries[local.n_free++] = index;
+    if (is_pending(d, d.entry(uint32_t(d.row), index))) local.pending_entries[n++] = index;
+    else local.free_entries[local.n_free++] = index;
   }
   local.n_out = n;
   local.collect_at = n < 32 ? 64 : 2 * n;
@@ -87,8 +84,7 @@ bool read_entry(InFlight& entry, uint64_t* word, InFlightFields* f) {
 
 bool is_void(Domain& d, const InFlightFields& f) {
   if (f.via_slot >= d.slots || f.via_index >= kBlocks) return false;
-  if (f.via_slot == f.slot && f.via_inc == f.inc && f.via_index == f.index && f.via_gen == f.gen)
-    return true;
+  if (f.via_slot == f.slot && f.via_inc == f.inc && f.via_index == f.index && f.via_gen == f.gen) return true;
   if (SlotWord::of(d.slot[f.via_slot].word.load(acquire)).inc != f.via_inc) return true;
   return gen_of(d.word(f.via_slot, f.via_index).load(acquire)) != f.via_gen;
 }

@@ -17,8 +17,7 @@ Outcome export_locked(Domain& d, const BlockRef& b, const BlockRef& via, Handle*
   if (index < 0) return Outcome::NoEntry;
   Arena* a = b.arena;
   if (a->ownership == Ownership::Own && a->byte[b.index] == kPrivate) a->byte[b.index] = kShared;
-  uint64_t gen = gen_of(
-      d.word(a->slot, b.index).load(acquire));  // stable while this process holds the block
+  uint64_t gen = gen_of(d.word(a->slot, b.index).load(acquire));  // stable while this process holds the block
   uint32_t row = uint32_t(d.row);
   InFlight& entry = d.entry(row, uint32_t(index));
   // Acquire and release fence: a process that sees one of the new fields sees that the previous message has ended.
@@ -60,13 +59,11 @@ Outcome export_locked(Domain& d, const BlockRef& b, const BlockRef& via, Handle*
 
 // ---- receive
 static bool well_formed(const Domain& d, const Handle& h) {
-  if (h.slot >= d.slots || h.index >= kBlocks || h.entry_row >= kRows || h.entry_index >= kInFlight ||
-      h.nbytes == 0)
+  if (h.slot >= d.slots || h.index >= kBlocks || h.entry_row >= kRows || h.entry_index >= kInFlight || h.nbytes == 0)
     return false;
   if (h.volume != uint32_t(d.volume_of(h.slot))) return false;
   uint64_t start = d.offset_of(h.slot), half = uint64_t(d.slots / 2) << kSlotShift;
-  return h.offset >= start && h.offset - start < kSlotBytes && h.nbytes <= half &&
-         h.offset <= half - h.nbytes;
+  return h.offset >= start && h.offset - start < kSlotBytes && h.nbytes <= half && h.offset <= half - h.nbytes;
 }
 
 static bool offset_fits(const Domain& d, const Handle& h, int shift) {
@@ -75,8 +72,7 @@ static bool offset_fits(const Domain& d, const Handle& h, int shift) {
 
 static Outcome hold_own(Arena* a, const Handle& h, const char** reason) {
   Domain& d = *a->domain;
-  if (a->inc != h.inc || gen_of(d.word(h.slot, h.index).load(relaxed)) != h.gen)
-    return Outcome::Stale;
+  if (a->inc != h.inc || gen_of(d.word(h.slot, h.index).load(relaxed)) != h.gen) return Outcome::Stale;
   if (h.index >= a->entries() || !offset_fits(d, h, a->shift)) {
     *reason = "its offset does not fit the slot";
     return Outcome::Foreign;
@@ -122,10 +118,8 @@ Outcome hold_locked(Domain& d, const Handle& h, void** base, const char** reason
   if (a && a->ownership == Ownership::Own) return hold_own(a, h, reason);
 
   bool is_inherited = a && a->byte && h.index < a->entries() && a->byte[h.index] == kShared;
-  if (is_inherited ||
-      (a && h.index < a->entries() && count_of(a, h.index))) {  // held already: compare only
-    if (a->inc != h.inc || gen_of(d.word(h.slot, h.index).load(relaxed)) != h.gen)
-      return Outcome::Stale;
+  if (is_inherited || (a && h.index < a->entries() && count_of(a, h.index))) {  // held already: compare only
+    if (a->inc != h.inc || gen_of(d.word(h.slot, h.index).load(relaxed)) != h.gen) return Outcome::Stale;
     if (!offset_fits(d, h, a->shift)) {
       *reason = "its offset does not fit the slot";
       return Outcome::Foreign;
@@ -156,9 +150,7 @@ Outcome hold_locked(Domain& d, const Handle& h, void** base, const char** reason
       *reason = "it is larger than its block can be";
       outcome = Outcome::Foreign;
     } else {
-      if (!a)
-        a = new_arena(d, Ownership::Foreign, h.slot, h.inc, kind,
-                      kind == kHuge ? line.length.load(relaxed) : 1);
+      if (!a) a = new_arena(d, Ownership::Foreign, h.slot, h.inc, kind, kind == kHuge ? line.length.load(relaxed) : 1);
       HoldCount* hold = a ? hold_count_at(a, h.index) : nullptr;
       if (hold) {
         hold->count = 1;
@@ -179,8 +171,7 @@ void acknowledge(Domain& d, const Handle& h) {
   if (h.entry_row >= kRows || h.entry_index >= kInFlight) return;
   if (memcmp(h.domain, d.id, sizeof h.domain) != 0) return;
   fault("acknowledge");
-  if (swap_word(d.entry(h.entry_row, h.entry_index).word, h.entry_seq << 1 | 1,
-                (h.entry_seq + 1) << 1)) {
+  if (swap_word(d.entry(h.entry_row, h.entry_index).word, h.entry_seq << 1 | 1, (h.entry_seq + 1) << 1)) {
     __atomic_fetch_add(&d.counts.acknowledged, 1, __ATOMIC_RELAXED);  // by several threads at once
     fault("acknowledged");
   }
@@ -211,10 +202,8 @@ bool discard_locked(Arena* a, uint32_t index) {
       byte = kFree;
       a->domain->return_block(a, index);
     } else if (byte == kShared) {
-      if (count_of(a, index))
-        byte = kCounted;
-      else
-        enter_limbo(a, index);
+      if (count_of(a, index)) byte = kCounted;
+      else enter_limbo(a, index);
     } else {
       return false;
     }
@@ -255,30 +244,25 @@ PyObject* explain(Outcome outcome, const char* where, const char* reason, const 
                    where, h->slot, h->inc, h->index, static_cast<unsigned long long>(h->gen));
     case Outcome::Foreign:
       if (reason)
-        return raise("ForeignHandle",
-                     "%s: invalid handle: %s: slot %u, block %u, offset %llu, %llu bytes", where,
-                     reason, h->slot, h->index, static_cast<unsigned long long>(h->offset),
+        return raise("ForeignHandle", "%s: invalid handle: %s: slot %u, block %u, offset %llu, %llu bytes", where, reason,
+                     h->slot, h->index, static_cast<unsigned long long>(h->offset),
                      static_cast<unsigned long long>(h->nbytes));
       return raise("ForeignHandle",
                    "%s: the handle belongs to another domain: %02x%02x%02x%02x..., this process is in "
                    "%02x%02x%02x%02x... (start it with "
                    "shmtensor.multiprocessing, or with SHMTENSOR_DOMAIN set to "
                    "st.memory.domain_environment())",
-                   where, h->domain[0], h->domain[1], h->domain[2], h->domain[3], domain.id[0],
-                   domain.id[1], domain.id[2], domain.id[3]);
+                   where, h->domain[0], h->domain[1], h->domain[2], h->domain[3], domain.id[0], domain.id[1], domain.id[2],
+                   domain.id[3]);
     case Outcome::NotShared:
       return raise("ValueError", "%s: not shared memory of this process: address %p", where,
                    static_cast<const void*>(reason));
-    case Outcome::NoEntry:
-      return raise("RuntimeError", "%s: %u messages are unread, no more fit", where,
-                   kInFlight);
+    case Outcome::NoEntry: return raise("RuntimeError", "%s: %u messages are unread, no more fit", where, kInFlight);
     case Outcome::Lost:
       return raise("DomainError", "%s: %s", where,
                    reason ? reason : "this process was forked when no row was free and shares nothing");
-    case Outcome::NoMemory:
-      return PyErr_NoMemory();
-    case Outcome::Good:
-      break;
+    case Outcome::NoMemory: return PyErr_NoMemory();
+    case Outcome::Good: break;
   }
   return nullptr;
 }
@@ -301,8 +285,7 @@ bool export_block(const BlockRef& block, const BlockRef& via, Handle* out) {
 
 // The lines that the sender wrote are in another processor's cache: prefetches all of them at once.
 void prefetch_block(const Handle& h) {
-  if (h.slot >= domain.slots || h.index >= kBlocks || h.entry_row >= kRows || h.entry_index >= kInFlight)
-    return;
+  if (h.slot >= domain.slots || h.index >= kBlocks || h.entry_row >= kRows || h.entry_index >= kInFlight) return;
   __builtin_prefetch(&domain.word(h.slot, h.index));
   fetch_to_write(&domain.entry(h.entry_row, h.entry_index));
   fetch_to_write(domain.bits(h.slot, uint32_t(domain.row)) + h.index / 64);

@@ -93,8 +93,7 @@ size_t reclaim(Domain& d) {
     each_bit(a->candidate, a->nwords(), [&](uint32_t index) {
       Word& word = d.word(a->slot, index);
       uint64_t old = word.load(acquire);
-      while (state_of_block(old) != kDying &&
-             !swap_word(word, old, block_word_of(gen_of(old), kDying)))
+      while (state_of_block(old) != kDying && !swap_word(word, old, block_word_of(gen_of(old), kDying)))
         old = word.load(acquire);
       fault("reclaim.marking");
     });
@@ -158,12 +157,9 @@ size_t reclaim(Domain& d) {
 // is repeated when limbo has doubled, or 20 ms later.
 void maybe_reclaim(Domain& d, size_t nbytes) {
   if (!d.limbo_blocks) return;
-  bool due = d.limbo_bytes > (64u << 20) || d.limbo_blocks > 1024 || d.limbo_bytes >= nbytes / 4 ||
-             nbytes == 0;
+  bool due = d.limbo_bytes > (64u << 20) || d.limbo_blocks > 1024 || d.limbo_bytes >= nbytes / 4 || nbytes == 0;
   if (!due) return;
-  if (d.limbo_blocks < d.retry_blocks && d.limbo_bytes < d.retry_bytes &&
-      now_ms() - d.last_pass_ms < 20)
-    return;
+  if (d.limbo_blocks < d.retry_blocks && d.limbo_bytes < d.retry_bytes && now_ms() - d.last_pass_ms < 20) return;
   reclaim(d);
 }
 
@@ -199,8 +195,7 @@ static bool free_lost_slab(Domain& d, uint32_t s) {
 size_t reclaim_orphans(Domain& d) {
   size_t freed = 0;
   for (int v = 0; v < 2; ++v) {
-    uint32_t first = v ? d.slots / 2 : 0,
-             end = first + d.header->slot_high[v].load(acquire);
+    uint32_t first = v ? d.slots / 2 : 0, end = first + d.header->slot_high[v].load(acquire);
     for (uint32_t s = first; s < end; ++s) {
       Word& word = d.slot[s].word;
       uint64_t old = word.load(acquire);
@@ -240,8 +235,7 @@ size_t reclaim_orphans(Domain& d) {
 
 // ---- unread messages, oldest first: those of dead senders after dead_grace, others only when memory is short
 size_t expire_messages(Domain& d, bool under_pressure, size_t nbytes) {
-  uint64_t now = now_ms(), grace = unread_grace_ms.load(relaxed),
-           dead_grace = dead_grace_ms.load(relaxed);
+  uint64_t now = now_ms(), grace = unread_grace_ms.load(relaxed), dead_grace = dead_grace_ms.load(relaxed);
   size_t expired = 0, found_bytes = 0;
   auto age = [&](uint32_t r, const InFlightFields& f) {
     uint64_t since = f.time_ms, state = d.rows[r].state.load(acquire);

@@ -50,14 +50,12 @@ static bool is_exiting(Domain& d, int r, uint32_t inc) {
   const Row& row = d.rows[r];
   if (row.device.load(relaxed) != inc) return false;
   const int pid = int(row.pid.load(acquire));
-  const Liveness liveness = pid && can_see(d, row)
-                                ? liveness_of_process(pid, row.start.load(relaxed), row.timens.load(relaxed))
-                                : Liveness::Alive;
+  const Liveness liveness =
+      pid && can_see(d, row) ? liveness_of_process(pid, row.start.load(relaxed), row.timens.load(relaxed)) : Liveness::Alive;
   auto& seen = d.local->exiting[r];
   const uint64_t now = now_ms();
   if (seen.inc != inc || now < seen.since_ms) seen = {inc, now};
-  return liveness == Liveness::Doomed ||
-         (liveness == Liveness::Alive && now - seen.since_ms < exit_wait_ms.load(relaxed));
+  return liveness == Liveness::Doomed || (liveness == Liveness::Alive && now - seen.since_ms < exit_wait_ms.load(relaxed));
 }
 
 int rows_exiting(Domain& d) {
@@ -98,8 +96,7 @@ static void release_slot_of_dead(Domain& d, uint32_t s, uint32_t row) {
       uint32_t back = d.slot[s].back.load(relaxed);
       if (back && back <= s) {
         SlotWord head = SlotWord::of(d.slot[s - back].word.load(acquire));
-        bool is_alive =
-            head.state == kSlotLive || head.state == kSlotDying || head.state == kSlotFreeing;
+        bool is_alive = head.state == kSlotLive || head.state == kSlotDying || head.state == kSlotFreeing;
         if (is_alive && d.slot[s - back].length.load(relaxed) > back) return;
       }
       // By CAS: an orphan's tails still name the row of the dead process. Since the load of the word, the reclaimer of
@@ -114,8 +111,7 @@ static void release_slot_of_dead(Domain& d, uint32_t s, uint32_t row) {
       finish_freeing(d, s);
       fault("sweep.freed");
       break;
-    default:
-      break;
+    default: break;
   }
 }
 
@@ -149,8 +145,7 @@ void sweep_row(Domain& d, int r) {
   // Downwards: a tail is handled while its head still has its state.
   for (int v = 1; v >= 0; --v) {
     uint32_t first = v ? d.slots / 2 : 0;
-    for (uint32_t s = first + d.header->slot_high[v].load(acquire); s-- > first;)
-      release_slot_of_dead(d, s, uint32_t(r));
+    for (uint32_t s = first + d.header->slot_high[v].load(acquire); s-- > first;) release_slot_of_dead(d, s, uint32_t(r));
   }
   if (row.device.load(relaxed) == inc_of_row(state)) end_timelines(d, uint32_t(r));
   row.timens.store(d.timens, relaxed);  // of this clock; Note [Time namespace]

@@ -14,20 +14,15 @@ size_t limits[cudaLimitPersistingL2CacheSize + 1] = {1024, 1 << 20, 8 << 20, 2, 
 
 std::map<cudaMemPool_t, uint64_t> thresholds;  // which bytes a pool may keep: told as they were set
 
-bool is_device(const Machine& m, int device) {
-  return device >= 0 && device < m.devices;
-}
-cudaMemPool_t pool_of(int device) {
-  return reinterpret_cast<cudaMemPool_t>(static_cast<intptr_t>(device + 1));
-}
+bool is_device(const Machine& m, int device) { return device >= 0 && device < m.devices; }
+cudaMemPool_t pool_of(int device) { return reinterpret_cast<cudaMemPool_t>(static_cast<intptr_t>(device + 1)); }
 
 }  // namespace
 
 STANDIN_API const char* cudaGetErrorName(cudaError_t error) {
   switch (error) {
 #define STANDIN_NAME(name) \
-  case name:               \
-    return #name;
+  case name: return #name;
     STANDIN_NAME(cudaSuccess)
     STANDIN_NAME(cudaErrorInvalidValue)
     STANDIN_NAME(cudaErrorMemoryAllocation)
@@ -49,13 +44,10 @@ STANDIN_API const char* cudaGetErrorName(cudaError_t error) {
     STANDIN_NAME(cudaErrorNotPermitted)
     STANDIN_NAME(cudaErrorNotSupported)
 #undef STANDIN_NAME
-    default:
-      return "cudaErrorUnknown";
+    default: return "cudaErrorUnknown";
   }
 }
-STANDIN_API const char* cudaGetErrorString(cudaError_t) {
-  return "(stand-in device)";
-}
+STANDIN_API const char* cudaGetErrorString(cudaError_t) { return "(stand-in device)"; }
 STANDIN_API cudaError_t cudaDriverGetVersion(int* version) {
   *version = kVersion;
   return cudaSuccess;
@@ -86,45 +78,22 @@ STANDIN_API cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attrib
   STANDIN_ENTER;
   if (!is_device(m, device)) return fail(cudaErrorInvalidDevice);
   switch (attribute) {
-    case cudaDevAttrComputeCapabilityMajor:
-      *value = 8;
-      break;
-    case cudaDevAttrWarpSize:
-      *value = 32;
-      break;
-    case cudaDevAttrMultiProcessorCount:
-      *value = 4;
-      break;
+    case cudaDevAttrComputeCapabilityMajor: *value = 8; break;
+    case cudaDevAttrWarpSize: *value = 32; break;
+    case cudaDevAttrMultiProcessorCount: *value = 4; break;
     case cudaDevAttrMaxThreadsPerBlock:
     case cudaDevAttrMaxBlockDimX:
-    case cudaDevAttrMaxBlockDimY:
-      *value = 1024;
-      break;
-    case cudaDevAttrMaxBlockDimZ:
-      *value = 64;
-      break;
-    case cudaDevAttrMaxThreadsPerMultiProcessor:
-      *value = 2048;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlock:
-      *value = 49152;
-      break;
-    case cudaDevAttrMaxSharedMemoryPerBlockOptin:
-      *value = 65536;
-      break;
-    case cudaDevAttrMaxGridDimX:
-      *value = 2147483647;
-      break;
+    case cudaDevAttrMaxBlockDimY: *value = 1024; break;
+    case cudaDevAttrMaxBlockDimZ: *value = 64; break;
+    case cudaDevAttrMaxThreadsPerMultiProcessor: *value = 2048; break;
+    case cudaDevAttrMaxSharedMemoryPerBlock: *value = 49152; break;
+    case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 65536; break;
+    case cudaDevAttrMaxGridDimX: *value = 2147483647; break;
     case cudaDevAttrMaxGridDimY:
-    case cudaDevAttrMaxGridDimZ:
-      *value = 65535;
-      break;
+    case cudaDevAttrMaxGridDimZ: *value = 65535; break;
     case cudaDevAttrMemoryPoolsSupported:
-    case cudaDevAttrUnifiedAddressing:
-      *value = 1;
-      break;
-    default:
-      *value = 0;
+    case cudaDevAttrUnifiedAddressing: *value = 1; break;
+    default: *value = 0;
   }
   return cudaSuccess;
 }
@@ -212,12 +181,8 @@ STANDIN_API cudaError_t cudaDeviceGetMemPool(cudaMemPool_t* pool, int device) {
   *pool = pool_of(device);
   return cudaSuccess;
 }
-STANDIN_API cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) {
-  return cudaSuccess;
-}
-STANDIN_API cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) {
-  return cudaSuccess;
-}
+STANDIN_API cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) { return cudaSuccess; }
+STANDIN_API cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
 STANDIN_API cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
   STANDIN_ENTER;
   auto* number = static_cast<uint64_t*>(value);
@@ -228,11 +193,8 @@ STANDIN_API cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolA
       for (auto& [at, block] : m.blocks)
         if (block.kind == Block::kPool && pool_of(block.device) == pool) *number += block.size;
       return cudaSuccess;
-    case cudaMemPoolAttrReleaseThreshold:
-      *number = thresholds[pool];
-      return cudaSuccess;
-    default:
-      return fail(cudaErrorNotSupported);
+    case cudaMemPoolAttrReleaseThreshold: *number = thresholds[pool]; return cudaSuccess;
+    default: return fail(cudaErrorNotSupported);
   }
 }
 STANDIN_API cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void* value) {
@@ -240,9 +202,5 @@ STANDIN_API cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolA
   if (attribute == cudaMemPoolAttrReleaseThreshold) thresholds[pool] = *static_cast<uint64_t*>(value);
   return cudaSuccess;
 }
-STANDIN_API cudaError_t cudaProfilerStart() {
-  return cudaSuccess;
-}
-STANDIN_API cudaError_t cudaProfilerStop() {
-  return cudaSuccess;
-}
+STANDIN_API cudaError_t cudaProfilerStart() { return cudaSuccess; }
+STANDIN_API cudaError_t cudaProfilerStop() { return cudaSuccess; }

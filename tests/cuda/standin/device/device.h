@@ -82,8 +82,7 @@ struct Event {
   int device = 0;
   unsigned flags = 0;
   CompletionRef completion;
-  std::shared_ptr<std::chrono::steady_clock::time_point> time =
-      std::make_shared<std::chrono::steady_clock::time_point>();
+  std::shared_ptr<std::chrono::steady_clock::time_point> time = std::make_shared<std::chrono::steady_clock::time_point>();
   SharedEvent* shared = nullptr;
   int fd = -1;
   bool imported = false;
@@ -143,9 +142,9 @@ cudaError_t misuse(cudaError_t error, const char* format, ...) __attribute__((fo
 // cudaSuccess, or why the calling process or thread may not use the device. The first call makes the context.
 cudaError_t context(const char* where);
 
-#define STANDIN_ENTER_AS(type)                                                             \
+#define STANDIN_ENTER_AS(type)                                                           \
   if (cudaError_t error = ::standin::context(__func__)) return static_cast<type>(error); \
-  ::standin::Machine& m = ::standin::machine();                                           \
+  ::standin::Machine& m = ::standin::machine();                                          \
   std::lock_guard<std::mutex> hold(m.lock)
 #define STANDIN_ENTER STANDIN_ENTER_AS(cudaError_t)
 #define STANDIN_ENTER_DRIVER STANDIN_ENTER_AS(CUresult)

@@ -28,12 +28,8 @@ constexpr char kMagic[] = "STANDIN1\n";  // what compile.py puts ahead of the pa
 
 }  // namespace
 
-STANDIN_API CUresult cuInit(unsigned) {
-  return static_cast<CUresult>(context(__func__));
-}
-STANDIN_API CUresult cuDriverGetVersion(int* version) {
-  return static_cast<CUresult>(cudaDriverGetVersion(version));
-}
+STANDIN_API CUresult cuInit(unsigned) { return static_cast<CUresult>(context(__func__)); }
+STANDIN_API CUresult cuDriverGetVersion(int* version) { return static_cast<CUresult>(cudaDriverGetVersion(version)); }
 STANDIN_API CUresult cuGetErrorName(CUresult error, const char** name) {
   *name = cudaGetErrorName(static_cast<cudaError_t>(error));
   return CUDA_SUCCESS;
@@ -50,9 +46,7 @@ STANDIN_API CUresult cuCtxGetCurrent(CUcontext* out) {
 STANDIN_API CUresult cuCtxSetCurrent(CUcontext context) {
   return static_cast<CUresult>(cudaSetDevice(static_cast<int>(reinterpret_cast<intptr_t>(context) - 1)));
 }
-STANDIN_API CUresult cuCtxGetDevice(CUdevice* device) {
-  return static_cast<CUresult>(cudaGetDevice(device));
-}
+STANDIN_API CUresult cuCtxGetDevice(CUdevice* device) { return static_cast<CUresult>(cudaGetDevice(device)); }
 STANDIN_API CUresult cuStreamGetCtx(CUstream s, CUcontext* out) {
   STANDIN_ENTER_DRIVER;
   Stream* stream = find_stream(m, reinterpret_cast<cudaStream_t>(s));
@@ -60,9 +54,7 @@ STANDIN_API CUresult cuStreamGetCtx(CUstream s, CUcontext* out) {
   *out = reinterpret_cast<CUcontext>(static_cast<intptr_t>(stream->device + 1));
   return CUDA_SUCCESS;
 }
-STANDIN_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) {
-  return CUDA_SUCCESS;
-}
+STANDIN_API CUresult cuDevicePrimaryCtxRelease_v2(CUdevice) { return CUDA_SUCCESS; }
 
 STANDIN_API CUresult cuModuleLoadData(CUmodule* out, const void* image) {
   STANDIN_ENTER_DRIVER;
@@ -93,22 +85,17 @@ STANDIN_API CUresult cuModuleGetFunction(CUfunction* out, CUmodule handle, const
   *out = reinterpret_cast<CUfunction>(function);
   return CUDA_SUCCESS;
 }
-STANDIN_API CUresult cuModuleGetGlobal_v2(CUdeviceptr*, size_t*, CUmodule, const char*) {
-  return CUDA_ERROR_NOT_FOUND;
-}
+STANDIN_API CUresult cuModuleGetGlobal_v2(CUdeviceptr*, size_t*, CUmodule, const char*) { return CUDA_ERROR_NOT_FOUND; }
 STANDIN_API CUresult cuFuncGetAttribute(int* value, CUfunction_attribute attribute, CUfunction) {
   *value = attribute == CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK ? 1024 : 0;
   return CUDA_SUCCESS;
 }
-STANDIN_API CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) {
-  return CUDA_SUCCESS;
-}
+STANDIN_API CUresult cuFuncSetAttribute(CUfunction, CUfunction_attribute, int) { return CUDA_SUCCESS; }
 STANDIN_API CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int* n, CUfunction, int, size_t) {
   *n = 2;
   return CUDA_SUCCESS;
 }
-STANDIN_API CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction, CUoccupancyB2DSize, size_t,
-                                                      int) {
+STANDIN_API CUresult cuOccupancyMaxPotentialBlockSize(int* grid, int* block, CUfunction, CUoccupancyB2DSize, size_t, int) {
   *grid = 8;
   *block = 256;
   return CUDA_SUCCESS;
@@ -123,18 +110,17 @@ std::atomic<long> launches{0};
 // For the stand-in's Python side: the kernels that this process has launched so far.
 STANDIN_API long standin_launches() { return launches; }
 
-STANDIN_API CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared, CUstream s,
-                                    void** parameters, void**) {
+STANDIN_API CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                                    unsigned block_y, unsigned block_z, unsigned shared, CUstream s, void** parameters,
+                                    void**) {
   STANDIN_ENTER_DRIVER;
   auto* function = reinterpret_cast<Function*>(handle);
   Stream* stream = find_stream(m, reinterpret_cast<cudaStream_t>(s));
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   int device = current_device();
   if (stream->device != device || function->device != device) {
-    misuse(cudaErrorInvalidResourceHandle,
-           "cuLaunchKernel: current device %d, the stream is of device %d, the kernel of %d", device, stream->device,
-           function->device);
+    misuse(cudaErrorInvalidResourceHandle, "cuLaunchKernel: current device %d, the stream is of device %d, the kernel of %d",
+           device, stream->device, function->device);
     return CUDA_ERROR_INVALID_HANDLE;
   }
   if (!grid_x || !grid_y || !grid_z || !block_x || !block_y || !block_z || grid_x > 2147483647u || grid_y > 65535 ||
@@ -142,13 +128,12 @@ STANDIN_API CUresult cuLaunchKernel(CUfunction handle, unsigned grid_x, unsigned
     return CUDA_ERROR_INVALID_VALUE;
   ++launches;
   void* arguments = function->pack(parameters);
-  submit(m, stream,
-         [&m, device, function, arguments, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared] {
-           const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
-           protect(m, device, true);
-           function->run(arguments, grid, block, shared);
-           protect(m, device, false);
-         });
+  submit(m, stream, [&m, device, function, arguments, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared] {
+    const unsigned grid[3] = {grid_x, grid_y, grid_z}, block[3] = {block_x, block_y, block_z};
+    protect(m, device, true);
+    function->run(arguments, grid, block, shared);
+    protect(m, device, false);
+  });
   return CUDA_SUCCESS;
 }
 

@@ -54,8 +54,8 @@ STANDIN_API cudaError_t cudaIpcOpenMemHandle(void** out, cudaIpcMemHandle_t byte
   if (handle.pid == getpid()) return fail(cudaErrorDeviceUninitialized);
   int device = current_device();
   if (handle.device != m.physical[device])
-    return misuse(cudaErrorInvalidDevice, "cudaIpcOpenMemHandle: memory of device %d, opened under device %d",
-                  handle.device, m.physical[device]);
+    return misuse(cudaErrorInvalidDevice, "cudaIpcOpenMemHandle: memory of device %d, opened under device %d", handle.device,
+                  m.physical[device]);
   for (auto& [at, block] : m.blocks)
     if (block.kind == Block::kImported && block.id == handle.id) {
       block.opened++;
@@ -64,7 +64,7 @@ STANDIN_API cudaError_t cudaIpcOpenMemHandle(void** out, cudaIpcMemHandle_t byte
     }
   int fd = open_of_exporter(handle);
   if (fd < 0) return fail(cudaErrorMapBufferObjectFailed);
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = F_RDLCK;
   lock.l_whence = SEEK_SET;
   if (fcntl(fd, F_OFD_SETLK, &lock)) {

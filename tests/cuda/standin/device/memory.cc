@@ -15,16 +15,12 @@ namespace standin {
 
 namespace {
 
-size_t round_to_page(size_t n) {
-  return (n + 4095) & ~size_t{4095};
-}
+size_t round_to_page(size_t n) { return (n + 4095) & ~size_t{4095}; }
 
-void poison(char* at, size_t n) {
-  memset(at, 0xFD, n);
-}
+void poison(char* at, size_t n) { memset(at, 0xFD, n); }
 
 bool is_open_elsewhere(int fd) {
-  struct flock lock {};
+  struct flock lock{};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   return fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
@@ -88,8 +84,8 @@ cudaError_t copy(const Side& to, const Side& from, const Box& box, cudaMemcpyKin
   if (kind != cudaMemcpyDefault && (kind_to != to_device || kind_from != from_device))
     return misuse(cudaErrorInvalidValue, "a copy of kind %d from %s to %s memory", static_cast<int>(kind),
                   from_device ? "device" : "host", to_device ? "device" : "host");
-  bool pageable = (!to_device && find_block(m, to.at) == m.blocks.end()) ||
-                  (!from_device && find_block(m, from.at) == m.blocks.end());
+  bool pageable =
+      (!to_device && find_block(m, to.at) == m.blocks.end()) || (!from_device && find_block(m, from.at) == m.blocks.end());
   auto completion = submit(m, stream, [&m, to, from, box, written, read] {
     bool unused;
     Side target = to, source = from;
@@ -149,9 +145,7 @@ std::map<char*, Block>::iterator find_block(Machine& m, const void* p) {
   return at < i->first + i->second.size ? i : m.blocks.end();
 }
 
-bool on_device(const Block& block) {
-  return block.kind <= Block::kImported;
-}
+bool on_device(const Block& block) { return block.kind <= Block::kImported; }
 
 char* alias_of(Machine& m, const void* p, size_t n) {
   auto i = find_block(m, p);
@@ -289,8 +283,7 @@ STANDIN_API cudaError_t cudaHostRegister(void* p, size_t size, unsigned flags) {
   if (!p || !size || flags & ~kFlags) return fail(cudaErrorInvalidValue);
   auto i = find_block(m, p), next = m.blocks.lower_bound(at);
   if (i == m.blocks.end() && next != m.blocks.end() && next->first < at + size) i = next;
-  if (i != m.blocks.end())
-    return fail(on_device(i->second) ? cudaErrorInvalidValue : cudaErrorHostMemoryAlreadyRegistered);
+  if (i != m.blocks.end()) return fail(on_device(i->second) ? cudaErrorInvalidValue : cudaErrorHostMemoryAlreadyRegistered);
   if (!is_mapped(at, size)) return fail(cudaErrorInvalidValue);
   Block block;
   block.size = size;
@@ -340,12 +333,8 @@ STANDIN_API cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from
   return copy(Side{to, to_pitch, 0}, Side{const_cast<void*>(from), from_pitch, 0}, Box{width, height, 1}, kind, nullptr,
               true);
 }
-STANDIN_API cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* p, cudaStream_t s) {
-  return copy_box(p, s, false);
-}
-STANDIN_API cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* p) {
-  return copy_box(p, nullptr, true);
-}
+STANDIN_API cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms* p, cudaStream_t s) { return copy_box(p, s, false); }
+STANDIN_API cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms* p) { return copy_box(p, nullptr, true); }
 STANDIN_API cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
   return copy(to, from, n, cudaMemcpyDeviceToDevice, nullptr, true);
 }
@@ -363,13 +352,9 @@ STANDIN_API cudaError_t cudaMemsetAsync(void* p, int value, size_t n, cudaStream
   if (!n) return cudaSuccess;
   if (!alias_of(m, p, n)) return misuse(cudaErrorInvalidValue, "cudaMemsetAsync: not %zu bytes of device memory", n);
   submit(m, stream, [&m, p, value, n] {
-    if (char* at = alias_of(m, p, n))
-      memset(at, value, n);
-    else
-      misuse(cudaErrorIllegalAddress, "a queued memset of %zu bytes finds its memory freed", n);
+    if (char* at = alias_of(m, p, n)) memset(at, value, n);
+    else misuse(cudaErrorIllegalAddress, "a queued memset of %zu bytes finds its memory freed", n);
   });
   return cudaSuccess;
 }
-STANDIN_API cudaError_t cudaMemset(void* p, int value, size_t n) {
-  return cudaMemsetAsync(p, value, n, nullptr);
-}
+STANDIN_API cudaError_t cudaMemset(void* p, int value, size_t n) { return cudaMemsetAsync(p, value, n, nullptr); }

@@ -232,8 +232,7 @@ struct Buffers {
 // What all ranks' parts give this rank, at `to`.
 void combine(const ncclComm& comm, const Call& call, const Buffers& b, char* to) {
   std::vector<std::unique_ptr<Window>> parts;
-  for (int rank = 0; rank < comm.world; rank++)
-    parts.push_back(std::make_unique<Window>(comm.fd, comm.area(rank), b.in));
+  for (int rank = 0; rank < comm.world; rank++) parts.push_back(std::make_unique<Window>(comm.fd, comm.area(rank), b.in));
   if (call.kind == kBroadcast) {
     memcpy(to, parts[static_cast<size_t>(call.root)]->data(), b.out);
   } else if (call.kind == kAllGather) {
@@ -260,10 +259,8 @@ ncclResult_t issue(const Comm& comm, const Call& call, const Buffers& b, cudaStr
     board->calls[c->rank] = call;
     if (b.from && b.in) {
       Window area(c->fd, c->area(c->rank), b.in);
-      if (char* from = alias_of(m, b.from, b.in))
-        memcpy(area.data(), from, b.in);
-      else
-        misuse(cudaErrorIllegalAddress, "NCCL: a queued collective finds its memory freed");
+      if (char* from = alias_of(m, b.from, b.in)) memcpy(area.data(), from, b.in);
+      else misuse(cudaErrorIllegalAddress, "NCCL: a queued collective finds its memory freed");
     }
     board->arrived++;
   });
@@ -276,10 +273,8 @@ ncclResult_t issue(const Comm& comm, const Call& call, const Buffers& b, cudaStr
              static_cast<size_t>(call.count), c->rank);
       c->error = ncclInvalidUsage;
     } else if (b.to && b.out) {
-      if (char* to = alias_of(m, b.to, b.out))
-        combine(*c, call, b, to);
-      else
-        misuse(cudaErrorIllegalAddress, "NCCL: a queued collective finds its memory freed");
+      if (char* to = alias_of(m, b.to, b.out)) combine(*c, call, b, to);
+      else misuse(cudaErrorIllegalAddress, "NCCL: a queued collective finds its memory freed");
     }
     board->left++;
   });
@@ -339,10 +334,8 @@ ncclResult_t exchange(const Comm& comm, cudaStream_t s, const std::vector<Messag
       const Message& x = part.message;
       if (x.bytes) {
         Window area(c->fd, part.area + part.offset, x.bytes);
-        if (char* at = alias_of(m, x.at, x.bytes))
-          memcpy(area.data(), at, x.bytes);
-        else
-          misuse(cudaErrorIllegalAddress, "NCCL: a queued message finds its memory freed");
+        if (char* at = alias_of(m, x.at, x.bytes)) memcpy(area.data(), at, x.bytes);
+        else misuse(cudaErrorIllegalAddress, "NCCL: a queued message finds its memory freed");
       }
       part.pair->messages[part.number % kRing] = {part.offset, x.bytes};
       part.pair->sent++;
@@ -354,8 +347,8 @@ ncclResult_t exchange(const Comm& comm, cudaStream_t s, const std::vector<Messag
       auto [offset, bytes] = part.pair->messages[part.number % kRing];
       char* at = x.bytes ? alias_of(m, x.at, x.bytes) : nullptr;
       if (bytes != x.bytes) {
-        misuse(cudaErrorInvalidValue, "NCCL: %zu bytes sent by rank %d, %zu expected by rank %d",
-               static_cast<size_t>(bytes), x.peer, x.bytes, c->rank);
+        misuse(cudaErrorInvalidValue, "NCCL: %zu bytes sent by rank %d, %zu expected by rank %d", static_cast<size_t>(bytes),
+               x.peer, x.bytes, c->rank);
         c->error = ncclInvalidUsage;
       } else if (at) {
         memcpy(at, Window(c->fd, part.area + offset, x.bytes).data(), x.bytes);
@@ -369,8 +362,7 @@ ncclResult_t exchange(const Comm& comm, cudaStream_t s, const std::vector<Messag
   return ncclSuccess;
 }
 
-ncclResult_t message(ncclComm_t handle, bool sends, const void* at, size_t count, int datatype, int peer,
-                     cudaStream_t s) {
+ncclResult_t message(ncclComm_t handle, bool sends, const void* at, size_t count, int datatype, int peer, cudaStream_t s) {
   if (context(sends ? "ncclSend" : "ncclRecv")) return ncclUnhandledCudaError;
   Comm comm = find(machine(), handle);
   size_t item = item_size(datatype);
@@ -390,10 +382,8 @@ ncclResult_t issue_group(std::vector<Queued> calls) {
   std::map<std::pair<Comm, cudaStream_t>, std::vector<Message>> messages;
   for (auto& call : calls) {
     current_device() = call.comm->device;  // a group may call for several devices
-    if (call.collective)
-      keep(call.collective());
-    else
-      messages[{call.comm, call.stream}].push_back(call.message);
+    if (call.collective) keep(call.collective());
+    else messages[{call.comm, call.stream}].push_back(call.message);
   }
   for (auto& [where, list] : messages) {
     current_device() = where.first->device;
@@ -429,8 +419,13 @@ STANDIN_API ncclResult_t ncclGetVersion(int* version) {
   return ncclSuccess;
 }
 STANDIN_API const char* ncclGetErrorString(ncclResult_t result) {
-  const char* const texts[] = {"no error",         "unhandled cuda error", "unhandled system error", "internal error",
-                               "invalid argument", "invalid usage",        "remote process exited or there was a network error"};
+  const char* const texts[] = {"no error",
+                               "unhandled cuda error",
+                               "unhandled system error",
+                               "internal error",
+                               "invalid argument",
+                               "invalid usage",
+                               "remote process exited or there was a network error"};
   return result >= 0 && result <= ncclRemoteError ? texts[result] : "unknown result code";
 }
 
@@ -480,22 +475,16 @@ STANDIN_API ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* 
     int device = devlist ? devlist[rank] : rank;
     result = device < 0 || device >= machine().devices ? ncclInvalidArgument : join(&comm[rank], ndev, id, rank, device);
   }
-  if (result)
-    joining.clear();
-  else
-    result = wait_for_ranks();
+  if (result) joining.clear();
+  else result = wait_for_ranks();
   forget(id.number);
   return result;
 }
 STANDIN_API ncclResult_t ncclCommSplit(ncclComm_t, int, int, ncclComm_t*, void*) {
   return refuse(ncclInvalidUsage, "the stand-in has no ncclCommSplit");
 }
-STANDIN_API void ncclCommDestroy(ncclComm_t comm) {
-  end(comm, false);
-}
-STANDIN_API void ncclCommAbort(ncclComm_t comm) {
-  end(comm, true);
-}
+STANDIN_API void ncclCommDestroy(ncclComm_t comm) { end(comm, false); }
+STANDIN_API void ncclCommAbort(ncclComm_t comm) { end(comm, true); }
 STANDIN_API ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   Comm c = find(machine(), comm);
   if (!c) return refuse(ncclInvalidArgument, "not a communicator");
@@ -541,25 +530,24 @@ STANDIN_API ncclResult_t ncclReduce(const void* sendbuff, void* recvbuf, size_t 
                                     ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
   return collective(comm, kReduce, sendbuff, recvbuf, count, datatype, op, root, stream);
 }
-STANDIN_API ncclResult_t ncclBroadcast(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
-                                       int root, ncclComm_t comm, cudaStream_t stream) {
+STANDIN_API ncclResult_t ncclBroadcast(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype, int root,
+                                       ncclComm_t comm, cudaStream_t stream) {
   return collective(comm, kBroadcast, sendbuff, recvbuff, count, datatype, 0, root, stream);
 }
 STANDIN_API ncclResult_t ncclBcast(void* buff, size_t count, ncclDataType_t datatype, int root, ncclComm_t comm,
                                    cudaStream_t stream) {
   return collective(comm, kBroadcast, buff, buff, count, datatype, 0, root, stream);
 }
-STANDIN_API ncclResult_t ncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount,
-                                           ncclDataType_t datatype, ncclRedOp_t op, ncclComm_t comm,
-                                           cudaStream_t stream) {
+STANDIN_API ncclResult_t ncclReduceScatter(const void* sendbuff, void* recvbuff, size_t recvcount, ncclDataType_t datatype,
+                                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
   return collective(comm, kReduceScatter, sendbuff, recvbuff, recvcount, datatype, op, 0, stream);
 }
 STANDIN_API ncclResult_t ncclAllGather(const void* sendbuff, void* recvbuff, size_t count, ncclDataType_t datatype,
                                        ncclComm_t comm, cudaStream_t stream) {
   return collective(comm, kAllGather, sendbuff, recvbuff, count, datatype, 0, 0, stream);
 }
-STANDIN_API ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer,
-                                  ncclComm_t comm, cudaStream_t stream) {
+STANDIN_API ncclResult_t ncclSend(const void* sendbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,
+                                  cudaStream_t stream) {
   return message(comm, true, sendbuff, count, datatype, peer, stream);
 }
 STANDIN_API ncclResult_t ncclRecv(void* recvbuff, size_t count, ncclDataType_t datatype, int peer, ncclComm_t comm,

@@ -1,9 +1,7 @@
 // Calls that CuPy's runtime module links against and the stand-in does not have: each returns cudaErrorNotSupported.
 // CUDA's headers are not included here: these take any arguments.
-#define NOT_SUPPORTED(name)                                        \
-  extern "C" __attribute__((visibility("default"))) int name(...) { \
-    return 801;                                                    \
-  }
+#define NOT_SUPPORTED(name) \
+  extern "C" __attribute__((visibility("default"))) int name(...) { return 801; }
 NOT_SUPPORTED(cudaCreateSurfaceObject)
 NOT_SUPPORTED(cudaCreateTextureObject)
 NOT_SUPPORTED(cudaDestroySurfaceObject)

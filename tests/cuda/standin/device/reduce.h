@@ -33,14 +33,10 @@ template <class T, class Wide>
 T combined(T a, T b, int op) {
   Wide x = a, y = b;
   switch (op) {
-    case ncclProd:
-      return static_cast<T>(x * y);
-    case ncclMax:
-      return static_cast<T>(y > x || y != y ? y : x);
-    case ncclMin:
-      return static_cast<T>(y < x || y != y ? y : x);
-    default:
-      return static_cast<T>(x + y);
+    case ncclProd: return static_cast<T>(x * y);
+    case ncclMax: return static_cast<T>(y > x || y != y ? y : x);
+    case ncclMin: return static_cast<T>(y < x || y != y ? y : x);
+    default: return static_cast<T>(x + y);
   }
 }
 
@@ -61,26 +57,16 @@ void reduce_as(char* to, const std::vector<const char*>& operands, size_t bytes,
 // Writes the reduction of `operands` to `to`, which may be one of them. Integers wrap.
 inline void reduce(char* to, const std::vector<const char*>& operands, size_t bytes, int datatype, int op) {
   switch (datatype) {
-    case ncclInt8:
-      return reduce_as<int8_t, int>(to, operands, bytes, op);
-    case ncclUint8:
-      return reduce_as<uint8_t>(to, operands, bytes, op);
-    case ncclInt32:
-      return reduce_as<int32_t, int64_t>(to, operands, bytes, op);
-    case ncclUint32:
-      return reduce_as<uint32_t>(to, operands, bytes, op);
-    case ncclInt64:
-      return reduce_as<int64_t, __int128>(to, operands, bytes, op);
-    case ncclUint64:
-      return reduce_as<uint64_t>(to, operands, bytes, op);
-    case ncclFloat16:
-      return reduce_as<_Float16, float>(to, operands, bytes, op);
-    case ncclFloat32:
-      return reduce_as<float>(to, operands, bytes, op);
-    case ncclFloat64:
-      return reduce_as<double>(to, operands, bytes, op);
-    default:
-      return reduce_as<Bfloat16, float>(to, operands, bytes, op);
+    case ncclInt8: return reduce_as<int8_t, int>(to, operands, bytes, op);
+    case ncclUint8: return reduce_as<uint8_t>(to, operands, bytes, op);
+    case ncclInt32: return reduce_as<int32_t, int64_t>(to, operands, bytes, op);
+    case ncclUint32: return reduce_as<uint32_t>(to, operands, bytes, op);
+    case ncclInt64: return reduce_as<int64_t, __int128>(to, operands, bytes, op);
+    case ncclUint64: return reduce_as<uint64_t>(to, operands, bytes, op);
+    case ncclFloat16: return reduce_as<_Float16, float>(to, operands, bytes, op);
+    case ncclFloat32: return reduce_as<float>(to, operands, bytes, op);
+    case ncclFloat64: return reduce_as<double>(to, operands, bytes, op);
+    default: return reduce_as<Bfloat16, float>(to, operands, bytes, op);
   }
 }
 

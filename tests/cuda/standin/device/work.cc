@@ -63,9 +63,7 @@ void run_background() {
   }
 }
 
-bool is_blocking(const Stream* s) {
-  return !(s->flags & cudaStreamNonBlocking);
-}
+bool is_blocking(const Stream* s) { return !(s->flags & cudaStreamNonBlocking); }
 
 // What a wait for the event waits for now.
 CompletionRef completion_of(Event* event) {
@@ -111,13 +109,9 @@ Machine& machine() {
   return *m;
 }
 
-int& current_device() {
-  return device_of_thread;
-}
+int& current_device() { return device_of_thread; }
 
-cudaError_t fail(cudaError_t error) {
-  return last_error = error;
-}
+cudaError_t fail(cudaError_t error) { return last_error = error; }
 
 cudaError_t misuse(cudaError_t error, const char* format, ...) {
   va_list arguments;
@@ -192,17 +186,11 @@ void wait_device(Machine& m, int device) {
 
 using namespace standin;
 
-STANDIN_API cudaError_t cudaGetLastError() {
-  return std::exchange(last_error, cudaSuccess);
-}
-STANDIN_API cudaError_t cudaPeekAtLastError() {
-  return last_error;
-}
+STANDIN_API cudaError_t cudaGetLastError() { return std::exchange(last_error, cudaSuccess); }
+STANDIN_API cudaError_t cudaPeekAtLastError() { return last_error; }
 
 // For the stand-in's Python side: the number of misuses so far, of this process and its forked children.
-STANDIN_API long standin_misuses() {
-  return machine().misuses->load();
-}
+STANDIN_API long standin_misuses() { return machine().misuses->load(); }
 
 // Work is done only by those who wait for it, or, with 0, in the background again.
 STANDIN_API void standin_pause(int paused) {
@@ -262,9 +250,7 @@ STANDIN_API cudaError_t cudaStreamCreateWithPriority(cudaStream_t* out, unsigned
 STANDIN_API cudaError_t cudaStreamCreateWithFlags(cudaStream_t* out, unsigned flags) {
   return cudaStreamCreateWithPriority(out, flags, 0);
 }
-STANDIN_API cudaError_t cudaStreamCreate(cudaStream_t* out) {
-  return cudaStreamCreateWithPriority(out, 0, 0);
-}
+STANDIN_API cudaError_t cudaStreamCreate(cudaStream_t* out) { return cudaStreamCreateWithPriority(out, 0, 0); }
 STANDIN_API cudaError_t cudaStreamDestroy(cudaStream_t s) {
   STANDIN_ENTER;
   auto* stream = reinterpret_cast<Stream*>(s);
@@ -344,9 +330,7 @@ STANDIN_API cudaError_t cudaEventCreateWithFlags(cudaEvent_t* out, unsigned flag
   *out = reinterpret_cast<cudaEvent_t>(event.release());
   return cudaSuccess;
 }
-STANDIN_API cudaError_t cudaEventCreate(cudaEvent_t* out) {
-  return cudaEventCreateWithFlags(out, 0);
-}
+STANDIN_API cudaError_t cudaEventCreate(cudaEvent_t* out) { return cudaEventCreateWithFlags(out, 0); }
 STANDIN_API cudaError_t cudaEventDestroy(cudaEvent_t e) {
   STANDIN_ENTER;
   Event* event = find_event(m, e);
