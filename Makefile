@@ -13,8 +13,9 @@
 #   make levels       the numeric tests at every instruction-set level, of ours and of NumPy; QUICK=1 a sample
 #   make types-installed   users' programs under mypy and pyright, against the installed package
 #   make causes       who failed first is shown, 50 times for each way of starting processes; make test has a sample
+#   make docs       builds the documentation site in build/site, and runs every program in it
 #   make format     gives Python and C++ sources the form that `make lint` checks
-#   make lint types docs sanitize model stress fuzz tsan    the other checks of .ci/run
+#   make lint types sanitize model stress fuzz tsan    the other checks of .ci/run
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -23,7 +24,7 @@ BIN := $(VENV)/bin
 STUBS := $(filter-out shmtensor/native/%,$(shell find shmtensor -name '*.pyi'))
 EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
-.PHONY: against-torch causes collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface bench bench-kernels bench-quick lint types types-installed docs sanitize aarch64 model model-full stress fuzz tsan faults-process format overcommit mpi kills build clean
+.PHONY: against-torch causes collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface bench bench-kernels bench-quick lint types types-installed docs site sanitize aarch64 model model-full stress fuzz tsan faults-process format overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	@echo "training"
@@ -97,8 +98,13 @@ types-installed: $(VENV)/.lint $(VENV)/.test
 	$(if $(INSTALLED),,$(PYTHON) -m venv build/installed && build/installed/bin/pip install --quiet --disable-pip-version-check --force-reinstall .)
 	$(BIN)/python -m tests.typing.check $(or $(INSTALLED),build/installed/bin/python)
 
-docs: $(VENV)/.test
-	$(BIN)/pytest tests/test_docs.py
+# The documentation as HTML, in build/site; a warning is an error.
+site: $(VENV)/.docs
+	$(BIN)/sphinx-build --fail-on-warning --keep-going --quiet --jobs 2 docs build/site
+
+# The site, and every program on its pages runs.
+docs: site $(VENV)/.test
+	$(BIN)/pytest tests/test_docs.py tests/test_docstrings.py
 
 # The native tests against an extension built with AddressSanitizer and UndefinedBehaviorSanitizer.
 sanitize: $(VENV)/.test
@@ -178,7 +184,7 @@ $(VENV)/.examples: export SHMTENSOR_LEVELS = native
 
 # An editable install per set of extras: the modules of this tree, and the extension compiled in place, before pip, which shows nothing and
 # uses the same objects.
-$(VENV)/.examples $(VENV)/.test $(VENV)/.bench: $(VENV)/.%: $(EXTENSION) $(VENV)/.build
+$(VENV)/.examples $(VENV)/.test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(EXTENSION) $(VENV)/.build
 	@echo "compiling the extension"
 	@$(BIN)/python setup.py -q build_ext --inplace
 	@echo "installing shmtensor and what it needs, with its extra '$*'"
@@ -190,5 +196,5 @@ $(VENV)/.mpi: $(VENV)/.test
 	@touch $@
 
 $(VENV)/.lint: setup.cfg pyproject.toml | $(BIN)/python
-	$(BIN)/pip install --quiet --disable-pip-version-check "ruff>=0.6" "mypy>=1.11" "basedpyright>=1.31"
+	$(BIN)/pip install --quiet --disable-pip-version-check "ruff>=0.6" "mypy>=1.11" "clang-format==23.1.5" "basedpyright>=1.31"
 	@touch $@
