@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import shmtensor as st
+from shmtensor.ops.table.constants import zero_gradient
 
-# Page -> (title, module, what it holds). The names at the top of the package are one page each kind.
+# Page -> module.
 MODULES = {
     "linalg": "shmtensor.linalg",
     "fft": "shmtensor.fft",
@@ -85,7 +86,12 @@ Every public name with its arguments, its result, and an example. `st` is `impor
 
 def public(module: Any) -> dict[str, Any]:
     names = getattr(module, "__all__", None) or [n for n in vars(module) if n[:1] != "_"]
-    return {name: getattr(module, name) for name in sorted(names)}
+    values = {name: getattr(module, name) for name in sorted(names)}
+    return {n: v for n, v in values.items() if not inspect.ismodule(v) and is_ours(v)}
+
+
+def is_ours(value: Any) -> bool:
+    return (getattr(value, "__module__", None) or "shmtensor").partition(".")[0] == "shmtensor"
 
 
 def module_page(name: str) -> str:
@@ -93,9 +99,9 @@ def module_page(name: str) -> str:
     prefix = name.replace("shmtensor", "st", 1)
     parts = [f"# {prefix}\n\n{first_sentence(module)}\n\n```{{py:currentmodule}} {name}\n```\n"]
     for member, value in public(module).items():
-        if inspect.ismodule(value) or not callable(value) or is_elsewhere(name, member, value):
+        if not callable(value) or is_elsewhere(name, member, value):
             continue
-        parts.append(entry(name, member, value))
+        parts.append(entry(member, value))
     return "\n".join(parts)
 
 
@@ -103,32 +109,41 @@ def tensor_page() -> str:
     """The methods of Tensor that are not functions of the package, and a list of those that are."""
     methods = {n: v for n, v in inspect.getmembers(st.Tensor) if n[:1] != "_" and n[-1] != "_"}
     same = [n for n in methods if callable(getattr(st, n, None))]
-    parts = ["# Tensor\n\n" + markdown(st.Tensor), "## Methods that are functions of `st`, too\n"]
-    parts.append(", ".join(f"{{py:obj}}`{n} <shmtensor.{n}>`" for n in same) + ".\n")
-    parts.append("A name with an underscore behind it, as `add_`, writes its result into the tensor.\n")
-    parts.append("## Methods and attributes of its own\n")
+    parts = [
+        "# Tensor\n\n" + markdown(st.Tensor),
+        "```{py:currentmodule} shmtensor\n```\n",
+        "## Functions, too\n",
+    ]
+    parts.append(", ".join(f"{{py:obj}}`{n} <{home(getattr(st, n))}.{n}>`" for n in same) + ".\n")
+    parts.append(
+        "A name with an underscore behind it, as `add_`, writes its result into the tensor.\n"
+    )
+    parts.append("## Methods only\n")
     for name, value in methods.items():
         if name not in same and inspect.getdoc(value):
-            parts.append(entry("shmtensor.Tensor", name, value, "method"))
+            parts.append(entry(f"Tensor.{name}", value, "method"))
     return "\n".join(parts)
+
+
+def home(value: Any) -> str:
+    """The module whose page has the entry of a name at the package's top."""
+    for module in MODULES.values():
+        if any(member is value for member in public(importlib.import_module(module)).values()):
+            return module
+    return "shmtensor"
 
 
 def is_elsewhere(module: str, name: str, value: Any) -> bool:
     """Whether a name of the package's top has its entry on another module's page."""
-    if module != "shmtensor":
-        return False
-    if name.endswith("_") and hasattr(st.Tensor, name):
-        return True
-    return any(
-        getattr(importlib.import_module(other), name, None) is value for other in MODULES.values()
-    )
+    in_place = name.endswith("_") and hasattr(st.Tensor, name)
+    return module == "shmtensor" and (in_place or home(value) != module)
 
 
-def entry(module: str, name: str, value: Any, kind: str = "") -> str:
+def entry(name: str, value: Any, kind: str = "") -> str:
     kind = kind or ("class" if inspect.isclass(value) else "function")
     if not callable(value):
         kind = "attribute"
-    return f"`````{{py:{kind}}} {module}.{name}{signature(value)}\n\n{markdown(value)}\n`````\n"
+    return f"`````{{py:{kind}}} {name}{signature(value)}\n\n{markdown(value)}\n`````\n"
 
 
 def signature(value: Any) -> str:
@@ -139,7 +154,9 @@ def signature(value: Any) -> str:
     except (TypeError, ValueError):
         return "(...)"
     plain = [
-        p.replace(annotation=p.empty, default=Written(p.default) if p.default is not p.empty else p.empty)
+        p.replace(
+            annotation=p.empty, default=Written(p.default) if p.default is not p.empty else p.empty
+        )
         for p in found.parameters.values()
         if p.name != "self"
     ]
@@ -183,7 +200,11 @@ def definitions(body: str) -> str:
     for head, texts in items:
         name, _, kind = head.partition(" : ")
         text = "\n".join(texts).strip() or "\u00a0"
-        lines += [f"`{name}`" + (f" : {kind}" if kind else ""), ": " + text.replace("\n", "\n  "), ""]
+        lines += [
+            f"`{name}`" + (f" : {kind}" if kind else ""),
+            ": " + text.replace("\n", "\n  "),
+            "",
+        ]
     return "\n".join(lines)
 
 
@@ -238,15 +259,15 @@ def ops_page() -> str:
     """The table of ops: what each promises."""
     lines = [
         "# Table of ops\n",
-        "Each op is one row of a table. Gradient: of which order there are gradients. Dtypes that "
-        "its kernel computes in natively are float32 and float64; others go through NumPy.\n",
+        "Each op is one row of a table.\n",
         "| op | inputs | gradient | in place | complex |",
         "|---|---|---|---|---|",
     ]
     for row in rows():
         if row.name.startswith("_"):
             continue
-        gradient = "any order" if row.pullbacks or row.joint_pullback else "none"
+        is_zero = {p.function for p in row.pullbacks.values()} == {zero_gradient}
+        gradient = "zero" if is_zero else "of any order" if row.pullbacks else "none"
         lines.append(
             f"| `{row.name}` | {', '.join(x.name for x in row.inputs)} | {gradient} | "
             f"{'yes' if hasattr(st.Tensor, row.name + '_') else ''} | "
@@ -258,7 +279,15 @@ def ops_page() -> str:
 def collectives_page() -> str:
     import shmtensor.distributed as dist
 
-    names = [n for n in public(dist) if re.match(r"(all_|broadcast|reduce|gather|scatter|barrier|send|recv|isend|irecv|batch_)", n)]
+    names = [
+        n
+        for n in public(dist)
+        if re.match(
+            r"(all_|broadcast|reduce|gather|scatter|barrier|send|recv|isend|irecv|batch_)", n
+        )
+    ]
     lines = ["# Table of collectives\n", "| function | what it does |", "|---|---|"]
-    lines += [f"| {{py:obj}}`{n} <shmtensor.distributed.{n}>` | {first_sentence(getattr(dist, n))} |".replace("\n", " ") for n in names]
+    for name in names:
+        text = first_sentence(getattr(dist, name)).replace("\n", " ")
+        lines.append(f"| {{py:obj}}`{name} <shmtensor.distributed.{name}>` | {text} |")
     return "\n".join(lines) + "\n"
