@@ -28,11 +28,11 @@ START, END = (
 NOTES = ("<!-- notes -->\n", "<!-- end of notes -->")
 # Cases of README, and their descriptions there.
 FIVE = {
-    "send/16 MB": "a tensor of 16 MB to another process, until it has answered",
-    "loader/64 px, 2 workers": "batches of 64 x 64 images from two loader processes",
+    "send/16 MB": "a tensor of 16 MB to another process and its answer back",
+    "loader/64 px, 2 workers": "a 64 x 64 image from two loader processes, time per image",
     "all_reduce/25 MB, 2 ranks": "the sum of 25 MB over two processes",
-    "data-parallel step/784-512-256-10, 2 ranks": "a data-parallel step of a small network",
-    "autograd/5 tiny ops": "forward and backward of five ops on tiny tensors",
+    "data-parallel step/784-512-256-10, 2 ranks": "a training step of a small network on two ranks",
+    "autograd/5 tiny ops": "forward and backward of five operations on tiny tensors",
 }
 LONG = ("dispatch", "large")  # layers whose cases are a table of every family of ops
 TINY = "dispatch/matmul"
@@ -166,9 +166,8 @@ def readme(runs: list[Run]) -> str:
         lines.append(f"| {what} | {times} | {case['ratio']:.2g} |")
     return as_page(
         [
-            "This library and PyTorch (CPU) ran in turn; the table has the medians of their times. "
-            "A ratio below 1 means that this library is faster. `python -m benchmarks` measures "
-            "it.",
+            "Both libraries ran in turn on the CPU of one machine. The times are medians. "
+            "A ratio below 1 means that shmtensor is faster. `python -m benchmarks` measures it.",
             "",
             machine_line(run),
             "",
