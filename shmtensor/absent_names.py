@@ -103,8 +103,6 @@ _REASONS = {
     "extensions in C++ are not built here: use NumPy's API in C, or ctypes, on tensor.numpy()": """
         utils.cpp_extension
     """,
-    "use timeit": "utils.benchmark",
-    "`python -m shmtensor doctor` reports what a machine has": "utils.collect_env",
     "use viz.summary": "utils.flop_counter",
     "shmtensor does not use the network: download the file, and read it with load": """
         utils.model_zoo

@@ -85,6 +85,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.distributed",),
     ("shmtensor.trainer",),
     ("shmtensor.run", "shmtensor.ray", "shmtensor.cli", "shmtensor.as_torch"),
+    ("shmtensor.utils.benchmark", "shmtensor.utils.collect_env"),
     ("shmtensor.__main__",),
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

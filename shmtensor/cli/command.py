@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Sequence
 
+from ..version import __version__
 from . import ls
 from .doctor import report as doctor
 from .find_domains import NoDomain
@@ -20,8 +21,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0; 1: `doctor` found a problem, or `top` no domain; 2: wrong arguments.
     """
-    parser = argparse.ArgumentParser(prog="python -m shmtensor", description=__doc__)
+    is_script = os.path.basename(sys.argv[0]) == "shmtensor"
+    parser = argparse.ArgumentParser(prog="shmtensor" if is_script else "python -m shmtensor")
     parser.description = "Shows what shmtensor does on this machine."
+    parser.add_argument("--version", action="version", version=f"shmtensor {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     top_command = commands.add_parser(
         "top", help="processes, slots, queues and messages of a domain, live"

@@ -1,4 +1,4 @@
-"""`shmtensor.utils.data`, `checkpoint`, `dlpack`, `hooks` and `tensorboard`, by PyTorch's names."""
+"""`shmtensor.utils`: benchmark, checkpoint, collect_env, data, dlpack, hooks and tensorboard."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,16 +10,19 @@ from . import dlpack as dlpack
 from . import tensorboard as tensorboard
 
 if TYPE_CHECKING:
+    from . import benchmark as benchmark
+    from . import collect_env as collect_env
     from . import hooks as hooks
 
-__all__ = ["checkpoint", "data", "dlpack", "hooks", "tensorboard"]
+LAZY = ("benchmark", "collect_env", "hooks")  # what few programs need
+__all__ = ["benchmark", "checkpoint", "collect_env", "data", "dlpack", "hooks", "tensorboard"]
 
 
 if not TYPE_CHECKING:  # with it a checker would take any name for one of the module's
 
     def __getattr__(name: str) -> Any:
-        if name == "hooks":  # imports nn
-            return import_module(f"{__name__}.hooks")
+        if name in LAZY:
+            return import_module(f"{__name__}.{name}")
         raise _missing(__name__, name)
 
 
