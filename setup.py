@@ -29,6 +29,11 @@ OBJECTS = ROOT / "build" / "objects"
 SANITIZE = os.environ.get("SHMTENSOR_SANITIZE", "")  # e.g. "address,undefined"
 STUBS = os.environ.get("SHMTENSOR_STUBS", "1")  # "0": no type stubs, which need the extension
 
+# "2.28": the extension needs that glibc, not this machine's, and carries the C++ library: for wheels
+# (`make wheel`). GCC compiles; the linker is ziglang's, which knows the symbols of each glibc.
+GLIBC = os.environ.get("SHMTENSOR_GLIBC", "")
+ZIG = os.environ.get("SHMTENSOR_ZIG", "")  # the path of its program
+
 COMMON = [
     "-std=c++17",
     "-O3",
@@ -143,11 +148,35 @@ class Build(build_ext):
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(f".{os.getpid()}.tmp")
+        link = link_against(GLIBC, cxx, out) if GLIBC else [*cxx, "-pthread"]
         subprocess.run(
-            [*cxx, "-shared", "-pthread", *objects, *ext.extra_link_args, "-o", str(partial)],
-            check=True,
+            [*link, "-shared", *objects, *ext.extra_link_args, "-o", str(partial)], check=True
         )
         partial.replace(target)
+
+
+# libstdc++'s inline code reads this variable, which came with glibc 2.32; 0 says that there may be
+# threads.
+SUBSTITUTES = 'extern "C" { extern char __libc_single_threaded; char __libc_single_threaded = 0; }'
+
+
+def link_against(glibc, cxx, out):
+    """The command that links objects of GCC against an older glibc than this machine's."""
+    if not ZIG:
+        sys.exit("shmtensor: SHMTENSOR_GLIBC needs SHMTENSOR_ZIG, the path of ziglang's program")
+    source, target = out / "substitutes.cc", out / "substitutes.o"
+    out.mkdir(parents=True, exist_ok=True)
+    source.write_text(SUBSTITUTES)
+    subprocess.run([*cxx, "-fPIC", "-fvisibility=hidden", "-c", source, "-o", target], check=True)
+    archives = [
+        subprocess.run(
+            [*cxx, f"-print-file-name={name}"], check=True, capture_output=True, text=True
+        ).stdout.strip()
+        for name in ("libstdc++.a", "libgcc_eh.a", "libgcc.a")
+    ]
+    # lld reads archives whenever a symbol is missing: their place does not matter.
+    machine = f"{MACHINE}-linux-gnu.{glibc}"
+    return [ZIG, "cc", "-target", machine, "-s", str(target), *archives, "-lm", "-lpthread"]
 
 
 def show_progress(number, total, name):
