@@ -29,8 +29,8 @@ OBJECTS = ROOT / "build" / "objects"
 SANITIZE = os.environ.get("SHMTENSOR_SANITIZE", "")  # e.g. "address,undefined"
 STUBS = os.environ.get("SHMTENSOR_STUBS", "1")  # "0": no type stubs, which need the extension
 
-# "2.28": the extension needs that glibc, not this machine's, and carries the C++ library: for wheels
-# (`make wheel`). GCC compiles; the linker is ziglang's, which knows the symbols of each glibc.
+# "2.28": the extension needs that glibc, not this machine's, and carries the C++ library: for
+# `make wheel`. GCC compiles; the linker is ziglang's, which knows the symbols of each glibc.
 GLIBC = os.environ.get("SHMTENSOR_GLIBC", "")
 ZIG = os.environ.get("SHMTENSOR_ZIG", "")  # the path of its program
 

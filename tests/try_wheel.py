@@ -15,6 +15,8 @@ def double(queue, done):
 
 
 def main():
+    for name in dir(st):  # modules that are imported when they are asked for, too
+        getattr(st, name)
     for method in ("fork", "spawn"):
         context = mp.get_context(method)
         queue, done = context.SimpleQueue(), context.SimpleQueue()

@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if [ "$1" = --install ]; then
-  [ -f dist/commit ] && [ "$(cat dist/commit)" = "$(git rev-parse HEAD)" ] && git diff --quiet HEAD || exit 1
+  [ -f dist/commit ] && [ "$(cat dist/commit)" = "$(git rev-parse HEAD)" ] && [ -z "$(git status --porcelain)" ] || exit 1
   "$2/pip" install --quiet --disable-pip-version-check --no-index --find-links dist --no-deps shmtensor 2>/dev/null || exit 1
   echo "installed the wheel of this commit from dist/"
   exit
@@ -18,7 +18,7 @@ trap 'rm -rf "$work"' EXIT
 zig=$("$bin/python" -c 'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))')
 mkdir -p dist
 for python in "$@"; do
-  rm -rf "$work"/*
+  rm -rf "$work"/* build/lib.* build/bdist.*  # setuptools keeps files there that the sources have no more
   SHMTENSOR_GLIBC=2.28 SHMTENSOR_ZIG=$zig "$python" -m pip wheel --quiet --disable-pip-version-check --no-deps \
     --wheel-dir "$work/built" .
   PATH="$bin:$PATH" "$bin/auditwheel" repair --plat manylinux_2_28_"$(uname -m)" --wheel-dir "$work/repaired" "$work"/built/*.whl \
@@ -33,4 +33,4 @@ for python in "$@"; do
   echo "dist/$(basename "$wheel")"
 done
 # What the wheels were built of: `make demo` compares it.
-git diff --quiet HEAD && git rev-parse HEAD >dist/commit || rm -f dist/commit
+if [ -z "$(git status --porcelain)" ]; then git rev-parse HEAD >dist/commit; else rm -f dist/commit; fi
