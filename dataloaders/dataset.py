@@ -45,6 +45,12 @@ class Dataset(Generic[T_co]):
     def __add__(self, other: Dataset[T_co]) -> ConcatDataset[T_co]:
         return ConcatDataset([self, other])
 
+    def __repr__(self) -> str:
+        try:
+            return f"{type(self).__name__}({length_of(self)} samples)"
+        except (TypeError, NotImplementedError):
+            return f"{type(self).__name__}()"
+
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):
     """Samples as a stream: implement `__iter__`.
@@ -116,6 +122,9 @@ class ConcatDataset(Dataset[T_co]):
 
     def __len__(self) -> int:
         return self.cumulative_sizes[-1]
+
+    def __repr__(self) -> str:
+        return f"ConcatDataset({', '.join(map(repr, self.datasets))})"
 
     def locate(self, index: int) -> tuple[int, int]:
         """The dataset that holds sample `index`, and the sample's index there."""
@@ -234,6 +243,9 @@ class Subset(Dataset[T_co]):
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    def __repr__(self) -> str:
+        return f"Subset({len(self)} of {self.dataset!r})"
 
 
 def random_split(

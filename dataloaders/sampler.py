@@ -28,6 +28,15 @@ class Sampler(Generic[T_co]):
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__}: __iter__ is not implemented")
 
+    def __repr__(self) -> str:
+        shown = (bool, int, float, str, Sampler)
+        options = [f"{name}={v!r}" for name, v in vars(self).items() if isinstance(v, shown)]
+        if isinstance(self, Sized):
+            options.insert(
+                0, f"{len(self)} {'batches' if 'batch_size' in vars(self) else 'indices'}"
+            )
+        return f"{type(self).__name__}({', '.join(o for o in options if o[0] != '_')})"
+
 
 class SequentialSampler(Sampler[int]):
     """0, 1, 2, ...: the order of `data_source`."""

@@ -131,3 +131,7 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
 
     def __len__(self) -> int:
         return len(self.tensors[0])
+
+    def __repr__(self) -> str:
+        columns = (f"{tuple(t.shape[1:])} {str(t.dtype).rpartition('.')[2]}" for t in self.tensors)
+        return f"TensorDataset({len(self)} samples of {', '.join(columns)})"

@@ -88,6 +88,9 @@ class Queue(_Queue):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def __repr__(self) -> str:
+        return f"Queue(maxsize={self.maxsize}, {self.qsize()} waiting)"
+
     @property
     def maxsize(self) -> int:
         """The largest number of waiting messages."""

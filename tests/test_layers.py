@@ -20,6 +20,7 @@ LAYERS: list[tuple[str, ...]] = [
     ("shmtensor.refused_names",),
     (
         "shmtensor.version",
+        "shmtensor.html_table",
         "shmtensor.errors",
         "shmtensor.absent_names",
         "shmtensor.compiler",

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 
 from shmtensor import memory
+from shmtensor.html_table import html_table
 
 
 def shared_bytes() -> int:
@@ -92,6 +93,13 @@ class LoaderStatistics:
             f"Loading is the bottleneck: training waited for data {wait_share:.0%} of the time; "
             f"what helps: {help_}."
         )
+
+    def _repr_html_(self) -> str:
+        names = [f.name for f in fields(WorkerStatistics)]
+        rows = [
+            [f"{v:.3f}" if isinstance(v, float) else v for v in astuple(w)] for w in self.workers
+        ]
+        return html_table(names, rows, self.bottleneck)
 
     def __str__(self) -> str:
         lines = ["worker     pid  batches  samples    fetch  collate     send     idle"]

@@ -288,6 +288,11 @@ class GradScaler:
 
     # ---------------------------------------------------------------- settings and state
 
+    def __repr__(self) -> str:
+        if not self.is_enabled():
+            return "GradScaler(enabled=False)"
+        return f"GradScaler(scale={self.get_scale()}, growth_factor={self._growth_factor})"
+
     def get_scale(self) -> float:
         """The scale; 1.0 if not enabled. Waits for the GPU if the scale is there."""
         return self._read()[0] if self._enabled else 1.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .. import native
+from ..html_table import html_table
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,9 @@ class Statistics:
     def live_blocks(self) -> int:
         """Blocks that an object of this process refers to."""
         return self.private_blocks + self.shared_blocks + self.held_blocks
+
+    def _repr_html_(self) -> str:
+        return html_table(("figure", "value"), vars(self).items())
 
 
 def statistics() -> Statistics:

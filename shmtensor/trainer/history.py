@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..html_table import html_table
+
 
 @dataclass(frozen=True)
 class Epoch:
@@ -55,6 +57,26 @@ class History:
 
     def __len__(self) -> int:
         return len(self.epochs)
+
+    def _table(self) -> tuple[list[str], list[list[str]]]:
+        """Columns that have a value in an epoch, and a row of texts for each epoch."""
+        records = [{**vars(epoch), **epoch.metrics} for epoch in self.epochs]
+        names = dict.fromkeys(name for record in records for name in record)
+        used = [n for n in names if n != "metrics" and any(r.get(n) is not None for r in records)]
+        return used, [[figure(record.get(name)) for name in used] for record in records]
+
+    def __str__(self) -> str:
+        if not self.epochs:
+            return "no epoch yet"
+        names, rows = self._table()
+        widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+        return "\n".join(
+            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True))
+            for row in [names, *rows]
+        )
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._table())
 
     def state_dict(self) -> list[dict[str, Any]]:
         return [asdict(epoch) for epoch in self.epochs]
@@ -122,3 +144,10 @@ class TrainerStatistics:
             f"{shares['the other ranks']:.0%} for other ranks; {most} "
             f"bound{'s' * (most == 'compute')} it{advice}"
         )
+
+
+def figure(value: Any) -> str:
+    """A value as a table shows it: four digits; nothing for None."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

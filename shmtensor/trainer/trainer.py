@@ -28,6 +28,7 @@ from .auto import choose_nprocs
 from .batch_loss import LossFunction, inputs_of
 from .batches import as_tensors, concatenate, on_device, on_host
 from .callbacks import Callback, Schedule
+from .description import as_html, as_text
 from .history import Epoch, History, TrainerStatistics
 from .lead import Lead
 from .nodes import local_size, ranks_of
@@ -242,6 +243,8 @@ class Trainer:
         self._seconds, self._lr = 0.0, 0.0
         self._last_lr = 0.0  # of the last step
         self._statistics = TrainerStatistics()
+
+    __repr__, _repr_html_ = as_text, as_html
 
     @property
     def optimizer(self) -> Any:

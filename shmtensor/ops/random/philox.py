@@ -157,6 +157,9 @@ class Generator:
     def __reduce__(self) -> Any:
         return restored, (str(self.device), self._seed, self._offset)
 
+    def __repr__(self) -> str:
+        return f"Generator(seed={self._seed}, {self._offset} blocks drawn, device={self.device})"
+
     def manual_seed(self, seed: int) -> Generator:
         """Starts the stream of a seed; negative seeds count from 2**64 downwards."""
         seed = int(seed)

@@ -48,6 +48,12 @@ class LRScheduler:
         self._last_lr: list[Any] = []
         self._initial_step()
 
+    def __repr__(self) -> str:
+        options = {k: v for k, v in vars(self).items() if isinstance(v, (bool, int, float, str))}
+        options["lr"] = [group["lr"] for group in self.optimizer.param_groups]
+        shown = (f"{name}={value!r}" for name, value in options.items() if name[0] != "_")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
     # Users' schedules read these two, by PyTorch's names.
     _get_lr_called_within_step = True
     _is_initial = False  # whether `get_lr` is called at construction
