@@ -49,10 +49,11 @@ class LRScheduler:
         self._initial_step()
 
     def __repr__(self) -> str:
-        options = {k: v for k, v in vars(self).items() if isinstance(v, (bool, int, float, str))}
+        shown = (bool, int, float, str)
+        options: dict[str, Any] = {k: v for k, v in vars(self).items() if isinstance(v, shown)}
         options["lr"] = [group["lr"] for group in self.optimizer.param_groups]
-        shown = (f"{name}={value!r}" for name, value in options.items() if name[0] != "_")
-        return f"{type(self).__name__}({', '.join(shown)})"
+        texts = (f"{name}={value!r}" for name, value in options.items() if name[0] != "_")
+        return f"{type(self).__name__}({', '.join(texts)})"
 
     # Users' schedules read these two, by PyTorch's names.
     _get_lr_called_within_step = True
