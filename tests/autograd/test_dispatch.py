@@ -98,10 +98,7 @@ def test_calls_by_name_that_the_parser_does_not_know() -> None:
         (lambda x: st.sum(x, 0, dim=1), r"sum\(\) got multiple values for argument 'dim'"),
         (lambda x: st.sum(x, dim=0, axis=1), r"sum\(\) got multiple values for argument 'dim'"),
         (lambda x: st.prod(), r"prod\(\) missing 1 required positional argument: 'input'"),
-        (
-            lambda x: st.prod(x, 0, True, 3),
-            r"prod\(\) takes 3 positional arguments but 4",
-        ),
+        (lambda x: st.prod(x, 0, True, 3), r"prod\(\) takes 3 positional arguments but 4"),
         (lambda x: st.prod(x, wrong=1), r"prod\(\) got an unexpected keyword argument 'wrong'"),
     ],
 )

@@ -8,11 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ...autograd.dispatch.autocast import in_precisions
-from ...ops.loss.cross_entropy import (
-    apply_reduction,
-    check_reduction,
-    reduction_of_legacy,
-)
+from ...ops.loss.cross_entropy import apply_reduction, check_reduction, reduction_of_legacy
 from ...tensor import Tensor
 from . import from_table as ops
 from .from_table import (

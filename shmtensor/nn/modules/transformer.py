@@ -538,10 +538,7 @@ class Transformer(Module):
                 f"{shapes[0]}, {shapes[1]}, {self.d_model}"
             )
         memory = self.encoder(
-            src,
-            mask=src_mask,
-            src_key_padding_mask=src_key_padding_mask,
-            is_causal=src_is_causal,
+            src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal
         )
         out: Tensor = self.decoder(
             tgt,

@@ -142,13 +142,7 @@ def full(
     return copy_into_out(
         out,
         new_tensor(
-            full_array,
-            shape,
-            value,
-            dtype,
-            device=device,
-            requires_grad=requires_grad,
-            like=out,
+            full_array, shape, value, dtype, device=device, requires_grad=requires_grad, like=out
         ),
     )
 

@@ -235,10 +235,7 @@ def dot(xp, x, tensor, /):
     return xp.matmul(x, tensor)
 
 
-dot.pullback(
-    x=lambda g, tensor: g * tensor.conjugate(),
-    tensor=lambda g, x: g * x.conjugate(),
-)
+dot.pullback(x=lambda g, tensor: g * tensor.conjugate(), tensor=lambda g, x: g * x.conjugate())
 
 
 @composite(autocast_cuda="widest", autocast="alone", exact_out=True)

@@ -118,10 +118,7 @@ def div(xp, x, y, /):
     return x / y
 
 
-div.pullback(
-    x=lambda g, y: g / y.conjugate(),
-    y=lambda g, y, out: -g * (out / y).conjugate(),
-)
+div.pullback(x=lambda g, y: g / y.conjugate(), y=lambda g, y, out: -g * (out / y).conjugate())
 div.alias("divide", "true_divide")
 
 

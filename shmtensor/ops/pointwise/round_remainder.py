@@ -136,10 +136,7 @@ def remainder(xp, x, y, /):
     return x % y
 
 
-remainder.pullback(
-    x=lambda g: g,
-    y=lambda ops, g, x, y: -g * ops.floor(x / y),
-)
+remainder.pullback(x=lambda g: g, y=lambda ops, g, x, y: -g * ops.floor(x / y))
 
 
 @division(numpy=parallel(np.fmod, "b"), tensors="x")
@@ -148,10 +145,7 @@ def fmod(xp, x, y, /):
     return xp.fmod(x, y)
 
 
-fmod.pullback(
-    x=lambda g: g,
-    y=lambda ops, g, x, y: -g * ops.trunc(x / y),
-)
+fmod.pullback(x=lambda g: g, y=lambda ops, g, x, y: -g * ops.trunc(x / y))
 
 
 def trunc_quotient(xp: Any, x: Any, y: Any) -> Any:

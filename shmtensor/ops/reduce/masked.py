@@ -260,15 +260,7 @@ def variance_of(ops, name, input, dim, unbiased, correction, keepdim, dtype, mas
 
 @composite(method=False, function=False)
 def masked_var(
-    ops,
-    input,
-    dim=None,
-    unbiased=None,
-    *,
-    correction=None,
-    keepdim=False,
-    dtype=None,
-    mask=None,
+    ops, input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None
 ):
     """The variance of the unmasked elements, of all or along dimensions; NaN if there are none.
 
@@ -281,15 +273,7 @@ def masked_var(
 
 @composite(method=False, function=False)
 def masked_std(
-    ops,
-    input,
-    dim=None,
-    unbiased=None,
-    *,
-    correction=None,
-    keepdim=False,
-    dtype=None,
-    mask=None,
+    ops, input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None
 ):
     """The square root of `masked.var`."""
     return ops.sqrt(variance_of(ops, "std", input, dim, unbiased, correction, keepdim, dtype, mask))

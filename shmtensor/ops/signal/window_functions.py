@@ -15,13 +15,7 @@ i0 = elementwise("i0")
 
 
 def new_window(
-    name: str,
-    formula: Any,
-    n: int,
-    periodic: bool,
-    dtype: Any,
-    device: Any,
-    requires_grad: bool,
+    name: str, formula: Any, n: int, periodic: bool, dtype: Any, device: Any, requires_grad: bool
 ) -> Any:
     """A window of n points; `formula` takes the array module and positions from 0 to 1 of a
     symmetric one.
