@@ -25,33 +25,15 @@ from . import (
     queue,
     send,
 )
-from . import (
-    beside_pytorch_loader as programs,
-)
-from . import (
-    collectives as collective,
-)
-from . import (
-    data_parallel as parallel,
-)
-from . import (
-    datasets_from_files as reading,
-)
-from . import (
-    memory_growth as growth,
-)
-from . import (
-    million_elements as large,
-)
-from . import (
-    optimizers as optimizer,
-)
-from . import (
-    shared_list as packed,
-)
-from . import (
-    training_step as training,
-)
+from . import beside_pytorch_loader as programs
+from . import collectives as collective
+from . import data_parallel as parallel
+from . import datasets_from_files as reading
+from . import memory_growth as growth
+from . import million_elements as large
+from . import optimizers as optimizer
+from . import shared_list as packed
+from . import training_step as training
 from .harness.case import Case
 from .harness.machine import describe, header
 from .harness.measure import measure

@@ -149,10 +149,7 @@ def case(what: str, everyone: str, one: str) -> Case:
     return Case(name, {OURS: pss_of(everyone), ONE: pss_of(one)}, TARGET, ONE, long=True, unit="B")
 
 
-CASES = [
-    case("the data", "all, data", "one, data"),
-    case("the workers", "workers", "one"),
-]
+CASES = [case("the data", "all, data", "one, data"), case("the workers", "workers", "one")]
 
 
 def main(arguments: list[str] | None = None) -> int:

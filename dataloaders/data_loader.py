@@ -325,11 +325,7 @@ class DataLoader(Generic[T_co, Batch_co]):
 
         resumed, self._resumed = self._resumed, None
         progress = Progress(
-            self._lists(),
-            self.generator,
-            self._streams(),
-            self.snapshot_every_n_steps,
-            resumed,
+            self._lists(), self.generator, self._streams(), self.snapshot_every_n_steps, resumed
         )
         recipe = Recipe(
             self._source,

@@ -6,8 +6,8 @@ Functions that need a GPU raise `DeviceMissing`, a RuntimeError and an Assertion
 from __future__ import annotations
 
 import warnings
-from collections import OrderedDict
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from . import cuda, cupy_runtime, dtypes
 from .device import Device, DeviceMissing
@@ -36,6 +36,8 @@ __all__ = [
     "set_stream",
     "synchronize",
 ]
+
+R = TypeVar("R")
 
 SUPPORTED = (
     dtypes.float64, dtypes.float32, dtypes.float16, dtypes.complex128, dtypes.complex64,
@@ -138,6 +140,25 @@ def synchronize(device: Any = None, /) -> None:
         cuda.synchronize(device)
 
 
+def get_device_capability(device: Any = None, /) -> dict[str, Any]:
+    """What an accelerator can do: the dtypes that tensors there may have, by "supported_dtypes".
+
+    Raises: DeviceMissing, there is none.
+    """
+    require("get_device_capability")
+    cuda.get_device_properties(device)
+    return {"supported_dtypes": set(SUPPORTED)}
+
+
+def empty_host_cache() -> None:
+    """Releases cached CPU memory for copies to an accelerator.
+
+    Raises: DeviceMissing, there is none.
+    """
+    require("empty_host_cache")
+    cupy_runtime.initialize().get_default_pinned_memory_pool().free_all_blocks()
+
+
 def current_stream(device: Any = None, /) -> cuda.Stream:
     """The accelerator's queue of work.
 
@@ -156,16 +177,6 @@ def set_stream(stream: Any) -> None:
     cuda.set_stream(stream)
 
 
-def get_device_capability(device: Any = None, /) -> dict[str, Any]:
-    """What an accelerator can do: the dtypes that tensors there may have, by "supported_dtypes".
-
-    Raises: DeviceMissing, there is none.
-    """
-    require("get_device_capability")
-    cuda.get_device_properties(device)
-    return {"supported_dtypes": set(SUPPORTED)}
-
-
 def empty_cache() -> None:
     """Releases cached memory of an accelerator.
 
@@ -175,82 +186,35 @@ def empty_cache() -> None:
     cuda.empty_cache()
 
 
-def empty_host_cache() -> None:
-    """Releases cached CPU memory for copies to an accelerator.
+def of_device(name: str, function: Callable[..., R], doc: str) -> Callable[..., R]:
+    """A function of `cuda` that takes a device, under a name of this module."""
 
-    Raises: DeviceMissing, there is none.
-    """
-    require("empty_host_cache")
-    cupy_runtime.initialize().get_default_pinned_memory_pool().free_all_blocks()
+    def call(device_index: Any = None, /) -> R:
+        require(name)
+        return function(device_index)
 
-
-def get_memory_info(device_index: Any = None, /) -> tuple[int, int]:
-    """Free and total bytes.
-
-    Raises: DeviceMissing, there is none.
-    """
-    require("get_memory_info")
-    return cuda.mem_get_info(device_index)
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = f"{doc}\n\n    Raises: DeviceMissing, there is none.\n    "
+    return call
 
 
-def memory_allocated(device_index: Any = None, /) -> int:
-    """Bytes of tensors.
-
-    Raises: DeviceMissing, there is none.
-    """
-    require("memory_allocated")
-    return cuda.memory_allocated(device_index)
-
-
-def max_memory_allocated(device_index: Any = None, /) -> int:
-    """The peak number of bytes of tensors.
-
-    Raises: DeviceMissing, there is none.
-    """
-    require("max_memory_allocated")
-    return cuda.max_memory_allocated(device_index)
-
-
-def memory_reserved(device_index: Any = None, /) -> int:
-    """Bytes reserved, for tensors and in the cache.
-
-    Raises: DeviceMissing, there is none.
-    """
-    require("memory_reserved")
-    return cuda.memory_reserved(device_index)
-
-
-def max_memory_reserved(device_index: Any = None, /) -> int:
-    """The peak number of bytes reserved.
-
-    Raises: DeviceMissing, there is none.
-    """
-    require("max_memory_reserved")
-    return cuda.max_memory_reserved(device_index)
-
-
-def memory_stats(device_index: Any = None, /) -> OrderedDict[str, Any]:
-    """Memory statistics by name.
-
-    Raises: DeviceMissing, there is none.
-    """
-    require("memory_stats")
-    return cuda.memory_stats(device_index)
-
-
-def reset_peak_memory_stats(device_index: Any = None, /) -> None:
-    """Resets the peak numbers.
-
-    Raises: DeviceMissing, there is none.
-    """
-    require("reset_peak_memory_stats")
-    cuda.reset_peak_memory_stats(device_index)
-
-
-def reset_accumulated_memory_stats(device_index: Any = None, /) -> None:
-    """Checks the device only, as `cuda.reset_accumulated_memory_stats`.
-
-    Raises: DeviceMissing, there is none.
-    """
-    require("reset_accumulated_memory_stats")
-    cuda.reset_accumulated_memory_stats(device_index)
+get_memory_info = of_device("get_memory_info", cuda.mem_get_info, "Free and total bytes.")
+memory_allocated = of_device("memory_allocated", cuda.memory_allocated, "Bytes of tensors.")
+max_memory_allocated = of_device(
+    "max_memory_allocated", cuda.max_memory_allocated, "The peak number of bytes of tensors."
+)
+memory_reserved = of_device(
+    "memory_reserved", cuda.memory_reserved, "Bytes reserved, for tensors and in the cache."
+)
+max_memory_reserved = of_device(
+    "max_memory_reserved", cuda.max_memory_reserved, "The peak number of bytes reserved."
+)
+memory_stats = of_device("memory_stats", cuda.memory_stats, "Memory statistics by name.")
+reset_peak_memory_stats = of_device(
+    "reset_peak_memory_stats", cuda.reset_peak_memory_stats, "Resets the peak numbers."
+)
+reset_accumulated_memory_stats = of_device(
+    "reset_accumulated_memory_stats",
+    cuda.reset_accumulated_memory_stats,
+    "Checks the device only, as `cuda.reset_accumulated_memory_stats`.",
+)

@@ -18,12 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .distributed.group.init_process_group import destroy_process_group
-from .errors import (
-    PeerLostError,
-    ProcessException,
-    ProcessExitedException,
-    ProcessRaisedException,
-)
+from .errors import PeerLostError, ProcessException, ProcessExitedException, ProcessRaisedException
 from .multiprocessing.exit_on_exception import notify_exit_listeners
 
 __all__ = ["launch"]

@@ -147,7 +147,7 @@ NATIVE_RANK = {name: rank for rank, layer in enumerate(NATIVE_LAYERS) for name i
 
 # Includes that point up, and why.
 NATIVE_EXCEPTIONS = {
-    ("kernels/shape/flip_roll_tril.cc", "dispatch/views.h"): "flip is a view, copied in order",
+    ("kernels/shape/flip_roll_tril.cc", "dispatch/views.h"): "flip is a view, copied in order"
 }
 
 # Folders of one module whose path PyTorch's users write.

@@ -63,8 +63,7 @@ def make_pool(in_flight: int) -> PinnedPool | None:
     if torch is not None and torch.cuda.is_available():
         return PinnedPool(RuntimeOfTorch(torch.cuda), limit)
     warnings.warn(
-        f"DataLoader: pin_memory is set, but there is no GPU to pin memory for: {why}",
-        stacklevel=4,
+        f"DataLoader: pin_memory is set, but there is no GPU to pin memory for: {why}", stacklevel=4
     )
     return None
 

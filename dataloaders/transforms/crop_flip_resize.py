@@ -153,10 +153,7 @@ class Resize(Transform):
     """
 
     def __init__(
-        self,
-        size: int | Sequence[int],
-        interpolation: str = "bilinear",
-        antialias: bool = True,
+        self, size: int | Sequence[int], interpolation: str = "bilinear", antialias: bool = True
     ) -> None:
         sizes = pair("Resize", size)
         self.size = size if isinstance(size, int) else sizes
@@ -216,11 +213,7 @@ class RandomResizedCrop(Transform):
 
 
 def sample_boxes(
-    keys: Array,
-    height: int,
-    width: int,
-    scale: tuple[float, float],
-    ratio: tuple[float, float],
+    keys: Array, height: int, width: int, scale: tuple[float, float], ratio: tuple[float, float]
 ) -> Array:
     """A box (top, left, height, width) for each key, `(N, 4)`: the first of ten draws that fits,
     else the largest in the middle whose ratio is allowed (C. Szegedy et al., "Going deeper with

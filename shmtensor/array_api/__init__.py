@@ -17,14 +17,7 @@ from ..tensor.torch_constants import inf as inf
 from ..tensor.torch_constants import nan as nan
 from ..tensor.torch_constants import newaxis as newaxis
 from ..tensor.torch_constants import pi as pi
-from . import (
-    creation,
-    dtypes,
-    info,
-    reductions,
-    reshape_index,
-    sort_unique,
-)
+from . import creation, dtypes, info, reductions, reshape_index, sort_unique
 
 __array_api_version__ = "2023.12"
 __array_namespace_info__ = info.__array_namespace_info__

@@ -101,11 +101,7 @@ def scatter(
 
 
 def gather(
-    tensors: Sequence[Tensor],
-    dim: int = 0,
-    destination: Any = None,
-    *,
-    out: Tensor | None = None,
+    tensors: Sequence[Tensor], dim: int = 0, destination: Any = None, *, out: Tensor | None = None
 ) -> Tensor:
     """Tensors joined along a dimension, on a device, by default the current GPU; or copied to the
     tensor `out`.

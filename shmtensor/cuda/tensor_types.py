@@ -24,71 +24,20 @@ class OnCuda(legacy_types.Typed):
     is_cuda = True
 
 
-class FloatTensor(metaclass=OnCuda):
-    """Tensors of float32 on a GPU."""
-
-    __module__ = "shmtensor.cuda"
-    dtype = legacy_types.FloatTensor.dtype
-
-
-class DoubleTensor(metaclass=OnCuda):
-    """Tensors of float64 on a GPU."""
-
-    __module__ = "shmtensor.cuda"
-    dtype = legacy_types.DoubleTensor.dtype
+def on_cuda(name: str) -> OnCuda:
+    """The type on GPUs of the same name as a type on the CPU."""
+    dtype = getattr(legacy_types, name).dtype
+    doc = f"Tensors of {dtype.name} on a GPU."
+    return OnCuda(name, (), {"__module__": "shmtensor.cuda", "__doc__": doc, "dtype": dtype})
 
 
-class HalfTensor(metaclass=OnCuda):
-    """Tensors of float16 on a GPU."""
-
-    __module__ = "shmtensor.cuda"
-    dtype = legacy_types.HalfTensor.dtype
-
-
-class BFloat16Tensor(metaclass=OnCuda):
-    """Tensors of bfloat16 on a GPU."""
-
-    __module__ = "shmtensor.cuda"
-    dtype = legacy_types.BFloat16Tensor.dtype
-
-
-class LongTensor(metaclass=OnCuda):
-    """Tensors of int64 on a GPU."""
-
-    __module__ = "shmtensor.cuda"
-    dtype = legacy_types.LongTensor.dtype
-
-
-class IntTensor(metaclass=OnCuda):
-    """Tensors of int32 on a GPU."""
-
-    __module__ = "shmtensor.cuda"
-    dtype = legacy_types.IntTensor.dtype
-
-
-class ShortTensor(metaclass=OnCuda):
-    """Tensors of int16 on a GPU."""
-
-    __module__ = "shmtensor.cuda"
-    dtype = legacy_types.ShortTensor.dtype
-
-
-class CharTensor(metaclass=OnCuda):
-    """Tensors of int8 on a GPU."""
-
-    __module__ = "shmtensor.cuda"
-    dtype = legacy_types.CharTensor.dtype
-
-
-class ByteTensor(metaclass=OnCuda):
-    """Tensors of uint8 on a GPU."""
-
-    __module__ = "shmtensor.cuda"
-    dtype = legacy_types.ByteTensor.dtype
-
-
-class BoolTensor(metaclass=OnCuda):
-    """Tensors of bool on a GPU."""
-
-    __module__ = "shmtensor.cuda"
-    dtype = legacy_types.BoolTensor.dtype
+FloatTensor = on_cuda("FloatTensor")
+DoubleTensor = on_cuda("DoubleTensor")
+HalfTensor = on_cuda("HalfTensor")
+BFloat16Tensor = on_cuda("BFloat16Tensor")
+LongTensor = on_cuda("LongTensor")
+IntTensor = on_cuda("IntTensor")
+ShortTensor = on_cuda("ShortTensor")
+CharTensor = on_cuda("CharTensor")
+ByteTensor = on_cuda("ByteTensor")
+BoolTensor = on_cuda("BoolTensor")

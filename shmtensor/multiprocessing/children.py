@@ -281,10 +281,7 @@ class Children:
 
     # ---------------------------------------------------------------- end
     def end(
-        self,
-        ask: Callable[[], None] | None = None,
-        patience: float = 0.0,
-        grace: float = GRACE,
+        self, ask: Callable[[], None] | None = None, patience: float = 0.0, grace: float = GRACE
     ) -> None:
         """Ends all children and reaps them: asks and waits for `patience` seconds, SIGTERM and
         waits for `grace` seconds (0: neither), SIGKILL. An exception meanwhile goes on to SIGKILL.

@@ -343,9 +343,7 @@ def _receive_results(pool: _WorkerPool) -> None:
 
 
 def _terminate(
-    taskqueue: queue.SimpleQueue[Any],
-    pool: _WorkerPool,
-    result_handler: threading.Thread,
+    taskqueue: queue.SimpleQueue[Any], pool: _WorkerPool, result_handler: threading.Thread
 ) -> None:
     is_finished = pool.is_over and not result_handler.is_alive()
     pool.is_terminated = True

@@ -36,14 +36,7 @@ from .picklable import extra_reductions, is_main_importable
 from .reduce_cuda import restore_tensor
 from .shared_object import Shared
 
-__all__ = [
-    "dumps",
-    "loads",
-    "pickle_dumps",
-    "pickle_loads",
-    "reduce_for_stdlib",
-    "sending_values",
-]
+__all__ = ["dumps", "loads", "pickle_dumps", "pickle_loads", "reduce_for_stdlib", "sending_values"]
 
 _CODEC_MARK = b"\x01"  # native/ipc/codec/codec.h; a pickle begins with 0x80
 

@@ -85,12 +85,7 @@ def slab_claim(uuid: bytes, size: int, shift: int, handle: bytes, /) -> tuple[in
 def slab_retire(slot: int, incarnation: int, /) -> bool: ...
 def slab_end(slot: int, /) -> None: ...
 def slab_export(
-    slot: int,
-    incarnation: int,
-    index: int,
-    nbytes: int,
-    via: _Array | Block | None = None,
-    /,
+    slot: int, incarnation: int, index: int, nbytes: int, via: _Array | Block | None = None, /
 ) -> bytes: ...
 def slab_hold(handle: bytes, is_held: bool, /) -> str: ...
 def slab_drop(slot: int, index: int, /) -> None: ...
@@ -265,13 +260,7 @@ class Group:
     def send(self, x: _Array, to: int, tag: int, timeout: float, /) -> None: ...
     def recv(self, x: _Array, source: int, tag: int, timeout: float, /) -> None: ...
     def exchange(
-        self,
-        outs: list[_Array],
-        x: _Array,
-        offsets: list[int],
-        is_direct: bool,
-        timeout: float,
-        /,
+        self, outs: list[_Array], x: _Array, offsets: list[int], is_direct: bool, timeout: float, /
     ) -> None: ...
     def find_sender(self, timeout: float, /) -> int: ...
     def reaches(self, array: _Array, /) -> bool: ...
@@ -426,13 +415,7 @@ def norm(x: _Array, dim: Any, keepdim: bool, power: int, /) -> _Array | None: ..
 def gather(x: _Array, index: _Array, dim: int, /) -> _Array | None: ...
 def take(x: _Array, index: _Array, dim: int, /) -> _Array | None: ...
 def scatter(
-    out: _Array,
-    source: _Array,
-    index: _Array,
-    dim: int,
-    reduce: int,
-    base: _Array | None = None,
-    /,
+    out: _Array, source: _Array, index: _Array, dim: int, reduce: int, base: _Array | None = None, /
 ) -> bool: ...
 def index_add(
     out: _Array,
@@ -480,24 +463,10 @@ def convolution(
     /,
 ) -> _Array | None: ...
 def conv_transpose(
-    y: _Array,
-    weight: _Array,
-    size: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    /,
+    y: _Array, weight: _Array, size: Any, stride: Any, padding: Any, dilation: Any, groups: int, /
 ) -> _Array | None: ...
 def convolution_backward_weight(
-    x: _Array,
-    y: _Array,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    dilation: Any,
-    groups: int,
-    /,
+    x: _Array, y: _Array, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int, /
 ) -> _Array | None: ...
 def max_pool(
     x: _Array, kernel: Any, stride: Any, padding: Any, dilation: Any, out_size: Any, /
@@ -520,12 +489,7 @@ def sample_indices(
     x: _Array, sizes: Any, kernel_size: int, padding_mode: int, /
 ) -> _Array | None: ...
 def ctc_loss(
-    x: _Array,
-    targets: _Array,
-    input_lengths: _Array,
-    target_lengths: _Array,
-    blank: int,
-    /,
+    x: _Array, targets: _Array, input_lengths: _Array, target_lengths: _Array, blank: int, /
 ) -> tuple[_Array, _Array] | None: ...
 def ctc_loss_backward(
     g: _Array,
@@ -660,14 +624,7 @@ def adadelta_(
     /,
 ) -> None: ...
 def adagrad_(
-    p: _Array,
-    g: _Array,
-    sum: _Array,
-    lr: float,
-    eps: float,
-    weight_decay: float,
-    maximize: bool,
-    /,
+    p: _Array, g: _Array, sum: _Array, lr: float, eps: float, weight_decay: float, maximize: bool, /
 ) -> None: ...
 def adamax_(
     p: _Array,
@@ -1077,11 +1034,7 @@ class DevicePointwise:
 def set_device_launch(stream: Any, number: Callable[[], int] | None, /) -> bool: ...
 def sum_to_size(gradient: Any, edge: Edge, /) -> Any: ...
 def steal_gradient(
-    sums: dict[Any, Any],
-    accumulate_grad: Any,
-    tensor: Any,
-    grad_buffer: GradientBuffer | None,
-    /,
+    sums: dict[Any, Any], accumulate_grad: Any, tensor: Any, grad_buffer: GradientBuffer | None, /
 ) -> Any: ...
 def in_layout_of_grad(gradient: _Array, tensor: Any, /) -> _Array: ...
 def is_only_owner(tensor: Any, /) -> bool: ...

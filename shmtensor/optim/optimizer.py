@@ -277,11 +277,7 @@ class Optimizer:
         return insert(hook, self._table("_optimizer_load_state_dict_post_hooks"), prepend=prepend)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            "defaults": self.defaults,
-            "state": self.state,
-            "param_groups": self.param_groups,
-        }
+        return {"defaults": self.defaults, "state": self.state, "param_groups": self.param_groups}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)

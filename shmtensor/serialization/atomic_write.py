@@ -58,10 +58,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             if not is_named:
                 # With dst_dir_fd Python calls linkat, which follows the link in /proc.
                 os.link(
-                    f"/proc/self/fd/{fd}",
-                    temporary,
-                    dst_dir_fd=directory_fd,
-                    follow_symlinks=True,
+                    f"/proc/self/fd/{fd}", temporary, dst_dir_fd=directory_fd, follow_symlinks=True
                 )
         os.replace(temporary, name, src_dir_fd=directory_fd, dst_dir_fd=directory_fd)
         os.fsync(directory_fd)

@@ -273,11 +273,7 @@ def largest_byte(data: Any) -> int:
 
 
 def check_bools(
-    limits: Limits,
-    storage: Storage,
-    span: slice,
-    size: tuple[int, ...],
-    stride: tuple[int, ...],
+    limits: Limits, storage: Storage, span: slice, size: tuple[int, ...], stride: tuple[int, ...]
 ) -> None:
     """Checks that each byte of a bool tensor is 0 or 1: kernels rely on it."""
     if not storage.checks:  # once for all tensors of the storage

@@ -29,14 +29,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..errors import printable
-from .constructors import (
-    CONSTRUCTORS,
-    NAMES,
-    check_dtype_state,
-    fill_array,
-    frozen,
-    rebuild_array,
-)
+from .constructors import CONSTRUCTORS, NAMES, check_dtype_state, fill_array, frozen, rebuild_array
 from .limits import ATTRIBUTE, Limits, brief
 
 CONTAINERS = (list, dict, set, OrderedDict, defaultdict, Counter, deque)

@@ -84,22 +84,6 @@ def exponential(
     return window("exponential", M, sym, dtype, device, requires_grad, shape)
 
 
-def cosine(
-    M: int,
-    *,
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """sin(pi (n + 1/2) / M)."""
-    return window(
-        "cosine", M, sym, dtype, device, requires_grad,
-        lambda x, n: np.sin(math.pi * (x + 0.5) / n),
-    )  # fmt: skip
-
-
 def gaussian(
     M: int,
     *,
@@ -140,6 +124,16 @@ def kaiser(
     return window("kaiser", M, sym, dtype, device, requires_grad, shape)
 
 
+def cosine_sum(weights: list[float]) -> Callable[[Any, int], Any]:
+    """The shape of a sum of cosines."""
+
+    def shape(x: Any, n: int) -> Any:
+        angle = 2 * math.pi * x / (n - 1)
+        return sum((-1) ** i * w * np.cos(i * angle) for i, w in enumerate(weights))
+
+    return shape
+
+
 def general_cosine(
     M: int,
     *,
@@ -155,11 +149,7 @@ def general_cosine(
     if not weights:
         raise ValueError("general_cosine: coefficients cannot be empty")
 
-    def shape(x: Any, n: int) -> Any:
-        angle = 2 * math.pi * x / (n - 1)
-        return sum((-1) ** i * w * np.cos(i * angle) for i, w in enumerate(weights))
-
-    return window("general_cosine", M, sym, dtype, device, requires_grad, shape)
+    return window("general_cosine", M, sym, dtype, device, requires_grad, cosine_sum(weights))
 
 
 def general_hamming(
@@ -178,8 +168,8 @@ def general_hamming(
     )
 
 
-def cosines(name: str, a: list[float], doc: str) -> Callable[..., Tensor]:
-    """A named window of cosines."""
+def of_shape(name: str, shape: Callable[[Any, int], Any], doc: str) -> Callable[..., Tensor]:
+    """A named window whose shape has no parameter."""
 
     def window_function(
         M: int,
@@ -189,37 +179,27 @@ def cosines(name: str, a: list[float], doc: str) -> Callable[..., Tensor]:
         layout: Any = None,
         device: Any = None,
         requires_grad: bool = False,
-    ) -> Any:
-        return general_cosine(
-            M, a=a, sym=sym, dtype=dtype, device=device, requires_grad=requires_grad
-        )
+    ) -> Tensor:
+        return window(name, M, sym, dtype, device, requires_grad, shape)
 
     window_function.__name__ = window_function.__qualname__ = name
     window_function.__doc__ = doc
     return window_function
 
 
-hamming = cosines("hamming", [0.54, 0.46], "`general_cosine` of 0.54, 0.46.")
-hann = cosines("hann", [0.5, 0.5], "`general_cosine` of 0.5, 0.5.")
-blackman = cosines("blackman", [0.42, 0.5, 0.08], "`general_cosine` of 0.42, 0.5, 0.08.")
-nuttall = cosines(
+hamming = of_shape("hamming", cosine_sum([0.54, 0.46]), "`general_cosine` of 0.54, 0.46.")
+hann = of_shape("hann", cosine_sum([0.5, 0.5]), "`general_cosine` of 0.5, 0.5.")
+blackman = of_shape(
+    "blackman", cosine_sum([0.42, 0.5, 0.08]), "`general_cosine` of 0.42, 0.5, 0.08."
+)
+nuttall = of_shape(
     "nuttall",
-    [0.3635819, 0.4891775, 0.1365995, 0.0106411],
+    cosine_sum([0.3635819, 0.4891775, 0.1365995, 0.0106411]),
     "The minimum 4-term window of Blackman and Harris, according to Nuttall.",
 )
 
 
-def bartlett(
-    M: int,
-    *,
-    sym: bool = True,
-    dtype: Any = None,
-    layout: Any = None,
-    device: Any = None,
-    requires_grad: bool = False,
-) -> Tensor:
-    """1 - |2 n / (M - 1) - 1|: a triangle."""
-    return window(
-        "bartlett", M, sym, dtype, device, requires_grad,
-        lambda x, n: 1 - np.abs(2 * x / (n - 1) - 1),
-    )  # fmt: skip
+cosine = of_shape("cosine", lambda x, n: np.sin(math.pi * (x + 0.5) / n), "sin(pi (n + 1/2) / M).")
+bartlett = of_shape(
+    "bartlett", lambda x, n: 1 - np.abs(2 * x / (n - 1) - 1), "1 - |2 n / (M - 1) - 1|: a triangle."
+)

@@ -21,18 +21,7 @@ from .gradients import parameters_of
 from .progress_board import Figures
 from .rank_step import InterruptsDeferred, seed_of
 from .ranks import Ranks
-from .run import (
-    AGAIN,
-    END,
-    OPTIONS,
-    PASS,
-    STEP,
-    Member,
-    Pass,
-    in_groups,
-    options_of,
-    set_options,
-)
+from .run import AGAIN, END, OPTIONS, PASS, STEP, Member, Pass, in_groups, options_of, set_options
 from .setup import Setup
 from .weights import Sharded, Snapshot, is_flat
 

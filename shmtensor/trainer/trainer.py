@@ -37,15 +37,7 @@ from .progress_board import Figures
 from .rank_step import InterruptsDeferred, Steps
 from .ranks import Ranks, launched_group
 from .run import serve
-from .setup import (
-    adopt,
-    common_samples,
-    device_of,
-    hand_over,
-    home_of,
-    make_setup,
-    start_children,
-)
+from .setup import adopt, common_samples, device_of, hand_over, home_of, make_setup, start_children
 from .weights import Clip
 
 

@@ -143,9 +143,7 @@ def test_a_block_that_does_not_fit_is_left_to_collation(monkeypatch: pytest.Monk
     assert (x.numpy() == np.stack([image(i) for i in range(4)])).all()
 
 
-def test_references_are_counted_or_nothing_is_copied_early(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_references_are_counted_or_nothing_is_copied_early(monkeypatch: pytest.MonkeyPatch) -> None:
     assert fetch.counts_references() is (fetch.TRIES > 0)
     if sys.version_info < (3, 14):
         assert fetch.counts_references()

@@ -16,12 +16,7 @@ import numpy as np
 import pytest
 
 import shmtensor as st
-from shmtensor.dataloaders import (
-    DataLoader,
-    Dataset,
-    IterableDataset,
-    get_worker_info,
-)
+from shmtensor.dataloaders import DataLoader, Dataset, IterableDataset, get_worker_info
 from shmtensor.dataloaders.loader.progress import BATCHES
 from shmtensor.dataloaders.loader.worker_pool import WorkerPool
 from shmtensor.errors import PeerLostError
@@ -265,11 +260,7 @@ def test_a_lost_worker_is_replaced_and_its_batch_recomputed(tmp_path: Path) -> N
     expected = list(DataLoader(Mortal(tmp_path, 9), 4, generator=np.random.default_rng(1)))
     (tmp_path / "1").touch()
     loader = DataLoader(
-        Mortal(tmp_path, 9),
-        4,
-        num_workers=2,
-        restart_workers=1,
-        generator=np.random.default_rng(1),
+        Mortal(tmp_path, 9), 4, num_workers=2, restart_workers=1, generator=np.random.default_rng(1)
     )
     with pytest.warns(
         RuntimeWarning, match=r"index 9 .*SIGKILL|SIGKILL.* index 9 .*replaced, 1 of"

@@ -66,9 +66,7 @@ def live(
     else:
         port, node = place
         os.environ.update(
-            LOCAL_WORLD_SIZE=str(node),
-            SHMTENSOR_RANKS_PER_NODE=str(node),
-            SHMTENSOR_SECRET=SECRET,
+            LOCAL_WORLD_SIZE=str(node), SHMTENSOR_RANKS_PER_NODE=str(node), SHMTENSOR_SECRET=SECRET
         )
         init_process_group("gloo", f"tcp://127.0.0.1:{port}", timeout, ranks, rank)
     try:

@@ -133,10 +133,7 @@ class Harness:
         self.point_counts: dict[str, int] | None = None  # by a victim that is no child by fork
 
     def victim(
-        self,
-        act: Callable[[], object],
-        before: Callable[[int], object] = bool,
-        first: str = "",
+        self, act: Callable[[], object], before: Callable[[int], object] = bool, first: str = ""
     ) -> None:
         """Runs `act` in a child with the fault armed, to its end.
 

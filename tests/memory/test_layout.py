@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from shmtensor import native
-from shmtensor.memory.layout import (
-    aligned,
-    array_at,
-    empty_shared,
-    offsets,
-    zeros_shared,
-)
+from shmtensor.memory.layout import aligned, array_at, empty_shared, offsets, zeros_shared
 
 
 @pytest.mark.parametrize("itemsize", [1, 2, 4, 8, 16, 128])

@@ -134,9 +134,7 @@ def test_a_gradient_from_elsewhere_is_brought_home(buffer: native.GradientBuffer
     assert (g == 5).all()
 
 
-def test_a_gradient_is_not_copied_to_a_referenced_buffer(
-    buffer: native.GradientBuffer,
-) -> None:
+def test_a_gradient_is_not_copied_to_a_referenced_buffer(buffer: native.GradientBuffer) -> None:
     references = buffer.take()
     assert references is not None
     references[...] = 1

@@ -17,10 +17,7 @@ from .cases import CASES
 from .side_by_side import Case, Course, train, weights
 
 # PyTorch warns where a sparse tensor is made without saying whether it is to be checked.
-pytestmark = [
-    pytest.mark.torch,
-    pytest.mark.filterwarnings("ignore:Sparse invariant checks"),
-]
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:Sparse invariant checks")]
 
 STEPS = int(os.environ.get("STEPS", "10"))  # `make models` takes 50
 

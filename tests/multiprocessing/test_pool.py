@@ -37,10 +37,7 @@ def test_every_way_to_ask() -> None:
         assert list(pool.imap(tasks.square, range(7), chunksize=3)) == [x * x for x in range(7)]
         assert sorted(pool.imap_unordered(tasks.square, range(5), 2)) == [0, 1, 4, 9, 16]
         assert pool.starmap(tasks.add, [(1, 2), (3, 4)]) == [3, 7]
-        assert pool.starmap_async(tasks.add, [(1, 2), (3, 4)], chunksize=1).get(LONG) == [
-            3,
-            7,
-        ]
+        assert pool.starmap_async(tasks.add, [(1, 2), (3, 4)], chunksize=1).get(LONG) == [3, 7]
         assert pool.map(tasks.square, []) == []
         assert pool.map(lambda x: x + 1, [1]) == [2]
 
@@ -87,9 +84,7 @@ def test_what_cannot_be_unpickled_fails_its_task_and_the_pool_goes_on() -> None:
         assert pool.map(tasks.square, range(4)) == [0, 1, 4, 9]
 
 
-def test_a_callback_that_fails_is_told_and_holds_nobody_up(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_callback_that_fails_is_told_and_holds_nobody_up(monkeypatch: pytest.MonkeyPatch) -> None:
     said: queue.Queue[Any] = queue.Queue()
     monkeypatch.setattr(threading, "excepthook", lambda told: said.put(told.exc_type))
 

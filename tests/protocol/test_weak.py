@@ -72,10 +72,7 @@ def drop_against_reclaim(
         store("bit", 0, order[bit_release]),
         store("nheld", 0, order[count_release]),
     ]
-    scan = [
-        load("n", "nheld", acquire),
-        *only(lambda r: r["n"] != 0, load("b", "bit", acquire)),
-    ]
+    scan = [load("n", "nheld", acquire), *only(lambda r: r["n"] != 0, load("b", "bit", acquire))]
     reclaimer = [
         swap("marked", "word", LIVE, DYING),
         fence(),
@@ -177,10 +174,7 @@ def pin_publication(
 # ---- the next generation: whoever sees it sees that the block is free, and nothing later
 def generation_against_stale(acquire: bool = True) -> tuple[int, str | None]:
     """A reader of the new generation sees everything written before the export."""
-    owner = [
-        write("data", 2),
-        swap("out", "word", "quiet 2", "live 2"),
-    ]
+    owner = [write("data", 2), swap("out", "word", "quiet 2", "live 2")]
     receiver = [
         store("bit", 1),
         fence("release"),  # a seq_cst fence would hide the need for the acquire

@@ -230,10 +230,7 @@ BOOL = b"cnumpy\ndtype\nU\x02b1\x85R"
         (array_of(b"K\x02\x85", F4, b"A" * 8) + DTYPE_STATE + b"b", "sets attributes"),
         (array_of(b"K\x02\x85", F4, b"A" * 8) + b"K\0a", "appends to what it has not"),
         (b"cnumpy\nndarray\n)R", "calls something .* not trusted: ndarray"),
-        (
-            b"cnumpy\nndarray\n(K\x01X\x01\0\0\0Ot\x81",
-            "calls something .* not trusted: ndarray",
-        ),
+        (b"cnumpy\nndarray\n(K\x01X\x01\0\0\0Ot\x81", "calls something .* not trusted: ndarray"),
         (
             F4 + b"(K\x03" + word("<") + b"N(" + word("a") + b"t}K\x08K\x08K\0tb",
             "the state of float32 has fields or a size",

@@ -78,10 +78,7 @@ def test_the_layout_is_that_of_the_format() -> None:
         (struct.pack("<Q", 1 << 60), "header of 1152921504606846976 bytes"),
         (struct.pack("<Q", 2) + b"xx", "not a safetensors file"),
         (struct.pack("<Q", 2) + b"[]", "the header is not an object"),
-        (
-            encode({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, b""),
-            "truncated",
-        ),
+        (encode({"x": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}, b""), "truncated"),
         (
             encode({"x": {"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}}, bytes(8)),
             "sizes disagree",

@@ -123,8 +123,7 @@ def test_outside_memory_moves_in_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("library", "method"),
-    [(mp, "fork"), (mp, "forkserver"), (mp, "spawn"), (standard, "fork")],
+    ("library", "method"), [(mp, "fork"), (mp, "forkserver"), (mp, "spawn"), (standard, "fork")]
 )
 @pytest.mark.parametrize("road", ["queue", "pipe"])
 def test_a_receiver_cannot_write(library: Any, method: str, road: str) -> None:

@@ -194,11 +194,3 @@ def test_named_results_are_pickled(make: Any) -> None:
     clone = pickle.loads(pickle.dumps(result))
     assert type(clone) is type(result)
     assert [t.tolist() for t in clone] == [t.tolist() for t in result]
-
-
-def test_functions_are_pickled_by_name() -> None:
-    functions = [st.add, st.nn.functional.cross_entropy, st.nn.functional.linear, st.special.i1e]
-    functions += [st.linalg.cholesky, st.fft.fft, st.masked.softmax, st.nn.functional.avg_pool2d]
-    for function in functions:
-        assert pickle.loads(pickle.dumps(function)) is function
-        assert copy.deepcopy(function) is function

@@ -64,8 +64,7 @@ def test_tensors_of_no_dimension_are_numbers():
 
 
 @pytest.mark.parametrize(
-    "index",
-    [(2, slice(None), [0]), (0, slice(None), [4]), (0, slice(None), np.array([True] * 3))],
+    "index", [(2, slice(None), [0]), (0, slice(None), [4]), (0, slice(None), np.array([True] * 3))]
 )
 def test_beyond_the_end(index):
     with pytest.raises(IndexError):

@@ -35,8 +35,7 @@ def test_wrong_arguments(options: dict[str, Any], message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["epochs", "max_steps", "eval_every", "limit_train_batches", "limit_eval_batches"],
+    "name", ["epochs", "max_steps", "eval_every", "limit_train_batches", "limit_eval_batches"]
 )
 @pytest.mark.parametrize("value", [0, -1, 1.5, "2"])
 def test_wrong_arguments_of_fit(name: str, value: Any) -> None:

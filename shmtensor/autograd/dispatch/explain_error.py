@@ -101,11 +101,7 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
 
 
 # What the user calls, where a row has another name.
-PUBLIC_NAMES = {
-    "getitem": "indexing",
-    "native_layer_norm": "layer_norm",
-    "view_dtype": "view",
-}
+PUBLIC_NAMES = {"getitem": "indexing", "native_layer_norm": "layer_norm", "view_dtype": "view"}
 
 
 def described(name: str, row: Any, error: Exception, shapes: str) -> str:

@@ -180,11 +180,7 @@ INPUT = "input: Tensor"
 
 def extreme(name: str, *others: tuple[str, str]) -> list[tuple[str, str]]:
     """The forms of `max` and the like: of all elements, or along a dimension, by its name, too."""
-    return [
-        (INPUT, "Tensor"),
-        *others,
-        (f"{INPUT}, {DIM}", f"_return_types.{name}"),
-    ]
+    return [(INPUT, "Tensor"), *others, (f"{INPUT}, {DIM}", f"_return_types.{name}")]
 
 
 def unique_forms(first: str, last: str) -> list[tuple[str, str]]:

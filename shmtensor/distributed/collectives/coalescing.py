@@ -75,10 +75,7 @@ def work_of(manager: CoalescingManager) -> Work | None:
 
 
 def all_reduce_coalesced(
-    tensors: Sequence[Operand],
-    op: Op = ReduceOp.SUM,
-    group: Group = None,
-    async_op: bool = False,
+    tensors: Sequence[Operand], op: Op = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Work | None:
     """`all_reduce` of each tensor of a list; with `async_op` there is one Work for all."""
     with _coalescing_manager(group, async_ops=async_op) as manager:

@@ -105,9 +105,7 @@ def barrier(
 
 
 def monitored_barrier(
-    group: Group = None,
-    timeout: float | timedelta | None = None,
-    wait_all_ranks: bool = False,
+    group: Group = None, timeout: float | timedelta | None = None, wait_all_ranks: bool = False
 ) -> None:
     """A barrier with its own timeout. Its error names a rank that did not come, with
     `wait_all_ranks` all of them.

@@ -26,12 +26,7 @@ from ..group.world import group_of
 from .collectives import root_of
 from .exchange_parts import all_gather_rows, exchange_parts
 
-__all__ = [
-    "all_gather_object",
-    "broadcast_object_list",
-    "gather_object",
-    "scatter_object_list",
-]
+__all__ = ["all_gather_object", "broadcast_object_list", "gather_object", "scatter_object_list"]
 
 
 def encode(obj: object, by_value: bool = False) -> tuple[bytes, list[bytes]]:

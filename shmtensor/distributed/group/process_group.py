@@ -15,13 +15,7 @@ from ... import native
 from ...errors import DomainError
 from ...memory.layout import empty_shared
 from ..collectives.reference import PremulSum, ReduceOp
-from .cuda_operands import (
-    after_queued_work,
-    assign,
-    contiguous_on_gpu,
-    host_copy,
-    is_on_gpu,
-)
+from .cuda_operands import after_queued_work, assign, contiguous_on_gpu, host_copy, is_on_gpu
 from .operands import Array
 from .work import Lane, Work
 

@@ -90,11 +90,7 @@ def on_signal(number: int, _: FrameType | None) -> None:
 
 
 def rank_environment(
-    rank: int,
-    handle: bytes,
-    options: argparse.Namespace,
-    placement: NodePlacement,
-    secret: str,
+    rank: int, handle: bytes, options: argparse.Namespace, placement: NodePlacement, secret: str
 ) -> dict[str, str]:
     n = options.nproc_per_node
     env = dict(os.environ)

@@ -67,9 +67,7 @@ class LaunchEnvironment:
 
 
 def launch_environment(
-    rank: int | None = None,
-    world_size: int | None = None,
-    env: Mapping[str, str] | None = None,
+    rank: int | None = None, world_size: int | None = None, env: Mapping[str, str] | None = None
 ) -> LaunchEnvironment:
     """What the environment says. PyTorch's variables count; what they do not say is a launcher's of
     the table, unless its rank or world size differs.

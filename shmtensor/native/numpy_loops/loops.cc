@@ -13,10 +13,10 @@ namespace {
 
 constexpr npy_intp kBufferSize = 512;
 
-template <class T>
-using UnaryKernel = void (*)(const T*, T*, int64_t);
-template <class T>
-using BinaryKernel = void (*)(const T*, const T*, T*, int64_t);
+template <class T, class R = T>
+using UnaryKernel = void (*)(const T*, R*, int64_t);
+template <class T, class R = T>
+using BinaryKernel = void (*)(const T*, const T*, R*, int64_t);
 
 template <class T>
 void gather_strided(const char* from, npy_intp step, T* to, npy_intp n) {
@@ -27,49 +27,15 @@ void scatter_strided(const T* from, char* to, npy_intp step, npy_intp n) {
   for (npy_intp i = 0; i < n; ++i) *reinterpret_cast<T*>(to + i * step) = from[i];
 }
 
-// Strided operands are copied through a small buffer; the results are the same.
-template <class T>
+// Strided operands are copied through a small buffer; the results, of type R, are the same.
+template <class T, class R = T>
 void run_unary(char** args, npy_intp const* dimensions, npy_intp const* steps, void* kernel) {
-  const auto f = reinterpret_cast<UnaryKernel<T>>(kernel);
-  const npy_intp n = dimensions[0], width = sizeof(T);
-  if (steps[0] == width && steps[1] == width) return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]), n);
-  T buffer[kBufferSize];
-  for (npy_intp at = 0; at < n; at += kBufferSize) {
-    const npy_intp m = n - at < kBufferSize ? n - at : kBufferSize;
-    gather_strided(args[0] + at * steps[0], steps[0], buffer, m);
-    f(buffer, buffer, m);
-    scatter_strided(buffer, args[1] + at * steps[1], steps[1], m);
-  }
-}
-
-template <class T>
-void run_binary(char** args, npy_intp const* dimensions, npy_intp const* steps, void* kernel) {
-  const auto f = reinterpret_cast<BinaryKernel<T>>(kernel);
-  const npy_intp n = dimensions[0], width = sizeof(T);
-  if (steps[0] == width && steps[1] == width && steps[2] == width)
-    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]), reinterpret_cast<T*>(args[2]), n);
-  T x[kBufferSize], y[kBufferSize], out[kBufferSize];
-  for (npy_intp at = 0; at < n; at += kBufferSize) {
-    const npy_intp m = n - at < kBufferSize ? n - at : kBufferSize;
-    // A scalar operand is copied once; a contiguous operand is not copied.
-    char *const from_x = args[0] + at * steps[0], *const from_y = args[1] + at * steps[1];
-    char* const to = args[2] + at * steps[2];
-    if (steps[0] != width && (at == 0 || steps[0] != 0)) gather_strided(from_x, steps[0], x, m);
-    if (steps[1] != width && (at == 0 || steps[1] != 0)) gather_strided(from_y, steps[1], y, m);
-    f(steps[0] == width ? reinterpret_cast<T*>(from_x) : x, steps[1] == width ? reinterpret_cast<T*>(from_y) : y,
-      steps[2] == width ? reinterpret_cast<T*>(to) : out, m);
-    if (steps[2] != width) scatter_strided(out, to, steps[2], m);
-  }
-}
-
-// As run_unary and run_binary, with bool results.
-template <class T>
-void run_unary_bool(char** args, npy_intp const* dimensions, npy_intp const* steps, void* kernel) {
-  const auto f = reinterpret_cast<void (*)(const T*, uint8_t*, int64_t)>(kernel);
-  const npy_intp n = dimensions[0], width = sizeof(T);
-  if (steps[0] == width && steps[1] == 1) return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<uint8_t*>(args[1]), n);
+  const auto f = reinterpret_cast<UnaryKernel<T, R>>(kernel);
+  const npy_intp n = dimensions[0];
+  if (steps[0] == sizeof(T) && steps[1] == sizeof(R))
+    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<R*>(args[1]), n);
   T x[kBufferSize];
-  uint8_t out[kBufferSize];
+  R out[kBufferSize];
   for (npy_intp at = 0; at < n; at += kBufferSize) {
     const npy_intp m = n - at < kBufferSize ? n - at : kBufferSize;
     gather_strided(args[0] + at * steps[0], steps[0], x, m);
@@ -78,20 +44,24 @@ void run_unary_bool(char** args, npy_intp const* dimensions, npy_intp const* ste
   }
 }
 
-template <class T>
-void run_binary_bool(char** args, npy_intp const* dimensions, npy_intp const* steps, void* kernel) {
-  const auto f = reinterpret_cast<void (*)(const T*, const T*, uint8_t*, int64_t)>(kernel);
-  const npy_intp n = dimensions[0], width = sizeof(T);
-  if (steps[0] == width && steps[1] == width && steps[2] == 1)
-    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]), reinterpret_cast<uint8_t*>(args[2]), n);
+template <class T, class R = T>
+void run_binary(char** args, npy_intp const* dimensions, npy_intp const* steps, void* kernel) {
+  const auto f = reinterpret_cast<BinaryKernel<T, R>>(kernel);
+  const npy_intp n = dimensions[0], width = sizeof(T), out_width = sizeof(R);
+  if (steps[0] == width && steps[1] == width && steps[2] == out_width)
+    return f(reinterpret_cast<T*>(args[0]), reinterpret_cast<T*>(args[1]), reinterpret_cast<R*>(args[2]), n);
   T x[kBufferSize], y[kBufferSize];
-  uint8_t out[kBufferSize];
+  R out[kBufferSize];
   for (npy_intp at = 0; at < n; at += kBufferSize) {
     const npy_intp m = n - at < kBufferSize ? n - at : kBufferSize;
-    gather_strided(args[0] + at * steps[0], steps[0], x, m);
-    gather_strided(args[1] + at * steps[1], steps[1], y, m);
-    f(x, y, out, m);
-    scatter_strided(out, args[2] + at * steps[2], steps[2], m);
+    // A scalar operand is copied once; a contiguous operand is not copied.
+    char *const from_x = args[0] + at * steps[0], *const from_y = args[1] + at * steps[1];
+    char* const to = args[2] + at * steps[2];
+    if (steps[0] != width && (at == 0 || steps[0] != 0)) gather_strided(from_x, steps[0], x, m);
+    if (steps[1] != width && (at == 0 || steps[1] != 0)) gather_strided(from_y, steps[1], y, m);
+    f(steps[0] == width ? reinterpret_cast<T*>(from_x) : x, steps[1] == width ? reinterpret_cast<T*>(from_y) : y,
+      steps[2] == out_width ? reinterpret_cast<R*>(to) : out, m);
+    if (steps[2] != out_width) scatter_strided(out, to, steps[2], m);
   }
 }
 
@@ -148,9 +118,9 @@ KernelLoop find_floating(const char* name) {
   if (one && one->function) return {run_unary<T>, reinterpret_cast<void*>(one->function)};
   const auto* two = find(functions<T>().binary, name);
   if (two && two->function) return {run_binary<T>, reinterpret_cast<void*>(two->function)};
-  if (!strcmp(name, "logical_not")) return {run_unary_bool<T>, reinterpret_cast<void*>(logical_functions<T>().negation)};
+  if (!strcmp(name, "logical_not")) return {run_unary<T, uint8_t>, reinterpret_cast<void*>(logical_functions<T>().negation)};
   if (const int i = index_of(kLogicalNames, name); i >= 0)
-    return {run_binary_bool<T>, reinterpret_cast<void*>(logical_functions<T>().binary[i])};
+    return {run_binary<T, uint8_t>, reinterpret_cast<void*>(logical_functions<T>().binary[i])};
   return {nullptr, nullptr};
 }
 

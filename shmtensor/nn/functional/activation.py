@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from ...autograd import is_grad_enabled
 from ...ops.nn.softmax import implicit_dim
 from ...tensor import Tensor
-
-if TYPE_CHECKING:
-    from . import from_table as ops
-    from .from_table import gelu, hardshrink, logsigmoid, prelu, relu_, sigmoid, softplus, tanh
-else:
-    from ...autograd import table as ops
-
-    sigmoid = ops.sigmoid
-    tanh = ops.tanh
-    gelu = ops.gelu
-    prelu = ops.prelu
-    softplus = ops.softplus
-    logsigmoid = ops.logsigmoid
-    hardshrink = ops.hardshrink
-    relu_ = ops.relu_
+from . import from_table as ops
+from .from_table import gelu, hardshrink, logsigmoid, prelu, relu_, sigmoid, softplus, tanh
 
 __all__ = [
     "celu",

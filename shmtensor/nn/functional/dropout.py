@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...tensor import Tensor
-
-if TYPE_CHECKING:
-    from . import from_table as ops
-else:
-    from ...autograd import table as ops
+from . import from_table as ops
 
 __all__ = [
     "alpha_dropout",

@@ -6,31 +6,21 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...autograd import no_grad
 from ...autograd.dispatch.autocast import in_precisions
 from ...dtypes import promote_types
 from ...ops.table.check_dtypes import check_index_dtype
 from ...tensor import Tensor
-
-if TYPE_CHECKING:
-    from . import from_table as ops
-    from .from_table import (
-        linear,
-        multi_head_attention_forward,
-        one_hot,
-        pdist,
-        scaled_dot_product_attention,
-    )
-else:
-    from ...autograd import table as ops
-
-    linear = ops.linear
-    one_hot = ops.one_hot
-    pdist = ops.pdist
-    multi_head_attention_forward = ops.multi_head_attention_forward
-    scaled_dot_product_attention = ops.scaled_dot_product_attention
+from . import from_table as ops
+from .from_table import (
+    linear,
+    multi_head_attention_forward,
+    one_hot,
+    pdist,
+    scaled_dot_product_attention,
+)
 
 __all__ = [
     "bilinear",

@@ -5,46 +5,26 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...autograd.dispatch.autocast import in_precisions
-from ...ops.loss.cross_entropy import (
-    apply_reduction,
-    check_reduction,
-    reduction_of_legacy,
-)
+from ...ops.loss.cross_entropy import apply_reduction, check_reduction, reduction_of_legacy
 from ...tensor import Tensor
+from . import from_table as ops
+from .from_table import (
+    binary_cross_entropy,
+    binary_cross_entropy_with_logits,
+    cross_entropy,
+    ctc_loss,
+    kl_div,
+    linear_cross_entropy,
+    multi_margin_loss,
+    multilabel_margin_loss,
+    multilabel_soft_margin_loss,
+    nll_loss,
+    triplet_margin_with_distance_loss,
+)
 from .linear_embedding_attention import pairwise_distance
-
-if TYPE_CHECKING:
-    from . import from_table as ops
-    from .from_table import (
-        binary_cross_entropy,
-        binary_cross_entropy_with_logits,
-        cross_entropy,
-        ctc_loss,
-        kl_div,
-        linear_cross_entropy,
-        multi_margin_loss,
-        multilabel_margin_loss,
-        multilabel_soft_margin_loss,
-        nll_loss,
-        triplet_margin_with_distance_loss,
-    )
-else:
-    from ...autograd import table as ops
-
-    cross_entropy = ops.cross_entropy
-    ctc_loss = ops.ctc_loss
-    nll_loss = ops.nll_loss
-    binary_cross_entropy = ops.binary_cross_entropy
-    binary_cross_entropy_with_logits = ops.binary_cross_entropy_with_logits
-    kl_div = ops.kl_div
-    linear_cross_entropy = ops.linear_cross_entropy
-    multi_margin_loss = ops.multi_margin_loss
-    multilabel_margin_loss = ops.multilabel_margin_loss
-    multilabel_soft_margin_loss = ops.multilabel_soft_margin_loss
-    triplet_margin_with_distance_loss = ops.triplet_margin_with_distance_loss
 
 __all__ = [
     "binary_cross_entropy",

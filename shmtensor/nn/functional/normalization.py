@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,15 +15,8 @@ from ...dtypes import HALVES, finfo
 from ...ops.table.check_dtypes import check_parameter_dtypes
 from ...ops.table.memory_format import like_image
 from ...tensor import Tensor
-
-if TYPE_CHECKING:
-    from . import from_table as ops
-    from .from_table import layer_norm, local_response_norm
-else:
-    from ...autograd import table as ops
-
-    layer_norm = ops.layer_norm
-    local_response_norm = ops.local_response_norm
+from . import from_table as ops
+from .from_table import layer_norm, local_response_norm
 
 __all__ = [
     "batch_norm",

@@ -2,33 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ...tensor import Tensor
-
-if TYPE_CHECKING:
-    from . import from_table as ops
-    from .from_table import (
-        affine_grid,
-        channel_shuffle,
-        grid_sample,
-        interpolate,
-        pad,
-        pixel_shuffle,
-        pixel_unshuffle,
-    )
-    from .from_table import channel_shuffle as native_channel_shuffle
-else:
-    from ...autograd import table as ops
-
-    pad = ops.pad
-    interpolate = ops.interpolate
-    affine_grid = ops.affine_grid
-    grid_sample = ops.grid_sample
-    pixel_shuffle = ops.pixel_shuffle
-    pixel_unshuffle = ops.pixel_unshuffle
-    channel_shuffle = ops.channel_shuffle
-    native_channel_shuffle = ops.channel_shuffle
+from . import from_table as ops
+from .from_table import (
+    affine_grid,
+    channel_shuffle,
+    grid_sample,
+    interpolate,
+    pad,
+    pixel_shuffle,
+    pixel_unshuffle,
+)
+from .from_table import channel_shuffle as native_channel_shuffle
 
 __all__ = [
     "affine_grid",

@@ -393,11 +393,7 @@ class _LazyConvXdMixin(LazyModuleMixin, _ConvNd):
     """Learns in_channels from the first input; precedes the layer's class among the bases."""
 
     def __init__(
-        self,
-        out_channels: int,
-        *sizes_and_groups: Any,
-        bias: bool,
-        **kwargs: Any,
+        self, out_channels: int, *sizes_and_groups: Any, bias: bool, **kwargs: Any
     ) -> None:
         super().__init__(0, out_channels, *sizes_and_groups, bias=False, **kwargs)
         factory: dict[str, Any] = {name: kwargs.get(name) for name in ("device", "dtype")}

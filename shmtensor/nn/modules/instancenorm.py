@@ -88,9 +88,7 @@ class _InstanceNorm(_NormBase):
             if self.affine:
                 raise ValueError(problem)
             warnings.warn(
-                f"{problem}, which has no effect because affine=False",
-                UserWarning,
-                stacklevel=3,
+                f"{problem}, which has no effect because affine=False", UserWarning, stacklevel=3
             )
         out = F.instance_norm(
             input.unsqueeze(0) if unbatched else input,

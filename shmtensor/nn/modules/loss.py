@@ -48,10 +48,7 @@ class _Loss(Module):
     """A loss: `reduction` is "mean", "sum" or "none" (the deprecated flags choose one of them)."""
 
     def __init__(
-        self,
-        size_average: bool | None = None,
-        reduce: bool | None = None,
-        reduction: str = "mean",
+        self, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
     ) -> None:
         super().__init__()
         self.reduction = reduction_of_legacy(size_average, reduce, reduction)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import warnings
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ...autograd import table as ops
 from ...autograd.dispatch.autocast import state as autocast
@@ -361,13 +361,10 @@ class RNN(RNNBase):
         return self._run(input, hx)
 
 
-class GRU(RNNBase):
-    """Gated recurrent units along a sequence (Cho et al. 2014):
-    r, z = sigmoid(W_i x + b_i + W_h h + b_h), n = tanh(W_in x + b_in + r (W_hn h + b_hn)),
-    h = (1 - z) n + z h.
+class _GatedRNN(RNNBase):
+    """GRU and LSTM, by their `_mode`."""
 
-    Args: those of RNNBase without mode and proj_size.
-    """
+    _mode: ClassVar[str]
 
     def __init__(
         self,
@@ -383,9 +380,20 @@ class GRU(RNNBase):
         dtype: Any = None,
     ) -> None:
         super().__init__(
-            "GRU", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
-            proj_size, device, dtype,
+            self._mode, input_size, hidden_size, num_layers, bias, batch_first, dropout,
+            bidirectional, proj_size, device, dtype,
         )  # fmt: skip
+
+
+class GRU(_GatedRNN):
+    """Gated recurrent units along a sequence (Cho et al. 2014):
+    r, z = sigmoid(W_i x + b_i + W_h h + b_h), n = tanh(W_in x + b_in + r (W_hn h + b_hn)),
+    h = (1 - z) n + z h.
+
+    Args: those of RNNBase without mode and proj_size.
+    """
+
+    _mode = "GRU"
 
     if TYPE_CHECKING:
 
@@ -398,7 +406,7 @@ class GRU(RNNBase):
         return self._run(input, hx)
 
 
-class LSTM(RNNBase):
+class LSTM(_GatedRNN):
     """Long short-term memory along a sequence (Hochreiter and Schmidhuber 1997):
     i, f, o = sigmoid(W_i x + b_i + W_h h + b_h), g = tanh(...), c = f c + i g, h = o tanh(c);
     with projections h = W_hr o tanh(c) (Sak et al. 2014).
@@ -406,23 +414,7 @@ class LSTM(RNNBase):
     Args: those of RNNBase without mode.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        proj_size: int = 0,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(
-            "LSTM", input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional,
-            proj_size, device, dtype,
-        )  # fmt: skip
+    _mode = "LSTM"
 
     def get_expected_cell_size(
         self, input: Tensor, batch_sizes: Tensor | None
@@ -605,11 +597,10 @@ class RNNCell(RNNCellBase):
         return out
 
 
-class LSTMCell(RNNCellBase):
-    """One step of an LSTM.
+class _GatedCell(RNNCellBase):
+    """LSTMCell and GRUCell, by their number of gates."""
 
-    Args: those of RNNCellBase without num_chunks.
-    """
+    _chunks: ClassVar[int]
 
     def __init__(
         self,
@@ -619,7 +610,16 @@ class LSTMCell(RNNCellBase):
         device: Any = None,
         dtype: Any = None,
     ) -> None:
-        super().__init__(input_size, hidden_size, bias, 4, device, dtype)
+        super().__init__(input_size, hidden_size, bias, self._chunks, device, dtype)
+
+
+class LSTMCell(_GatedCell):
+    """One step of an LSTM.
+
+    Args: those of RNNCellBase without num_chunks.
+    """
+
+    _chunks = 4
 
     def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Tensor]:
         """(h, c) after (N, input_size) or (input_size,), from hx = (h, c), each (N, hidden_size) or
@@ -629,21 +629,13 @@ class LSTMCell(RNNCellBase):
         return h, c
 
 
-class GRUCell(RNNCellBase):
+class GRUCell(_GatedCell):
     """One step of a GRU.
 
     Args: those of RNNCellBase without num_chunks.
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, 3, device, dtype)
+    _chunks = 3
 
     def forward(self, input: Tensor, hx: Tensor | None = None) -> Tensor:
         """The state after (N, input_size) or (input_size,), from hx (N, hidden_size) or

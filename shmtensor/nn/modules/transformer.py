@@ -6,7 +6,7 @@ import copy
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from ...autograd import is_grad_enabled
 from ...backends import mha
@@ -65,9 +65,51 @@ def _attend(
 class _TransformerLayer(Module):
     """What both layers have. Saved, relu and gelu are words, so that a layer names no function."""
 
+    _attentions: ClassVar[tuple[str, ...]] = ("self_attn",)
     self_attn: MultiheadAttention
+    norm1: LayerNorm
+    norm2: LayerNorm
     dropout1: Dropout
+    dropout2: Dropout
     activation: Any  # a function; the word only while it is loaded
+
+    def __init__(
+        self,
+        d_model: int,
+        nhead: int,
+        dim_feedforward: int = 2048,
+        dropout: float = 0.1,
+        activation: Activation = F.relu,
+        layer_norm_eps: float = 1e-5,
+        batch_first: bool = False,
+        norm_first: bool = False,
+        bias: bool = True,
+        device: Any = None,
+        dtype: Any = None,
+    ) -> None:
+        super().__init__()
+        options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
+        for name in self._attentions:
+            attention = MultiheadAttention(
+                d_model, nhead, dropout, batch_first=batch_first, **options
+            )
+            self.add_module(name, attention)
+        self.linear1 = Linear(d_model, dim_feedforward, **options)
+        self.dropout = Dropout(dropout)
+        self.linear2 = Linear(dim_feedforward, d_model, **options)
+        self.norm_first = norm_first
+        numbers = range(1, len(self._attentions) + 2)
+        for i in numbers:
+            self.add_module(f"norm{i}", LayerNorm(d_model, layer_norm_eps, **options))
+        for i in numbers:
+            self.add_module(f"dropout{i}", Dropout(dropout))
+        activation = _get_activation_fn(activation)
+        self.activation_relu_or_gelu = 0
+        if activation is F.relu or isinstance(activation, ReLU):
+            self.activation_relu_or_gelu = 1
+        elif activation is F.gelu or isinstance(activation, GELU):
+            self.activation_relu_or_gelu = 2
+        self.activation = activation
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__
@@ -108,41 +150,6 @@ class TransformerEncoderLayer(_TransformerLayer):
         norm_first: normalise the input of each part instead of its result.
         bias: whether linear layers and LayerNorms have a bias.
     """
-
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, batch_first=batch_first, **options
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, **options)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, **options)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, **options)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, **options)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        activation = _get_activation_fn(activation)
-        self.activation_relu_or_gelu = 0
-        if activation is F.relu or isinstance(activation, ReLU):
-            self.activation_relu_or_gelu = 1
-        elif activation is F.gelu or isinstance(activation, GELU):
-            self.activation_relu_or_gelu = 2
-        self.activation = activation
 
     def forward(
         self,
@@ -187,39 +194,10 @@ class TransformerDecoderLayer(_TransformerLayer):
     Args: those of `TransformerEncoderLayer`.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: Activation = F.relu,
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: Any = None,
-        dtype: Any = None,
-    ) -> None:
-        super().__init__()
-        options: dict[str, Any] = {"bias": bias, "device": device, "dtype": dtype}
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, batch_first=batch_first, **options
-        )
-        self.multihead_attn = MultiheadAttention(
-            d_model, nhead, dropout, batch_first=batch_first, **options
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, **options)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, **options)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, **options)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, **options)
-        self.norm3 = LayerNorm(d_model, layer_norm_eps, **options)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.dropout3 = Dropout(dropout)
-        self.activation = _get_activation_fn(activation)
+    _attentions = ("self_attn", "multihead_attn")
+    multihead_attn: MultiheadAttention
+    norm3: LayerNorm
+    dropout3: Dropout
 
     def forward(
         self,
@@ -560,10 +538,7 @@ class Transformer(Module):
                 f"{shapes[0]}, {shapes[1]}, {self.d_model}"
             )
         memory = self.encoder(
-            src,
-            mask=src_mask,
-            src_key_padding_mask=src_key_padding_mask,
-            is_causal=src_is_causal,
+            src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal
         )
         out: Tensor = self.decoder(
             tgt,

@@ -87,67 +87,6 @@ def copy_into_out(out: Any, value: Any, keeps_shape: bool = False) -> Any:
 
 
 @composite(method=False)
-def zeros(
-    ops,
-    *size,
-    out=None,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-    pin_memory=False,
-):
-    """A tensor of zeros."""
-    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        result = native.empty(size, get_default_dtype(), 1)
-        if result is not None:
-            return result
-    shape, dtype = as_shape("zeros", size), dtype_or_out("zeros", out, dtype)
-    return copy_into_out(
-        out,
-        new_tensor(
-            np.zeros,
-            shape,
-            dtype_or_default(dtype),
-            device=device,
-            requires_grad=requires_grad,
-            like=out,
-        ),
-    )
-
-
-@composite(method=False)
-def ones(
-    ops,
-    *size,
-    out=None,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-    pin_memory=False,
-):
-    """A tensor of ones."""
-    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        result = native.empty(size, get_default_dtype(), 2)
-        if result is not None:
-            return result
-    shape, dtype = as_shape("ones", size), dtype_or_out("ones", out, dtype)
-    return copy_into_out(
-        out,
-        new_tensor(
-            of_one_number,
-            shape,
-            1,
-            dtype_or_default(dtype),
-            device=device,
-            requires_grad=requires_grad,
-            like=out,
-        ),
-    )
-
-
-@composite(method=False)
 def empty(
     ops,
     *size,
@@ -203,13 +142,7 @@ def full(
     return copy_into_out(
         out,
         new_tensor(
-            full_array,
-            shape,
-            value,
-            dtype,
-            device=device,
-            requires_grad=requires_grad,
-            like=out,
+            full_array, shape, value, dtype, device=device, requires_grad=requires_grad, like=out
         ),
     )
 
@@ -238,6 +171,35 @@ def full_on_cuda(cupy: Any, shape: Any, value: Any, dtype: Any) -> Any:
 @on_cuda(of_one_number)
 def of_one_number_on_cuda(cupy: Any, shape: Any, value: Any, dtype: Any) -> Any:
     return cupy.full(shape, value, dtype)
+
+
+def filled(name: str, kind: int, kernel: Any, *numbers: int) -> None:
+    """Declares zeros and ones. kind: of `native.empty`; numbers: arguments of the kernel."""
+
+    def compute(
+        ops,
+        *size,
+        out=None,
+        dtype=None,
+        layout=None,
+        device=None,
+        requires_grad=False,
+        pin_memory=False,
+    ):
+        if out is dtype is layout is device is None and not (requires_grad or pin_memory):
+            result = native.empty(size, get_default_dtype(), kind)
+            if result is not None:
+                return result
+        shape, dtype = as_shape(name, size), dtype_or_default(dtype_or_out(name, out, dtype))
+        options = {"device": device, "requires_grad": requires_grad, "like": out}
+        return copy_into_out(out, new_tensor(kernel, shape, *numbers, dtype, **options))
+
+    compute.__doc__ = f"A tensor of {name}."
+    composite(compute, name=name, method=False)
+
+
+filled("zeros", 1, np.zeros)
+filled("ones", 2, of_one_number, 1)
 
 
 def like(name: str, kernel: Any, doc: str) -> Any:

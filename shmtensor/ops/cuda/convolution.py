@@ -40,13 +40,7 @@ def is_view(kernel: Shape, stride: Shape, padding: Shape) -> bool:
 
 
 def grouped_columns(
-    x: Any,
-    kernel: Shape,
-    stride: Shape,
-    padding: Shape,
-    dilation: Shape,
-    groups: int,
-    fit: Shape,
+    x: Any, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, groups: int, fit: Shape
 ) -> Any:
     """The windows of images as (N, groups, C / groups * elements of a window, windows)."""
     rows = x.shape[1] // groups * math.prod(kernel)
@@ -96,13 +90,7 @@ def prepare_bias(shape: Shape, dtype: Any, in_order: bool) -> Callable[..., None
 
 
 def convolution_by_columns(
-    x: Any,
-    weight: Any,
-    shape: Shape,
-    stride: Shape,
-    padding: Shape,
-    dilation: Shape,
-    groups: int,
+    x: Any, weight: Any, shape: Shape, stride: Shape, padding: Shape, dilation: Shape, groups: int
 ) -> Any:
     """Products of filters and windows."""
     kernel, batch, fit = weight.shape[2:], x.shape[0], shape[2:]

@@ -233,10 +233,7 @@ def make_graph(module: ModuleType, handle: Any, key: Key) -> Any:
     dtype = getattr(data_type, DTYPES[key.dtype])
     compute = data_type.DOUBLE if key.dtype == np.float64 else data_type.FLOAT
     graph = module.pygraph(
-        handle=handle,
-        io_data_type=dtype,
-        intermediate_data_type=compute,
-        compute_data_type=compute,
+        handle=handle, io_data_type=dtype, intermediate_data_type=compute, compute_data_type=compute
     )
     tensors = {}
     for number, (name, shape) in enumerate(

@@ -19,10 +19,7 @@ multiply_and_check = cupy.ElementwiseKernel(
     "shmtensor_unscale",
 )
 check_only = cupy.ElementwiseKernel(
-    "T x",
-    "raw float32 found",
-    "if (!isfinite(x)) found[0] = 1.0f;",
-    "shmtensor_check_finite",
+    "T x", "raw float32 found", "if (!isfinite(x)) found[0] = 1.0f;", "shmtensor_check_finite"
 )
 inverse_of = cupy.ElementwiseKernel(
     "float32 scale", "float32 inverse", "inverse = (float)(1.0 / scale)", "shmtensor_inverse_scale"

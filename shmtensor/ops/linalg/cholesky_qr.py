@@ -14,7 +14,7 @@ import numpy as np
 from ... import errors
 from ..table.constants import constant, data_of, eye, host_array, zeros
 from ..table.named_results import named_result
-from ..table.op_table import composite, op
+from ..table.op_table import composite
 from .inverse_det_matrix_exp import (
     BATCH,
     NEAR_ONE,
@@ -22,6 +22,7 @@ from .inverse_det_matrix_exp import (
     check_floating,
     check_square,
     conj_transpose,
+    of_matrices,
 )
 
 
@@ -73,11 +74,7 @@ def is_positive_definite(x: Any) -> bool:
     return True
 
 
-@op(
-    samples=[(NEAR_ONE @ NEAR_ONE.T,), (BATCH @ BATCH.swapaxes(1, 2),)],
-    halves="checks",
-    vmap="alone",
-)
+@of_matrices(samples=[(NEAR_ONE @ NEAR_ONE.T,), (BATCH @ BATCH.swapaxes(1, 2),)])
 def _linalg_cholesky(xp, x, /):
     """The lower factor L of x = L @ L.mH, of which only the lower triangle is read."""
     check_square("cholesky", x)
@@ -100,11 +97,7 @@ def not_positive_definite(x: Any, orders: Any) -> Exception:
     )
 
 
-@op(
-    samples=[(NEAR_ONE @ NEAR_ONE.T,), (np.diag([1.0, -1.0, 1.0]),), (BATCH,)],
-    halves="checks",
-    vmap="alone",
-)
+@of_matrices(samples=[(NEAR_ONE @ NEAR_ONE.T,), (np.diag([1.0, -1.0, 1.0]),), (BATCH,)])
 def _linalg_leading_minors(xp, x, /):
     """The order of the first leading minor that is not positive-definite, or 0: int32."""
     check_floating("linalg.cholesky_ex", x)
@@ -152,11 +145,9 @@ def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
 # ---- QR
 
 
-@op(
+@of_matrices(
     outputs="Q R",
     samples=[(NEAR_ONE, "reduced"), (TALL, "reduced"), (TALL.T, "reduced"), (BATCH, "complete")],
-    halves="checks",
-    vmap="alone",
 )
 def _linalg_qr(xp, x, /, mode):
     """x = Q @ R with orthonormal columns in Q and an upper triangle R."""
@@ -215,12 +206,7 @@ def linalg_qr(ops, A, mode="reduced"):
 # ---- Householder reflectors
 
 
-@op(
-    outputs="a tau",
-    samples=[(NEAR_ONE,), (TALL,), (TALL.T,), (BATCH,)],
-    halves="checks",
-    vmap="alone",
-)
+@of_matrices(outputs="a tau", samples=[(NEAR_ONE,), (TALL,), (TALL.T,), (BATCH,)])
 def _linalg_geqrf(xp, x, /):
     """R above the diagonal, Householder reflectors below it, and their factors."""
     check_floating("geqrf", x)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ..table.constants import eye
 from ..table.named_results import named_result
-from ..table.op_table import composite, op
+from ..table.op_table import composite
 from .inverse_det_matrix_exp import (
     BATCH,
     NEAR_ONE,
@@ -20,6 +20,7 @@ from .inverse_det_matrix_exp import (
     check_floating,
     check_square,
     conj_transpose,
+    of_matrices,
     svd_backward,
 )
 
@@ -27,11 +28,9 @@ SYMMETRIC = NEAR_ONE + NEAR_ONE.T
 REAL = np.diag([1.0, 2.5, -1.5]) + 0.1 * np.arange(9.0).reshape(3, 3)
 
 
-@op(
+@of_matrices(
     outputs="values vectors",
     samples=[(SYMMETRIC, "L"), (SYMMETRIC, "U"), (BATCH + BATCH.swapaxes(1, 2), "L")],
-    halves="checks",
-    vmap="alone",
 )
 def _linalg_eigh(xp, x, /, UPLO):
     """Ascending eigenvalues, and eigenvectors, of Hermitian matrices; one triangle is read."""
@@ -85,12 +84,7 @@ def linalg_eigvalsh(ops, A, UPLO="L"):
     return ops._linalg_eigh(A, triangle_of(UPLO))[0]
 
 
-@op(
-    outputs="values vectors",
-    samples=[(REAL,), (np.stack([REAL, REAL.T + np.eye(3)]),)],
-    halves="checks",
-    vmap="alone",
-)
+@of_matrices(outputs="values vectors", samples=[(REAL,), (np.stack([REAL, REAL.T + np.eye(3)]),)])
 def _linalg_eig(xp, x, /):
     """Eigenvalues and eigenvectors, always complex."""
     check_square("linalg.eig", x)
@@ -133,7 +127,7 @@ def linalg_eigvals(ops, A):
 # ---- singular vectors
 
 
-@op(outputs="u s vh", samples=[(NEAR_ONE,), (BATCH,)], halves="checks", vmap="alone")
+@of_matrices(outputs="u s vh", samples=[(NEAR_ONE,), (BATCH,)])
 def _linalg_svd(xp, x, /):
     """x = u @ diag(s) @ vh with square u and vh."""
     check_floating("linalg.svd", x)

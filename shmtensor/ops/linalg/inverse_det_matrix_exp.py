@@ -4,6 +4,7 @@ dimensions.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -74,13 +75,10 @@ BATCH = np.stack([NEAR_ONE, NEAR_ONE.T + 0.2])
 TALL = np.array([[1.0, 0.2], [0.3, 2.0], [-0.4, 0.6]])
 
 
-@op(
-    complex_gradients=True,
-    samples=[(NEAR_ONE,), (BATCH,), ((0, 2, 2),)],
-    halves="checks",
-    autocast="full",
-    vmap="alone",
-)
+of_matrices = functools.partial(op, halves="checks", vmap="alone")
+
+
+@of_matrices(complex_gradients=True, samples=[(NEAR_ONE,), (BATCH,), ((0, 2, 2),)], autocast="full")
 def inverse(xp, x, /):
     """The inverse of square matrices.
 
@@ -128,7 +126,7 @@ _solve.joint_pullback(solve_backward, x="x", y="x")
 # ---- determinants
 
 
-@op(outputs="sign logabsdet", samples=[(NEAR_ONE,), (BATCH,)], halves="checks", vmap="alone")
+@of_matrices(outputs="sign logabsdet", samples=[(NEAR_ONE,), (BATCH,)])
 def slogdet(xp, x, /):
     """The sign (complex: the phase) of the determinant and the logarithm of its absolute value."""
     check_square("slogdet", x)
@@ -161,12 +159,7 @@ def product_of_others(ops: Any, s: Any) -> Any:
     return ops.prod(ops._where_other(eye(n, n, bool, s), wide, 1.0), -1)
 
 
-@op(
-    complex_gradients=True,
-    samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)],
-    halves="checks",
-    vmap="alone",
-)
+@of_matrices(complex_gradients=True, samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)])
 def det(xp, x, /):
     """The determinant of square matrices."""
     check_square("det", x)
@@ -190,7 +183,7 @@ det.pullback(x=det_backward)
 # ---- singular values
 
 
-@op(outputs="u s vh", samples=[(NEAR_ONE,), (TALL,), (TALL.T,)], halves="checks", vmap="alone")
+@of_matrices(outputs="u s vh", samples=[(NEAR_ONE,), (TALL,), (TALL.T,)])
 def _svd(xp, x, /):
     """x = u @ diag(s) @ vh, s descending: (..., m, k), (..., k), (..., k, n), k = min(m, n)."""
     check_floating("svd", x)
@@ -226,7 +219,7 @@ def svd_backward(ops: Any, g_u: Any, g_s: Any, g_vh: Any, u: Any, s: Any, vh: An
 _svd.pullback(x=svd_backward)
 
 
-@op(samples=[(NEAR_ONE,), (TALL,), (TALL.T,)], halves="checks", vmap="alone")
+@of_matrices(samples=[(NEAR_ONE,), (TALL,), (TALL.T,)])
 def _svdvals(xp, x, /):
     """The singular values of matrices, descending. Gradients are right even if some coincide."""
     check_floating("svd", x)
@@ -258,7 +251,7 @@ def svd(ops, input, some=True, compute_uv=True):
     return named_result("svd", U=u, S=s, V=ops.adjoint(vh))
 
 
-@op(samples=[(TALL,), (TALL.T,), (BATCH,)], halves="checks", autocast="full", vmap="alone")
+@of_matrices(samples=[(TALL,), (TALL.T,), (BATCH,)], autocast="full")
 def pinverse(xp, x, /, rcond=1e-15):
     """The pseudo-inverse (Moore and Penrose); singular values up to rcond times the largest count
     as 0.

@@ -25,15 +25,11 @@ from .inverse_det_matrix_exp import (
     check_floating,
     check_square,
     conj_transpose,
+    of_matrices,
 )
 
 
-@op(
-    outputs="LU pivots info",
-    samples=[(NEAR_ONE,), (TALL,), (TALL.T,), (BATCH,)],
-    halves="checks",
-    vmap="alone",
-)
+@of_matrices(outputs="LU pivots info", samples=[(NEAR_ONE,), (TALL,), (TALL.T,), (BATCH,)])
 def _linalg_lu_factor(xp, x, /):
     """(LU, pivots, info): L below the diagonal and U on and above it, the row exchanges counted
     from 1, and the first position where U's diagonal is zero, or 0.
@@ -235,12 +231,7 @@ def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
 # ---- LDL
 
 
-@op(
-    outputs="LD pivots info",
-    samples=[(NEAR_ONE, False), (BATCH, True)],
-    halves="checks",
-    vmap="alone",
-)
+@of_matrices(outputs="LD pivots info", samples=[(NEAR_ONE, False), (BATCH, True)])
 def _linalg_ldl_factor(xp, x, /, hermitian):
     """L below the diagonal and D on it, pivots and info of LAPACK's sytrf (hetrf)."""
     check_square("linalg.ldl_factor", x)

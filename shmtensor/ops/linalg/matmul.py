@@ -19,16 +19,17 @@ Shape = tuple[int, ...]
 BLAS = {np.dtype(c) for c in "fdFD"}
 
 
-@op(
-    complex_gradients=True,
+product = functools.partial(
+    op, complex_gradients=True, cuda_halves=True, inplace=False, promote="common"
+)
+
+
+@product(
     operator="matmul",
-    cuda_halves=True,
     autocast_cuda="lower",
     check_dtypes=same_dtype_check("matmul"),
     numpy=native.matmul,
     out=False,
-    promote="common",
-    inplace=False,
     samples=[
         ((3, 4), (4, 2)),
         ((2, 3, 4), (4, 5)),
@@ -115,14 +116,10 @@ def linear_kernel(x: Any, weight: Any, bias: Any) -> Any:
     return out if bias is None else out + bias
 
 
-@op(
-    complex_gradients=True,
-    cuda_halves=True,
+@product(
     autocast_cuda="lower",
     check_dtypes=same_dtype_check("linear"),
     numpy=linear_kernel,
-    promote="common",
-    inplace=False,
     method=False,
     function=False,
     samples=[
@@ -193,14 +190,10 @@ def mm(ops, input, mat2):
     return ops.matmul(input, mat2)
 
 
-@op(
-    complex_gradients=True,
-    cuda_halves=True,
+@product(
     autocast_cuda="lower",
     check_dtypes=same_dtype_check("bmm"),
     native=native.bmm,
-    promote="common",
-    inplace=False,
     samples=[((2, 3, 4), (2, 4, 2)), ((0, 3, 4), (0, 4, 2))],
     product="x @ y",
     autocast="lower",
@@ -226,14 +219,10 @@ def mv(ops, input, vec):
     return ops.matmul(input, vec)
 
 
-@op(
-    complex_gradients=True,
-    cuda_halves=True,
+@product(
     autocast_cuda="widest",
     check_dtypes=same_dtype_check("dot"),
     native=native.dot,
-    promote="common",
-    inplace=False,
     samples=[((4,), (4,)), ((0,), (0,))],
     product="x @ y",
     autocast="alone",
@@ -246,10 +235,7 @@ def dot(xp, x, tensor, /):
     return xp.matmul(x, tensor)
 
 
-dot.pullback(
-    x=lambda g, tensor: g * tensor.conjugate(),
-    tensor=lambda g, x: g * x.conjugate(),
-)
+dot.pullback(x=lambda g, tensor: g * tensor.conjugate(), tensor=lambda g, x: g * x.conjugate())
 
 
 @composite(autocast_cuda="widest", autocast="alone", exact_out=True)

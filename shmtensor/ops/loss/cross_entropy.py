@@ -12,11 +12,7 @@ import numpy as np
 
 from ... import native
 from ...errors import explained
-from ..table.native_or_numpy import (
-    is_host_array,
-    restore_half,
-    upcast_half,
-)
+from ..table.native_or_numpy import is_host_array, restore_half, upcast_half
 from ..table.op_table import composite, op
 from ..table.samples import ints, reals
 

@@ -99,17 +99,7 @@ def ctc_loss_backward_kernel(
 
 @op(native=ctc_loss_backward_kernel)
 def _ctc_loss_backward(
-    xp,
-    x,
-    logp,
-    targets,
-    loss,
-    alpha,
-    /,
-    input_lengths,
-    target_lengths,
-    blank,
-    zero_infinity,
+    xp, x, logp, targets, loss, alpha, /, input_lengths, target_lengths, blank, zero_infinity
 ):
     """The probabilities minus each class's share of the alignments, times the sample's x."""
     out = xp.zeros(logp.shape, logp.dtype)

@@ -143,11 +143,7 @@ POINTWISE_LOSSES = {
     "kl_div_log_target": PointwiseLoss(  # of logarithms y
         lambda xp, x, y, a, b: xp.exp(y) * (y - x),
         (lambda xp, x, y, a, b: -xp.exp(y), lambda xp, x, y, a, b: xp.exp(y) * (y - x + 1)),
-        (
-            0,
-            lambda ops, x, y, a, b: -ops.exp(y),
-            lambda ops, x, y, a, b: ops.exp(y) * (y - x + 2),
-        ),
+        (0, lambda ops, x, y, a, b: -ops.exp(y), lambda ops, x, y, a, b: ops.exp(y) * (y - x + 2)),
     ),
     "poisson_nll": PointwiseLoss(  # of the logarithm x of a rate
         lambda xp, x, y, a, b: xp.exp(x) - y * x,

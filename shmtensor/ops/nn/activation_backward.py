@@ -70,11 +70,7 @@ def declare_derivatives(
     SAMPLES.append(((3, 4), WIDE, row.name, *sample))
 
 
-@op(
-    native=native.activation_backward,
-    samples=SAMPLES,
-    layout="pointwise",
-)
+@op(native=native.activation_backward, samples=SAMPLES, layout="pointwise")
 def _activation_backward(xp, x, y, /, name, a=0.0, b=0.0, c=0.0):
     """x times the derivative of the named activation at y; 0 where the derivative is 0."""
     numbers = (a, b, c)[: ARGUMENT_COUNTS.get(name, 0)]

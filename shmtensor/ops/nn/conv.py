@@ -13,11 +13,7 @@ import math
 from typing import Any, NamedTuple
 
 from ... import native
-from ..table.native_or_numpy import (
-    is_host_array,
-    restore_half,
-    upcast_half,
-)
+from ..table.native_or_numpy import is_host_array, restore_half, upcast_half
 from ..table.op_table import composite, op
 from .sliding_window import (
     Shape,

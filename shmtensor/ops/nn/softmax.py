@@ -53,8 +53,7 @@ def softmax_double_backward(ops: Any, g: Any, x: Any, y: Any, dim: int) -> Any:
 
 
 _softmax_backward_data.pullback(
-    x=lambda ops, g, y, dim: ops._softmax_backward_data(g, y, dim),
-    y=softmax_double_backward,
+    x=lambda ops, g, y, dim: ops._softmax_backward_data(g, y, dim), y=softmax_double_backward
 )
 
 

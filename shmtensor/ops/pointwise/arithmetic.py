@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 from typing import Any
 
 import numpy as np
@@ -40,15 +41,12 @@ def explain_bool(name: str, instead: str) -> Any:
 # ---- sum and product
 
 
-@op(
-    complex_gradients=True,
-    operator="add",
-    numbers=True,
-    numpy=parallel(np.add),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
+arithmetic = functools.partial(
+    op, complex_gradients=True, numbers=True, broadcast=True, promote="common", samples=PAIR
 )
+
+
+@arithmetic(operator="add", numpy=parallel(np.add))
 def add(xp, x, y, /):
     """Sum of two tensors, with broadcasting."""
     return x + y
@@ -69,16 +67,11 @@ def refuse_bool(*operands: Any) -> None:
         )
 
 
-@op(
-    complex_gradients=True,
+@arithmetic(
     operator="sub",
-    numbers=True,
     diagnose=explain_bool("sub", "logical_xor()"),
     check_dtypes=refuse_bool,
     numpy=parallel(np.subtract),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
 )
 def sub(xp, x, y, /):
     """Difference of two tensors, with broadcasting."""
@@ -98,15 +91,7 @@ def rsub(ops, input, other, *, alpha=1):
     return ops.sub(other, scaled_operand(ops, "rsub", other, input, alpha))
 
 
-@op(
-    complex_gradients=True,
-    operator="mul",
-    numbers=True,
-    numpy=parallel(np.multiply),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
-)
+@arithmetic(operator="mul", numpy=parallel(np.multiply))
 def mul(xp, x, y, /):
     """Product of two tensors, with broadcasting."""
     return x * y
@@ -116,14 +101,16 @@ mul.pullback(x=lambda g, y: g * y.conjugate(), y=lambda g, x: g * x.conjugate())
 mul.alias("multiply")
 
 
-@op(
-    complex_gradients=True,
+# Of complex numbers, too; integers give the default dtype.
+holomorphic = functools.partial(op, complex_gradients=True, promote="float")
+
+
+@holomorphic(
     operator="truediv",
     numbers=True,
     autocast_cuda="full reflected",
     numpy=parallel(np.true_divide),
     broadcast=True,
-    promote="float",
     samples=NONZERO_DIVISORS,
 )
 def div(xp, x, y, /):
@@ -131,10 +118,7 @@ def div(xp, x, y, /):
     return x / y
 
 
-div.pullback(
-    x=lambda g, y: g / y.conjugate(),
-    y=lambda g, y, out: -g * (out / y).conjugate(),
-)
+div.pullback(x=lambda g, y: g / y.conjugate(), y=lambda g, y, out: -g * (out / y).conjugate())
 div.alias("divide", "true_divide")
 
 
@@ -236,13 +220,11 @@ def refuse_integer_division(x: Any, tensor1: Any, tensor2: Any) -> None:
         )
 
 
-@op(
-    complex_gradients=True,
+@holomorphic(
     autocast_cuda="widest",
     check_dtypes=refuse_integer_division,
     native=native.addcdiv,
     broadcast=True,
-    promote="float",
     out=True,
     samples=[((3, 4), (3, 4), reals((3, 4), 0.5, 2.0)), ((3, 1), (4,), reals((), 0.5, 2.0))],
     tensors="x tensor1 tensor2",
@@ -342,7 +324,7 @@ square.pullback(x=lambda g, x: g * (2 * x).conjugate())
 parallel_sqrt = parallel(np.sqrt)
 
 
-@op(complex_gradients=True, numpy=parallel_sqrt, promote="float", samples=unary(0.2, 3.0))
+@holomorphic(numpy=parallel_sqrt, samples=unary(0.2, 3.0))
 def sqrt(xp, x, /):
     """Square root."""
     return xp.sqrt(x)
@@ -351,14 +333,7 @@ def sqrt(xp, x, /):
 sqrt.pullback(x=lambda g, out: g / (2 * out).conjugate())
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    native=native.rsqrt,
-    promote="float",
-    samples=unary(0.2, 3.0),
-    layout="pointwise",
-)
+@holomorphic(autocast_cuda="full", native=native.rsqrt, samples=unary(0.2, 3.0), layout="pointwise")
 def rsqrt(xp, x, /):
     """One over the square root."""
     return 1 / xp.sqrt(x)
@@ -367,13 +342,8 @@ def rsqrt(xp, x, /):
 rsqrt.pullback(x=lambda g, out: g * (-0.5 * out * out * out).conjugate())
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=parallel(np.reciprocal),
-    promote="float",
-    samples=unary(0.3, 2.0),
-    layout="pointwise",
+@holomorphic(
+    autocast_cuda="full", numpy=parallel(np.reciprocal), samples=unary(0.3, 2.0), layout="pointwise"
 )
 def reciprocal(xp, x, /):
     """One over each element."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from ...native import parallel
@@ -13,33 +15,22 @@ INTEGERS = [(ints((3, 4), 100), ints((3, 4), 100)), (ints((2, 1), 100), ints((3,
 SHIFT = [(ints((3, 4), 100), ints((3, 4), 7)), (ints((2, 1), 100), ints((3,), 7))]
 
 
-@op(
-    operator="and",
-    numpy=parallel(np.bitwise_and),
-    broadcast=True,
-    promote="common",
-    samples=INTEGERS,
-)
+of_integers = functools.partial(op, broadcast=True, promote="common", samples=INTEGERS)
+
+
+@of_integers(operator="and", numpy=parallel(np.bitwise_and))
 def bitwise_and(xp, x, y, /):
     """Bits that are set in both; of bools `and`."""
     return x & y
 
 
-@op(
-    operator="or", numpy=parallel(np.bitwise_or), broadcast=True, promote="common", samples=INTEGERS
-)
+@of_integers(operator="or", numpy=parallel(np.bitwise_or))
 def bitwise_or(xp, x, y, /):
     """Bits that are set in one of the two; of bools `or`."""
     return x | y
 
 
-@op(
-    operator="xor",
-    numpy=parallel(np.bitwise_xor),
-    broadcast=True,
-    promote="common",
-    samples=INTEGERS,
-)
+@of_integers(operator="xor", numpy=parallel(np.bitwise_xor))
 def bitwise_xor(xp, x, y, /):
     """Bits that are set in exactly one of the two."""
     return x ^ y
@@ -55,37 +46,28 @@ def bitwise_not(xp, x, /):
     return ~x
 
 
-@op(
-    operator="lshift",
-    numpy=parallel(np.left_shift, "b"),
-    broadcast=True,
-    promote="common",
-    samples=SHIFT,
-)
+shift = functools.partial(op, broadcast=True, promote="common", samples=SHIFT)
+
+
+@shift(operator="lshift", numpy=parallel(np.left_shift, "b"))
 def bitwise_left_shift(xp, x, y, /):
     """Bits moved up by y places: x * 2 ** y."""
     return x << y
 
 
-@op(
-    operator="rshift",
-    numpy=parallel(np.right_shift, "b"),
-    broadcast=True,
-    promote="common",
-    samples=SHIFT,
-)
+@shift(operator="rshift", numpy=parallel(np.right_shift, "b"))
 def bitwise_right_shift(xp, x, y, /):
     """Bits moved down by y places, with the sign: x // 2 ** y."""
     return x >> y
 
 
-@op(numpy=parallel(np.gcd), broadcast=True, promote="common", samples=INTEGERS, tensors="x y")
+@of_integers(numpy=parallel(np.gcd), tensors="x y")
 def gcd(xp, x, y, /):
     """Greatest common divisor."""
     return xp.gcd(x, y)
 
 
-@op(numpy=parallel(np.lcm), broadcast=True, promote="common", samples=INTEGERS, tensors="x y")
+@of_integers(numpy=parallel(np.lcm), tensors="x y")
 def lcm(xp, x, y, /):
     """Least common multiple."""
     return xp.lcm(x, y)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 
 from ...native import parallel
@@ -9,32 +11,18 @@ from ..table.check_dtypes import same_dtype_check, unsupported_dtype
 from ..table.op_table import composite, op
 from ..table.samples import PAIR, UNARY
 
-
-@op(
-    operator="eq",
-    comparison=True,
-    numpy=parallel(np.equal),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
-    tensors="x",
-    wraps=False,
+comparison = functools.partial(
+    op, comparison=True, broadcast=True, promote="common", samples=PAIR, tensors="x", wraps=False
 )
+
+
+@comparison(operator="eq", numpy=parallel(np.equal))
 def eq(xp, x, y, /):
     """Is x equal to y?"""
     return x == y
 
 
-@op(
-    operator="ne",
-    comparison=True,
-    numpy=parallel(np.not_equal),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
-    tensors="x",
-    wraps=False,
-)
+@comparison(operator="ne", numpy=parallel(np.not_equal))
 def ne(xp, x, y, /):
     """Is x not equal to y?"""
     return x != y
@@ -43,16 +31,7 @@ def ne(xp, x, y, /):
 ne.alias("not_equal")
 
 
-@op(
-    operator="lt",
-    comparison=True,
-    numpy=parallel(np.less, "c"),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
-    tensors="x",
-    wraps=False,
-)
+@comparison(operator="lt", numpy=parallel(np.less, "c"))
 def lt(xp, x, y, /):
     """Is x less than y?"""
     return x < y
@@ -61,16 +40,7 @@ def lt(xp, x, y, /):
 lt.alias("less")
 
 
-@op(
-    operator="le",
-    comparison=True,
-    numpy=parallel(np.less_equal, "c"),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
-    tensors="x",
-    wraps=False,
-)
+@comparison(operator="le", numpy=parallel(np.less_equal, "c"))
 def le(xp, x, y, /):
     """Is x less than or equal to y?"""
     return x <= y
@@ -79,16 +49,7 @@ def le(xp, x, y, /):
 le.alias("less_equal")
 
 
-@op(
-    operator="gt",
-    comparison=True,
-    numpy=parallel(np.greater, "c"),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
-    tensors="x",
-    wraps=False,
-)
+@comparison(operator="gt", numpy=parallel(np.greater, "c"))
 def gt(xp, x, y, /):
     """Is x greater than y?"""
     return x > y
@@ -97,16 +58,7 @@ def gt(xp, x, y, /):
 gt.alias("greater")
 
 
-@op(
-    operator="ge",
-    comparison=True,
-    numpy=parallel(np.greater_equal, "c"),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
-    tensors="x",
-    wraps=False,
-)
+@comparison(operator="ge", numpy=parallel(np.greater_equal, "c"))
 def ge(xp, x, y, /):
     """Is x greater than or equal to y?"""
     return x >= y

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -15,13 +16,11 @@ from ..table.samples import PAIR, UNARY, reals, unary
 LN2, LN10 = math.log(2), math.log(10)
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=parallel(np.exp),
-    promote="float",
-    samples=UNARY,
-)
+# Of complex numbers, too; integers give the default dtype.
+holomorphic = functools.partial(op, complex_gradients=True, promote="float")
+
+
+@holomorphic(autocast_cuda="full", numpy=parallel(np.exp), samples=UNARY)
 def exp(xp, x, /):
     """e to the power of each element."""
     return xp.exp(x)
@@ -30,7 +29,7 @@ def exp(xp, x, /):
 exp.pullback(x=lambda g, out: g * out.conjugate())
 
 
-@op(complex_gradients=True, numpy=parallel(np.exp2), promote="float", samples=UNARY)
+@holomorphic(numpy=parallel(np.exp2), samples=UNARY)
 def exp2(xp, x, /):
     """2 to the power of each element."""
     return xp.exp2(x)
@@ -39,13 +38,7 @@ def exp2(xp, x, /):
 exp2.pullback(x=lambda g, out: g * (LN2 * out).conjugate())
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=parallel(np.expm1),
-    promote="float",
-    samples=UNARY,
-)
+@holomorphic(autocast_cuda="full", numpy=parallel(np.expm1), samples=UNARY)
 def expm1(xp, x, /):
     """e to the power of each element, less 1; exact near 0."""
     return xp.expm1(x)
@@ -54,13 +47,7 @@ def expm1(xp, x, /):
 expm1.pullback(x=lambda g, out: g * (out + 1).conjugate())
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=parallel(np.log),
-    promote="float",
-    samples=unary(0.2, 3.0),
-)
+@holomorphic(autocast_cuda="full", numpy=parallel(np.log), samples=unary(0.2, 3.0))
 def log(xp, x, /):
     """Natural logarithm."""
     return xp.log(x)
@@ -69,13 +56,7 @@ def log(xp, x, /):
 log.pullback(x=lambda g, x: g / x.conjugate())
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=parallel(np.log2),
-    promote="float",
-    samples=unary(0.2, 3.0),
-)
+@holomorphic(autocast_cuda="full", numpy=parallel(np.log2), samples=unary(0.2, 3.0))
 def log2(xp, x, /):
     """Logarithm to the base 2."""
     return xp.log2(x)
@@ -84,13 +65,7 @@ def log2(xp, x, /):
 log2.pullback(x=lambda g, x: g / (x * LN2).conjugate())
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=parallel(np.log10),
-    promote="float",
-    samples=unary(0.2, 3.0),
-)
+@holomorphic(autocast_cuda="full", numpy=parallel(np.log10), samples=unary(0.2, 3.0))
 def log10(xp, x, /):
     """Logarithm to the base 10."""
     return xp.log10(x)
@@ -99,13 +74,7 @@ def log10(xp, x, /):
 log10.pullback(x=lambda g, x: g / (x * LN10).conjugate())
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=parallel(np.log1p),
-    promote="float",
-    samples=unary(-0.7, 2.0),
-)
+@holomorphic(autocast_cuda="full", numpy=parallel(np.log1p), samples=unary(-0.7, 2.0))
 def log1p(xp, x, /):
     """Logarithm of 1 + x; exact near 0."""
     return xp.log1p(x)
@@ -137,12 +106,10 @@ def logaddexp_kernel(x: Any, y: Any, out: Any = None) -> Any:
 parallel_logaddexp = parallel(np.logaddexp)
 
 
-@op(
-    complex_gradients=True,
+@holomorphic(
     check_dtypes=any_floating_check("logaddexp"),
     numpy=logaddexp_kernel,
     broadcast=True,
-    promote="float",
     out=True,
     samples=PAIR,
     tensors="x y",

@@ -19,13 +19,10 @@ NUMBERS = (bool, int, float, type(None))
 # ---- pairs: equal elements share the gradient
 
 
-@op(
-    numpy=parallel(np.maximum, "c"),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
-    tensors="x y",
-)
+extreme = functools.partial(op, broadcast=True, promote="common", samples=PAIR, tensors="x y")
+
+
+@extreme(numpy=parallel(np.maximum, "c"))
 def maximum(xp, x, y, /):
     """The larger element of each pair; NaN if one of them is."""
     return xp.maximum(x, y)
@@ -37,13 +34,7 @@ maximum.pullback(
 )
 
 
-@op(
-    numpy=parallel(np.minimum, "c"),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
-    tensors="x y",
-)
+@extreme(numpy=parallel(np.minimum, "c"))
 def minimum(xp, x, y, /):
     """The smaller element of each pair; NaN if one of them is."""
     return xp.minimum(x, y)
@@ -55,13 +46,7 @@ minimum.pullback(
 )
 
 
-@op(
-    numpy=parallel(np.fmax, "c"),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
-    tensors="x y",
-)
+@extreme(numpy=parallel(np.fmax, "c"))
 def fmax(xp, x, y, /):
     """The larger element of each pair; the other one where one is NaN."""
     return xp.fmax(x, y)
@@ -73,13 +58,7 @@ fmax.pullback(
 )
 
 
-@op(
-    numpy=parallel(np.fmin, "c"),
-    broadcast=True,
-    promote="common",
-    samples=PAIR,
-    tensors="x y",
-)
+@extreme(numpy=parallel(np.fmin, "c"))
 def fmin(xp, x, y, /):
     """The smaller element of each pair; the other one where one is NaN."""
     return xp.fmin(x, y)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -32,43 +33,24 @@ parallel_floor, parallel_ceil = parallel(np.floor), parallel(np.ceil)
 parallel_trunc = parallel(np.trunc)
 
 
-@op(
-    numpy=rounding_kernel(parallel_floor),
-    half=parallel_floor,
-    out=True,
-    inplace=True,
-    samples=UNARY,
-    layout="pointwise",
-    exact_out=True,
+rounding = functools.partial(
+    op, out=True, inplace=True, samples=UNARY, layout="pointwise", exact_out=True
 )
+
+
+@rounding(numpy=rounding_kernel(parallel_floor), half=parallel_floor)
 def floor(xp, x, /):
     """The largest integer not above each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.floor(x)
 
 
-@op(
-    numpy=rounding_kernel(parallel_ceil),
-    half=parallel_ceil,
-    out=True,
-    inplace=True,
-    samples=UNARY,
-    layout="pointwise",
-    exact_out=True,
-)
+@rounding(numpy=rounding_kernel(parallel_ceil), half=parallel_ceil)
 def ceil(xp, x, /):
     """The smallest integer not below each element."""
     return x.copy() if x.dtype.kind in "iub" else xp.ceil(x)
 
 
-@op(
-    numpy=rounding_kernel(parallel_trunc),
-    half=parallel_trunc,
-    out=True,
-    inplace=True,
-    samples=UNARY,
-    layout="pointwise",
-    exact_out=True,
-)
+@rounding(numpy=rounding_kernel(parallel_trunc), half=parallel_trunc)
 def trunc(xp, x, /):
     """Each element without its fraction: rounded towards 0."""
     return x.copy() if x.dtype.kind in "iub" else xp.trunc(x)
@@ -139,47 +121,31 @@ def frac(xp, x, /):
 frac.pullback(x=lambda g: g)
 
 
-@op(
-    operator="floordiv",
-    numbers=True,
-    numpy=parallel(np.floor_divide, "b"),
-    broadcast=True,
-    promote="common",
-    samples=DIVISION,
-)
+division = functools.partial(op, broadcast=True, promote="common", samples=DIVISION)
+
+
+@division(operator="floordiv", numbers=True, numpy=parallel(np.floor_divide, "b"))
 def floor_divide(xp, x, y, /):
     """Quotient rounded down."""
     return x // y
 
 
-@op(
-    operator="mod",
-    numpy=parallel(np.remainder, "b"),
-    broadcast=True,
-    promote="common",
-    samples=DIVISION,
-)
+@division(operator="mod", numpy=parallel(np.remainder, "b"))
 def remainder(xp, x, y, /):
     """The remainder of x / y with the sign of y (Python's %)."""
     return x % y
 
 
-remainder.pullback(
-    x=lambda g: g,
-    y=lambda ops, g, x, y: -g * ops.floor(x / y),
-)
+remainder.pullback(x=lambda g: g, y=lambda ops, g, x, y: -g * ops.floor(x / y))
 
 
-@op(numpy=parallel(np.fmod, "b"), broadcast=True, promote="common", samples=DIVISION, tensors="x")
+@division(numpy=parallel(np.fmod, "b"), tensors="x")
 def fmod(xp, x, y, /):
     """The remainder of x / y with the sign of x (C's fmod)."""
     return xp.fmod(x, y)
 
 
-fmod.pullback(
-    x=lambda g: g,
-    y=lambda ops, g, x, y: -g * ops.trunc(x / y),
-)
+fmod.pullback(x=lambda g: g, y=lambda ops, g, x, y: -g * ops.trunc(x / y))
 
 
 def trunc_quotient(xp: Any, x: Any, y: Any) -> Any:
@@ -204,7 +170,7 @@ def trunc_divide_kernel(x: Any, y: Any, out: Any = None) -> Any:
         return copy_to_out(trunc_quotient(np, x, y), out)
 
 
-@op(numpy=trunc_divide_kernel, broadcast=True, promote="common", out=True, samples=DIVISION)
+@division(numpy=trunc_divide_kernel, out=True)
 def _trunc_divide(xp, x, y, /):
     """Quotient rounded towards 0: `div(x, y, rounding_mode="trunc")`."""
     return trunc_quotient(xp, x, y)

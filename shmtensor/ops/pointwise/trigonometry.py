@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -11,8 +12,11 @@ from ...native import elementwise, parallel
 from ..table.op_table import op
 from ..table.samples import UNARY, reals, unary
 
+# Of complex numbers, too; integers give the default dtype.
+holomorphic = functools.partial(op, complex_gradients=True, promote="float")
 
-@op(complex_gradients=True, numpy=parallel(np.sin), promote="float", samples=UNARY)
+
+@holomorphic(numpy=parallel(np.sin), samples=UNARY)
 def sin(xp, x, /):
     """Sine of angles in radians."""
     return xp.sin(x)
@@ -21,7 +25,7 @@ def sin(xp, x, /):
 sin.pullback(x=lambda ops, g, x: g * ops.cos(x).conjugate())
 
 
-@op(complex_gradients=True, numpy=parallel(np.cos), promote="float", samples=UNARY)
+@holomorphic(numpy=parallel(np.cos), samples=UNARY)
 def cos(xp, x, /):
     """Cosine of angles in radians."""
     return xp.cos(x)
@@ -30,13 +34,7 @@ def cos(xp, x, /):
 cos.pullback(x=lambda ops, g, x: -g * ops.sin(x).conjugate())
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=parallel(np.tan),
-    promote="float",
-    samples=UNARY,
-)
+@holomorphic(autocast_cuda="full", numpy=parallel(np.tan), samples=UNARY)
 def tan(xp, x, /):
     """Tangent of angles in radians."""
     return xp.tan(x)
@@ -45,13 +43,7 @@ def tan(xp, x, /):
 tan.pullback(x=lambda g, out: g * (1 + out * out).conjugate())
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=parallel(np.arcsin),
-    promote="float",
-    samples=unary(-0.9, 0.9),
-)
+@holomorphic(autocast_cuda="full", numpy=parallel(np.arcsin), samples=unary(-0.9, 0.9))
 def asin(xp, x, /):
     """Angle whose sine is x, in [-pi / 2, pi / 2]."""
     return xp.arcsin(x)
@@ -61,13 +53,7 @@ asin.pullback(x=lambda ops, g, x: g / ops.sqrt(1 - x * x).conjugate())
 asin.alias("arcsin")
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=parallel(np.arccos),
-    promote="float",
-    samples=unary(-0.9, 0.9),
-)
+@holomorphic(autocast_cuda="full", numpy=parallel(np.arccos), samples=unary(-0.9, 0.9))
 def acos(xp, x, /):
     """Angle whose cosine is x, in [0, pi]."""
     return xp.arccos(x)
@@ -77,7 +63,7 @@ acos.pullback(x=lambda ops, g, x: -g / ops.sqrt(1 - x * x).conjugate())
 acos.alias("arccos")
 
 
-@op(complex_gradients=True, numpy=parallel(np.arctan), promote="float", samples=UNARY)
+@holomorphic(numpy=parallel(np.arctan), samples=UNARY)
 def atan(xp, x, /):
     """Angle whose tangent is x, in [-pi / 2, pi / 2]."""
     return xp.arctan(x)
@@ -112,13 +98,7 @@ def replace_zero(ops: Any, x: Any) -> Any:
     return ops._where_other(x == 0, x, 1.0)
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=parallel(np.sinh),
-    promote="float",
-    samples=UNARY,
-)
+@holomorphic(autocast_cuda="full", numpy=parallel(np.sinh), samples=UNARY)
 def sinh(xp, x, /):
     """Hyperbolic sine."""
     return xp.sinh(x)
@@ -127,13 +107,7 @@ def sinh(xp, x, /):
 sinh.pullback(x=lambda ops, g, x: g * ops.cosh(x).conjugate())
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=parallel(np.cosh),
-    promote="float",
-    samples=UNARY,
-)
+@holomorphic(autocast_cuda="full", numpy=parallel(np.cosh), samples=UNARY)
 def cosh(xp, x, /):
     """Hyperbolic cosine."""
     return xp.cosh(x)
@@ -142,7 +116,7 @@ def cosh(xp, x, /):
 cosh.pullback(x=lambda ops, g, x: g * ops.sinh(x).conjugate())
 
 
-@op(complex_gradients=True, numpy=parallel(np.tanh), promote="float", samples=UNARY)
+@holomorphic(numpy=parallel(np.tanh), samples=UNARY)
 def tanh(xp, x, /):
     """Hyperbolic tangent."""
     return xp.tanh(x)
@@ -155,7 +129,7 @@ tanh.pullback(
 )
 
 
-@op(complex_gradients=True, numpy=parallel(np.arcsinh), promote="float", samples=UNARY)
+@holomorphic(numpy=parallel(np.arcsinh), samples=UNARY)
 def asinh(xp, x, /):
     """The number whose hyperbolic sine is x."""
     return xp.arcsinh(x)
@@ -165,7 +139,7 @@ asinh.pullback(x=lambda ops, g, x: g / ops.sqrt(1 + x * x).conjugate())
 asinh.alias("arcsinh")
 
 
-@op(complex_gradients=True, numpy=parallel(np.arccosh), promote="float", samples=unary(1.2, 3.0))
+@holomorphic(numpy=parallel(np.arccosh), samples=unary(1.2, 3.0))
 def acosh(xp, x, /):
     """The number >= 0 whose hyperbolic cosine is x."""
     return xp.arccosh(x)
@@ -175,7 +149,7 @@ acosh.pullback(x=lambda ops, g, x: g / (ops.sqrt(x - 1) * ops.sqrt(x + 1)).conju
 acosh.alias("arccosh")
 
 
-@op(complex_gradients=True, numpy=parallel(np.arctanh), promote="float", samples=unary(-0.9, 0.9))
+@holomorphic(numpy=parallel(np.arctanh), samples=unary(-0.9, 0.9))
 def atanh(xp, x, /):
     """The number whose hyperbolic tangent is x."""
     return xp.arctanh(x)
@@ -185,13 +159,7 @@ atanh.pullback(x=lambda g, x: g / (1 - x * x).conjugate())
 atanh.alias("arctanh")
 
 
-@op(
-    complex_gradients=True,
-    real=elementwise("sinc"),
-    promote="float",
-    samples=unary(0.1, 2.0),
-    layout="pointwise",
-)
+@holomorphic(real=elementwise("sinc"), samples=unary(0.1, 2.0), layout="pointwise")
 def sinc(xp, x, /):
     """sin(pi x) / (pi x), and 1 at 0."""
     return xp.where(x == x, xp.sinc(x), x).astype(x.dtype)  # CuPy's sinc of NaN is 1

@@ -103,55 +103,41 @@ def new_random_default(fill: Any, size: Any) -> Any:
     return out
 
 
-@composite(method=False)
-def rand(
-    ops,
-    *size,
-    generator=None,
-    out=None,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-    pin_memory=False,
-):
-    """Uniformly distributed numbers from [0, 1)."""
-    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        result = new_random_default(native.uniform_, size)
-        if result is not None:
-            return result
-    shape, dtype = as_shape("rand", size), dtype_or_default(dtype_or_out("rand", out, dtype))
-    arguments = native.uniform_, shape, dtype, generator, 0.0, 1.0
-    return copy_into_out(
-        out,
-        new_tensor(new_random, *arguments, device=device, requires_grad=requires_grad, like=out),
-    )
+def declare_random(name: str, fill: Any, doc: str) -> None:
+    """Declares rand and randn."""
+
+    def compute(
+        ops,
+        *size,
+        generator=None,
+        out=None,
+        dtype=None,
+        layout=None,
+        device=None,
+        requires_grad=False,
+        pin_memory=False,
+    ):
+        is_plain = generator is out is dtype is layout is device is None
+        if is_plain and not (requires_grad or pin_memory):
+            result = new_random_default(fill, size)
+            if result is not None:
+                return result
+        shape, dtype = as_shape(name, size), dtype_or_default(dtype_or_out(name, out, dtype))
+        scale = math.sqrt(0.5) if fill is native.normal_ and dtype.kind == "c" else 1.0
+        arguments = fill, shape, dtype, generator, 0.0, scale
+        options = {"device": device, "requires_grad": requires_grad, "like": out}
+        return copy_into_out(out, new_tensor(new_random, *arguments, **options))
+
+    compute.__doc__ = doc
+    composite(compute, name=name, method=False)
 
 
-@composite(method=False)
-def randn(
-    ops,
-    *size,
-    generator=None,
-    out=None,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-    pin_memory=False,
-):
-    """Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part)."""
-    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
-        result = new_random_default(native.normal_, size)
-        if result is not None:
-            return result
-    shape, dtype = as_shape("randn", size), dtype_or_default(dtype_or_out("randn", out, dtype))
-    std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
-    arguments = native.normal_, shape, dtype, generator, 0.0, std
-    return copy_into_out(
-        out,
-        new_tensor(new_random, *arguments, device=device, requires_grad=requires_grad, like=out),
-    )
+declare_random("rand", native.uniform_, "Uniformly distributed numbers from [0, 1).")
+declare_random(
+    "randn",
+    native.normal_,
+    "Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part).",
+)
 
 
 def in_layout_like(ops: Any, numbers: Any, like: Any, memory_format: Any) -> Any:
@@ -194,38 +180,30 @@ def new_random_like(
     )
 
 
-@composite(method=False)
-def rand_like(
-    ops,
-    input,
-    *,
-    generator=None,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-    memory_format=None,
-):
-    """`rand` in the shape and dtype of a tensor."""
-    out = new_random_like(ops.rand, input, dtype, generator, device, requires_grad)
-    return in_layout_like(ops, out, input, memory_format)
+def declare_random_like(name: str) -> None:
+    """Declares rand_like and randn_like."""
+
+    def compute(
+        ops,
+        input,
+        *,
+        generator=None,
+        dtype=None,
+        layout=None,
+        device=None,
+        requires_grad=False,
+        memory_format=None,
+    ):
+        random = getattr(ops, name)
+        out = new_random_like(random, input, dtype, generator, device, requires_grad)
+        return in_layout_like(ops, out, input, memory_format)
+
+    compute.__doc__ = f"`{name}` in the shape and dtype of a tensor."
+    composite(compute, name=f"{name}_like", method=False)
 
 
-@composite(method=False)
-def randn_like(
-    ops,
-    input,
-    *,
-    generator=None,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-    memory_format=None,
-):
-    """`randn` in the shape and dtype of a tensor."""
-    out = new_random_like(ops.randn, input, dtype, generator, device, requires_grad)
-    return in_layout_like(ops, out, input, memory_format)
+declare_random_like("rand")
+declare_random_like("randn")
 
 
 def random_integers(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -35,14 +36,10 @@ def cumulative_kernel(product: bool) -> Any:
     return kernel
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    native=cumulative_kernel(False),
-    inplace=True,
-    samples=ALONG,
-    vmap="along",
-)
+along = functools.partial(op, samples=ALONG, vmap="along")
+
+
+@along(complex_gradients=True, autocast_cuda="full", native=cumulative_kernel(False), inplace=True)
 def cumsum(xp, x, /, dim, *, dtype: dtype = None):
     """Cumulative sum along a dimension."""
     return cumulative(x, dim, dtype, xp.add.accumulate)
@@ -56,14 +53,7 @@ def reversed_cumsum(ops: Any, g: Any, dim: int) -> Any:
 cumsum.pullback(x=reversed_cumsum)
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    native=cumulative_kernel(True),
-    inplace=True,
-    samples=ALONG,
-    vmap="along",
-)
+@along(complex_gradients=True, autocast_cuda="full", native=cumulative_kernel(True), inplace=True)
 def cumprod(xp, x, /, dim, *, dtype: dtype = None):
     """Cumulative product along a dimension."""
     return cumulative(x, dim, dtype, xp.multiply.accumulate)
@@ -106,23 +96,13 @@ def cumulative_extreme(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any
     return xp.moveaxis(values, 0, dim), xp.moveaxis(indices, 0, dim)
 
 
-@op(
-    native=lambda x, dim: native.cummax_cummin(x, dim, True),
-    outputs="values indices",
-    samples=ALONG,
-    vmap="along",
-)
+@along(native=lambda x, dim: native.cummax_cummin(x, dim, True), outputs="values indices")
 def cummax(xp, x, /, dim):
     """Largest element so far along a dimension, and its index."""
     return cumulative_extreme(xp, check_ordered("cummax", x), dim, xp.greater_equal)
 
 
-@op(
-    native=lambda x, dim: native.cummax_cummin(x, dim, False),
-    outputs="values indices",
-    samples=ALONG,
-    vmap="along",
-)
+@along(native=lambda x, dim: native.cummax_cummin(x, dim, False), outputs="values indices")
 def cummin(xp, x, /, dim):
     """Smallest element so far along a dimension, and its index."""
     return cumulative_extreme(xp, check_ordered("cummin", x), dim, xp.less_equal)
@@ -136,7 +116,7 @@ for row in (cummax, cummin):
     )
 
 
-@op(complex_gradients=True, native=native.logcumsumexp, samples=ALONG, vmap="along")
+@along(complex_gradients=True, native=native.logcumsumexp)
 def logcumsumexp(xp, x, /, dim):
     """Logarithm of the cumulative sum of exponentials along a dimension, without overflow."""
     dim = axis(x, dim)

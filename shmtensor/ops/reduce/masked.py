@@ -122,49 +122,36 @@ def masked_cumprod(ops, input, dim, *, dtype=None, mask=None):
     )
 
 
-def masked_minmax(ops, name, sign, input, dim, keepdim, dtype, mask):
-    """`masked.amax` (-1, the sign of the neutral value) or `masked.amin` (1)."""
-    x = fill_with_extreme(ops, name, input, mask, sign)
-    result = getattr(ops, name)(x, dims_of(name, dim, input.ndim), bool(keepdim))
-    return ops._to_copy(result, result_dtype(input, dtype))
+def declare_minmax(name: str, sign: int, doc: str) -> None:
+    """Declares `masked.amax` or `masked.amin`; sign: of the neutral value."""
 
+    def compute(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
+        x = fill_with_extreme(ops, name, input, mask, sign)
+        result = getattr(ops, name)(x, dims_of(name, dim, input.ndim), bool(keepdim))
+        return ops._to_copy(result, result_dtype(input, dtype))
 
-def masked_argminmax(ops, name, sign, input, dim, keepdim, dtype, mask):
-    """`masked.argmax` (-1) or `masked.argmin` (1)."""
-    x = fill_with_extreme(ops, name, input, mask, sign)
-    return ops._to_copy(getattr(ops, name)(x, dim, bool(keepdim)), result_dtype(input, dtype))
-
-
-@composite(method=False, function=False)
-def masked_amax(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The largest unmasked element, of all or along dimensions; the dtype's smallest number if
-    there are none.
+    compute.__doc__ = f"""The {doc} unmasked element, of all or along dimensions; the dtype's
+    {"smallest" if sign < 0 else "largest"} number if there are none.
     """
-    return masked_minmax(ops, "amax", -1, input, dim, keepdim, dtype, mask)
+    composite(compute, name=f"masked_{name}", method=False, function=False)
 
 
-@composite(method=False, function=False)
-def masked_amin(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The smallest unmasked element, of all or along dimensions; the dtype's largest number if
-    there are none.
+def declare_argminmax(name: str, sign: int, doc: str) -> None:
+    """Declares `masked.argmax` or `masked.argmin`; sign: of the neutral value."""
+
+    def compute(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
+        x = fill_with_extreme(ops, name, input, mask, sign)
+        return ops._to_copy(getattr(ops, name)(x, dim, bool(keepdim)), result_dtype(input, dtype))
+
+    compute.__doc__ = f"""The index of the {doc} unmasked element, along dim or in the flattened
+    tensor; in the input's dtype, as in PyTorch.
     """
-    return masked_minmax(ops, "amin", 1, input, dim, keepdim, dtype, mask)
+    composite(compute, name=f"masked_{name}", method=False, function=False)
 
 
-@composite(method=False, function=False)
-def masked_argmax(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The index of the largest unmasked element, along dim or in the flattened tensor; in the
-    input's dtype, as in PyTorch.
-    """
-    return masked_argminmax(ops, "argmax", -1, input, dim, keepdim, dtype, mask)
-
-
-@composite(method=False, function=False)
-def masked_argmin(ops, input, dim=None, *, keepdim=False, dtype=None, mask=None):
-    """The index of the smallest unmasked element, along dim or in the flattened tensor; in the
-    input's dtype, as in PyTorch.
-    """
-    return masked_argminmax(ops, "argmin", 1, input, dim, keepdim, dtype, mask)
+for _sign, _end, _doc in ((-1, "max", "largest"), (1, "min", "smallest")):
+    declare_minmax(f"a{_end}", _sign, _doc)
+    declare_argminmax(f"arg{_end}", _sign, _doc)
 
 
 def count_unmasked(ops: Any, name: str, input: Any, dims: Dims, mask: Any) -> Any:
@@ -273,15 +260,7 @@ def variance_of(ops, name, input, dim, unbiased, correction, keepdim, dtype, mas
 
 @composite(method=False, function=False)
 def masked_var(
-    ops,
-    input,
-    dim=None,
-    unbiased=None,
-    *,
-    correction=None,
-    keepdim=False,
-    dtype=None,
-    mask=None,
+    ops, input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None
 ):
     """The variance of the unmasked elements, of all or along dimensions; NaN if there are none.
 
@@ -294,15 +273,7 @@ def masked_var(
 
 @composite(method=False, function=False)
 def masked_std(
-    ops,
-    input,
-    dim=None,
-    unbiased=None,
-    *,
-    correction=None,
-    keepdim=False,
-    dtype=None,
-    mask=None,
+    ops, input, dim=None, unbiased=None, *, correction=None, keepdim=False, dtype=None, mask=None
 ):
     """The square root of `masked.var`."""
     return ops.sqrt(variance_of(ops, "std", input, dim, unbiased, correction, keepdim, dtype, mask))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import functools
 import math
 from typing import Any
 
@@ -39,14 +40,10 @@ def accumulator(dtype: Any, out_dtype: Any) -> Any:
 # ---- sums
 
 
-@op(
-    complex_gradients=True,
-    autocast_cuda="full",
-    numpy=native.sum,
-    samples=DIMS,
-    layout="contiguous",
-    vmap="along",
-)
+along_dims = functools.partial(op, layout="contiguous", vmap="along")
+
+
+@along_dims(complex_gradients=True, autocast_cuda="full", numpy=native.sum, samples=DIMS)
 def sum(xp, x, /, dim=None, keepdim=False):
     """Sum of all elements, or along dimensions; integers and bool are summed as int64."""
     return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
@@ -79,7 +76,7 @@ def nansum_kernel(x: Any, dim: Any, keepdim: bool) -> Any:
     return None
 
 
-@op(complex_gradients=True, native=nansum_kernel, samples=DIMS, layout="contiguous", vmap="along")
+@along_dims(complex_gradients=True, native=nansum_kernel, samples=DIMS)
 def nansum(xp, x, /, dim=None, keepdim=False):
     """Sum in which NaN counts as 0."""
     if x.dtype.kind == "f":
@@ -127,7 +124,7 @@ def mean_kernel(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
     return total
 
 
-@op(complex_gradients=True, numpy=mean_kernel, samples=DIMS, layout="contiguous", vmap="along")
+@along_dims(complex_gradients=True, numpy=mean_kernel, samples=DIMS)
 def mean(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
     """Average of all elements, or along dimensions; NaN if there are none."""
     if dtype is not None or x.dtype.kind in "iub":
@@ -144,13 +141,11 @@ mean.pullback(
 )
 
 
-@op(
+@along_dims(
     complex_gradients=True,
     native=native.prod,
     name="_prod",
     samples=[((3, 4), 1, False), ((3, 4), 0, True)],
-    layout="contiguous",
-    vmap="along",
 )
 def _prod(xp, x, /, dim, keepdim):
     """Product along one dimension, or of all elements (None)."""
@@ -201,24 +196,16 @@ def nonempty_axes(name: str, x: Any, dim: Any) -> Any:
     return axes(check_ordered(name, x), dim)
 
 
-@op(
-    native=lambda x, dim, keep: native.minmax(x, dim, keep, True),
-    samples=FULL,
-    layout="contiguous",
-    vmap="along",
-    exact_out=True,
+@along_dims(
+    native=lambda x, dim, keep: native.minmax(x, dim, keep, True), samples=FULL, exact_out=True
 )
 def amax(xp, x, /, dim=(), keepdim=False):
     """The largest element, of all or along dimensions; equal ones share the gradient."""
     return x.max(nonempty_axes("amax", x, dim), keepdims=keepdim)
 
 
-@op(
-    native=lambda x, dim, keep: native.minmax(x, dim, keep, False),
-    samples=FULL,
-    layout="contiguous",
-    vmap="along",
-    exact_out=True,
+@along_dims(
+    native=lambda x, dim, keep: native.minmax(x, dim, keep, False), samples=FULL, exact_out=True
 )
 def amin(xp, x, /, dim=(), keepdim=False):
     """The smallest element, of all or along dimensions; equal ones share the gradient."""
@@ -294,26 +281,21 @@ def all_any_kernel(is_all: bool) -> Any:
     return kernel
 
 
-@op(native=all_any_kernel(True), samples=BOOLS, layout="contiguous", vmap="along")
+@along_dims(native=all_any_kernel(True), samples=BOOLS)
 def all(xp, x, /, dim=None, keepdim=False):
     """Are all elements true? A bool, or uint8 for uint8; dim=(): for each element alone."""
     out = xp.logical_and.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
     return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
-@op(native=all_any_kernel(False), samples=BOOLS, layout="contiguous", vmap="along")
+@along_dims(native=all_any_kernel(False), samples=BOOLS)
 def any(xp, x, /, dim=None, keepdim=False):
     """Is any element true? A bool, or uint8 for uint8; dim=(): for each element alone."""
     out = xp.logical_or.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
     return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
-@op(
-    native=lambda x, dim: native.count(x, dim, False),
-    samples=COUNTS,
-    layout="contiguous",
-    vmap="along",
-)
+@along_dims(native=lambda x, dim: native.count(x, dim, False), samples=COUNTS)
 def count_nonzero(xp, x, /, dim=None):
     """The number of elements that are not 0."""
     return (x != 0).sum(axes(x, dim), np.dtype(np.int64))
@@ -322,12 +304,10 @@ def count_nonzero(xp, x, /, dim=None):
 # ---- variance
 
 
-@op(
+@along_dims(
     complex_gradients=True,
     native=lambda x, dim, correction, keep: native.var(x, dim, correction, keep, False),
     samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True), ((2, 3, 4), (0, 2), 1, False)],
-    layout="contiguous",
-    vmap="along",
 )
 def _var(xp, x, /, dim, correction, keepdim):
     """Mean squared distance from the mean, over n - correction."""
@@ -353,12 +333,10 @@ def var_backward(ops: Any, g: Any, x: Any, dim: Any, correction: float, keepdim:
 _var.pullback(x=var_backward)
 
 
-@op(
+@along_dims(
     complex_gradients=True,
     native=lambda x, dim, correction, keep: native.var(x, dim, correction, keep, True),
     samples=[((3, 4), None, 1, False), ((3, 4), 1, 0, True)],
-    layout="contiguous",
-    vmap="along",
 )
 def _std(xp, x, /, dim, correction, keepdim):
     """The square root of the variance."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -23,9 +24,10 @@ def is_view(out: Any, x: Any) -> bool:
     return out.base is x or (out.base is not None and out.base is x.base)
 
 
-@op(
-    complex_gradients=True,
-    view=True,
+view_op = functools.partial(op, complex_gradients=True, view=True)
+
+
+@view_op(
     samples=[((3, 4), (4, 3)), ((3, 4), (2, -1)), ((), (1, 1)), ((0, 3), (3, 0))],
     vmap="shaped shape",
 )
@@ -39,11 +41,9 @@ def reshape(xp, x, /, shape: sizes):
 reshape.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(
-    complex_gradients=True,
+@view_op(
     native=native.reshape_view,
     name="_view",
-    view=True,
     samples=[((3, 4), (4, 3)), ((3, 4), (2, -1))],
     vmap="shaped shape",
 )
@@ -120,10 +120,8 @@ def unflatten(ops, input, dim, sizes):
     return ops.reshape(input, (*shape[:dim], *sizes, *shape[dim + 1 :]))
 
 
-@op(
-    complex_gradients=True,
+@view_op(
     native=native.squeeze,
-    view=True,
     samples=[((3, 1, 4, 1),), ((3, 1), 1), ((3, 4), 0), ((1, 3, 1), (0, 2)), ((), 0)],
     vmap="squeeze",
 )
@@ -141,13 +139,7 @@ def squeeze(xp, x, /, dim=None):
 squeeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(
-    complex_gradients=True,
-    native=native.unsqueeze,
-    view=True,
-    samples=[((3, 4), 1), ((3, 4), -1), ((), 0)],
-    vmap="unsqueeze",
-)
+@view_op(native=native.unsqueeze, samples=[((3, 4), 1), ((3, 4), -1), ((), 0)], vmap="unsqueeze")
 def unsqueeze(xp, x, /, dim):
     """With a new dimension of size 1 at `dim`. Copies: none."""
     n = x.ndim + 1
@@ -159,12 +151,7 @@ def unsqueeze(xp, x, /, dim):
 unsqueeze.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 
-@op(
-    complex_gradients=True,
-    view=True,
-    samples=[((3, 4), 0, 1), ((2, 3, 4), -1, 0), ((), 0, -1)],
-    vmap="dim_attributes dim0 dim1",
-)
+@view_op(samples=[((3, 4), 0, 1), ((2, 3, 4), -1, 0), ((), 0, -1)], vmap="dim_attributes dim0 dim1")
 def transpose(xp, x, /, dim0, dim1):
     """Two dimensions exchanged. Copies: none."""
     if not x.ndim:
@@ -177,12 +164,7 @@ transpose.pullback(x=lambda ops, g, dim0, dim1: ops.transpose(g, dim0, dim1))
 transpose.alias("swapaxes", "swapdims")
 
 
-@op(
-    complex_gradients=True,
-    view=True,
-    samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())],
-    vmap="permute",
-)
+@view_op(samples=[((2, 3, 4), (2, 0, 1)), ((3, 4), (-1, 0)), ((), ())], vmap="permute")
 def permute(xp, x, /, dims: sizes):
     """Dimensions in another order. Copies: none."""
     if len(dims) != x.ndim:
@@ -232,9 +214,7 @@ def movedim(ops, input, source, destination):
 movedim.alias("moveaxis")
 
 
-@op(
-    complex_gradients=True,
-    view=True,
+@view_op(
     numpy=native.expand,
     function=False,
     samples=[((3, 1), (3, 4)), ((4,), (2, 3, -1)), ((), (2,))],
@@ -251,12 +231,8 @@ def expand(xp, x, /, size: sizes):
     return xp.broadcast_to(x, shape)
 
 
-@op(
-    complex_gradients=True,
-    view=True,
-    numpy=native.expand,
-    samples=[((3, 1), (3, 4)), ((4,), (2, 3, 4)), ((), (2,))],
-    vmap="expand",
+@view_op(
+    numpy=native.expand, samples=[((3, 1), (3, 4)), ((4,), (2, 3, 4)), ((), (2,))], vmap="expand"
 )
 def broadcast_to(xp, x, /, size: sizes):
     """Broadcast to a shape. Copies: none, the elements are shared."""

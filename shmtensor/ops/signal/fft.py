@@ -339,34 +339,23 @@ for _name, (_make, _arguments, _doc) in KINDS.items():
 # ---- frequencies, shifts
 
 
-@composite(method=False, function=False)
-def fft_fftfreq(
-    ops, n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
-):
-    """The frequencies of `fft` for n samples, d apart."""
-    dtype = dtype_or_default(dtype_or_out("fft_fftfreq", out, dtype))
-    values = new_tensor(
-        lambda: np.fft.fftfreq(n, d).astype(dtype),
-        device=device,
-        requires_grad=requires_grad,
-        like=out,
-    )
-    return copy_into_out(out, values)
+def frequencies(name: str) -> None:
+    """Declares fft_fftfreq and fft_rfftfreq."""
+    numpys = getattr(np.fft, name)
+
+    def compute(
+        ops, n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
+    ):
+        dtype = dtype_or_default(dtype_or_out(f"fft_{name}", out, dtype))
+        options = {"device": device, "requires_grad": requires_grad, "like": out}
+        return copy_into_out(out, new_tensor(lambda: numpys(n, d).astype(dtype), **options))
+
+    compute.__doc__ = f"The frequencies of `{name.removesuffix('freq')}` for n samples, d apart."
+    composite(compute, name=f"fft_{name}", method=False, function=False)
 
 
-@composite(method=False, function=False)
-def fft_rfftfreq(
-    ops, n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
-):
-    """The frequencies of `rfft` for n samples, d apart."""
-    dtype = dtype_or_default(dtype_or_out("fft_rfftfreq", out, dtype))
-    values = new_tensor(
-        lambda: np.fft.rfftfreq(n, d).astype(dtype),
-        device=device,
-        requires_grad=requires_grad,
-        like=out,
-    )
-    return copy_into_out(out, values)
+frequencies("fftfreq")
+frequencies("rfftfreq")
 
 
 def shift_dims(x: Any, dim: Any) -> tuple[int, ...]:

@@ -70,17 +70,7 @@ def fft_stft(
 
 @composite(method=False, function=False)
 def fft_istft(
-    ops,
-    input,
-    n_fft,
-    hop_length,
-    win_length,
-    window,
-    center,
-    normalized,
-    onesided,
-    length,
-    wide,
+    ops, input, n_fft, hop_length, win_length, window, center, normalized, onesided, length, wide
 ):
     """`istft`."""
     if input.dtype.kind != "c" or not 2 <= input.ndim <= 3:

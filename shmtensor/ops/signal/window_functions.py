@@ -15,13 +15,7 @@ i0 = elementwise("i0")
 
 
 def new_window(
-    name: str,
-    formula: Any,
-    n: int,
-    periodic: bool,
-    dtype: Any,
-    device: Any,
-    requires_grad: bool,
+    name: str, formula: Any, n: int, periodic: bool, dtype: Any, device: Any, requires_grad: bool
 ) -> Any:
     """A window of n points; `formula` takes the array module and positions from 0 to 1 of a
     symmetric one.
@@ -56,24 +50,42 @@ def cosines(*weights: float) -> Any:
     )
 
 
-@composite(method=False)
-def hann_window(
-    ops,
-    window_length,
-    periodic=True,
-    *,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-):
+def declare_window(name: str, formula: Any, doc: str) -> None:
+    """Declares a window whose formula has no parameter."""
+
+    def compute(
+        ops,
+        window_length,
+        periodic=True,
+        *,
+        dtype=None,
+        layout=None,
+        device=None,
+        requires_grad=False,
+    ):
+        return new_window(name, formula, window_length, periodic, dtype, device, requires_grad)
+
+    compute.__doc__ = doc
+    composite(compute, name=name, method=False)
+
+
+declare_window(
+    "hann_window",
+    cosines(0.5, 0.5),
     """(1 - cos(2 pi n / N)) / 2 for each n of (window_length,); N: the length, less one unless
     periodic.
-    """
-    name = "hann_window"
-    return new_window(
-        name, cosines(0.5, 0.5), window_length, periodic, dtype, device, requires_grad
-    )
+    """,
+)
+declare_window(
+    "blackman_window",
+    cosines(0.42, 0.5, 0.08),
+    "0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N); N as for `hann_window`.",
+)
+declare_window(
+    "bartlett_window",
+    lambda xp, t: 1 - xp.abs(2 * t - 1),
+    "A triangle: 1 - abs(2 n / N - 1); N as for `hann_window`.",
+)
 
 
 @composite(method=False)
@@ -94,40 +106,6 @@ def hamming_window(
     return new_window(
         name, cosines(alpha, beta), window_length, periodic, dtype, device, requires_grad
     )
-
-
-@composite(method=False)
-def blackman_window(
-    ops,
-    window_length,
-    periodic=True,
-    *,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-):
-    """0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N); N as for `hann_window`."""
-    formula = cosines(0.42, 0.5, 0.08)
-    name = "blackman_window"
-    return new_window(name, formula, window_length, periodic, dtype, device, requires_grad)
-
-
-@composite(method=False)
-def bartlett_window(
-    ops,
-    window_length,
-    periodic=True,
-    *,
-    dtype=None,
-    layout=None,
-    device=None,
-    requires_grad=False,
-):
-    """A triangle: 1 - abs(2 n / N - 1); N as for `hann_window`."""
-    name = "bartlett_window"
-    triangle = lambda xp, t: 1 - xp.abs(2 * t - 1)  # noqa: E731
-    return new_window(name, triangle, window_length, periodic, dtype, device, requires_grad)
 
 
 @composite(method=False)

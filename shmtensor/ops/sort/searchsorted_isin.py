@@ -65,10 +65,7 @@ def as_comparable(number: Any, like: Any) -> Any:
 
 @op(
     native=native.searchsorted,
-    samples=[
-        (ascending((5,)), (3, 4), None, "left"),
-        (ascending((3, 5)), (3, 4), None, "right"),
-    ],
+    samples=[(ascending((5,)), (3, 4), None, "left"), (ascending((3, 5)), (3, 4), None, "right")],
 )
 def _searchsorted(xp, sorted_sequence, x, sorter=None, /, side="left"):
     """The indices at which elements can be inserted into sorted rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -87,25 +88,16 @@ def minmax_along(xp: Any, name: str, x: Any, dim: int, keepdim: bool) -> tuple[A
     return x.min(dim, keepdims=keepdim), x.argmin(dim, keepdims=keepdim)
 
 
-@op(
-    native=lambda x, dim, keep: native.minmax_dim(x, dim, keep, True),
-    outputs="values indices",
-    samples=ALONG,
-    layout="contiguous",
-    vmap="along",
-)
+along_dim = functools.partial(op, outputs="values indices", layout="contiguous", vmap="along")
+
+
+@along_dim(native=lambda x, dim, keep: native.minmax_dim(x, dim, keep, True), samples=ALONG)
 def _max(xp, x, /, dim, keepdim=False):
     """Largest elements along a dimension, and their indices."""
     return minmax_along(xp, "max", x, dim, keepdim)
 
 
-@op(
-    native=lambda x, dim, keep: native.minmax_dim(x, dim, keep, False),
-    outputs="values indices",
-    samples=ALONG,
-    layout="contiguous",
-    vmap="along",
-)
+@along_dim(native=lambda x, dim, keep: native.minmax_dim(x, dim, keep, False), samples=ALONG)
 def _min(xp, x, /, dim, keepdim=False):
     """Smallest elements along a dimension, and their indices."""
     return minmax_along(xp, "min", x, dim, keepdim)
@@ -120,12 +112,9 @@ def kthvalue_kernel(x: Any, k: int, dim: int, keepdim: bool) -> Any:
     return values.squeeze(dim), indices.squeeze(dim)
 
 
-@op(
+@along_dim(
     native=lambda x, k, dim, keep: kthvalue_kernel(x, k, dim, keep) if k > 0 else None,
-    outputs="values indices",
     samples=[((3, 5), 2), ((3, 5), 1, 0, True), ((), 1)],
-    layout="contiguous",
-    vmap="along",
 )
 def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
     """The k-th smallest elements along a dimension (the first is k = 1), and their indices."""
@@ -143,12 +132,9 @@ def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
     return take_per_row(xp, x, indices, dim, keepdim)
 
 
-@op(
+@along_dim(
     native=lambda x, dim, keep, ignore_nan: kthvalue_kernel(x, -2 if ignore_nan else -1, dim, keep),
-    outputs="values indices",
     samples=[((3, 5), 1), ((3, 4), 0, True)],
-    layout="contiguous",
-    vmap="along",
 )
 def _median(xp, x, /, dim, keepdim=False, ignore_nan=False):
     """The lower median along a dimension and its index; NaN propagates unless ignore_nan."""
@@ -180,14 +166,7 @@ def mode_kernel(x: Any, dim: int, keepdim: bool) -> Any:
     return tuple(np.expand_dims(a, dim) if keepdim else a for a in selected)
 
 
-@op(
-    native=mode_kernel,
-    cuda="sort:mode",
-    outputs="values indices",
-    samples=[((3, 4), 1), ((3, 4), 0, True), ((), 0)],
-    layout="contiguous",
-    vmap="along",
-)
+@along_dim(native=mode_kernel, cuda="sort:mode", samples=[((3, 4), 1), ((3, 4), 0, True), ((), 0)])
 def mode(xp, x, /, dim=-1, keepdim=False):
     """The most frequent elements along a dimension (of equally frequent ones the smallest), and an
     index of each.
@@ -319,12 +298,9 @@ def _sort(xp, x, /, dim, descending):
     return xp.take_along_axis(x, indices, dim), indices
 
 
-@op(
+@along_dim(
     native=lambda x, k, dim, largest, sorted: native.topk(x, k, dim, largest),
-    outputs="values indices",
     samples=[((3, 5), 2), ((3, 5), 2, 0, False), ((), 1)],
-    layout="contiguous",
-    vmap="along",
     exact_out=True,
 )
 def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):

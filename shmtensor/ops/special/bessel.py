@@ -259,13 +259,7 @@ def airy(x: Any) -> Any:
     return np.where(np.isnan(x), x, np.where(x > 110, 0.0, np.where(np.isinf(x), 0.0, out)))
 
 
-@op(
-    **IN_NAMESPACE,
-    promote="float",
-    inplace=False,
-    samples=unary(-4.0, 4.0),
-    layout="pointwise",
-)
+@op(**IN_NAMESPACE, promote="float", inplace=False, samples=unary(-4.0, 4.0), layout="pointwise")
 def special_airy_ai(xp, x, /):
     """Airy's function Ai."""
     return airy(as_float64(x)).astype(x.dtype)

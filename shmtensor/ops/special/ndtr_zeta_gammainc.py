@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import Any
 
@@ -44,12 +45,10 @@ def scaled_erfc(x: Any) -> Any:
 # ---- the normal distribution
 
 
-@op(
-    numpy=elementwise("ndtr"),
-    **IN_NAMESPACE,
-    promote="float",
-    samples=unary(-3.0, 3.0),
-)
+of_one = functools.partial(op, **IN_NAMESPACE, promote="float")
+
+
+@of_one(numpy=elementwise("ndtr"), samples=unary(-3.0, 3.0))
 def special_ndtr(xp, x, /):
     """The distribution function of the standard normal distribution."""
     return (0.5 * erfc_float64(-as_float64(x) / ROOT)).astype(x.dtype)
@@ -58,12 +57,7 @@ def special_ndtr(xp, x, /):
 special_ndtr.pullback(x=lambda ops, g, x: g * ops.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi)))
 
 
-@op(
-    numpy=elementwise("log_ndtr"),
-    **IN_NAMESPACE,
-    promote="float",
-    samples=unary(-5.0, 3.0),
-)
+@of_one(numpy=elementwise("log_ndtr"), samples=unary(-5.0, 3.0))
 def special_log_ndtr(xp, x, /):
     """The logarithm of `ndtr`, exact far into the left tail."""
     v = as_float64(x)
@@ -78,12 +72,7 @@ special_log_ndtr.pullback(
 )
 
 
-@op(
-    numpy=elementwise("erfcx"),
-    **IN_NAMESPACE,
-    promote="float",
-    samples=[*unary(-2.0, 2.0), (reals((4,), 3, 9),)],
-)
+@of_one(numpy=elementwise("erfcx"), samples=[*unary(-2.0, 2.0), (reals((4,), 3, 9),)])
 def special_erfcx(xp, x, /):
     """exp(x * x) times the complementary error function."""
     return scaled_erfc(x).astype(x.dtype)
@@ -140,12 +129,7 @@ def rational(parts: Any, x: Any) -> Any:
     return above / below
 
 
-@op(
-    numpy=elementwise("ndtri"),
-    **IN_NAMESPACE,
-    promote="float",
-    samples=unary(0.05, 0.95),
-)
+@of_one(numpy=elementwise("ndtri"), samples=unary(0.05, 0.95))
 def special_ndtri(xp, x, /):
     """The inverse of `ndtr`: the quantile function of the standard normal distribution."""
     p = as_float64(x)
@@ -171,9 +155,7 @@ def entr_kernel(x: Any) -> Any:
     return None
 
 
-@op(
-    native=entr_kernel, **IN_NAMESPACE, promote="float", samples=unary(0.1, 2.0), layout="pointwise"
-)
+@of_one(native=entr_kernel, samples=unary(0.1, 2.0), layout="pointwise")
 def special_entr(xp, x, /):
     """-x log(x): the entropy of a part; 0 at 0, -inf below."""
     out = xp.where(x > 0, -x * xp.log(xp.where(x > 0, x, 1)), 0)
@@ -185,13 +167,10 @@ parallel_multiply, parallel_log = parallel(np.multiply), parallel(np.log)
 special_entr.pullback(x=lambda ops, g, x: g * (-ops.log(x) - 1))
 
 
-@op(
-    **IN_NAMESPACE,
-    broadcast=True,
-    promote="float",
-    inplace=False,
-    samples=[(a, reals(b, -0.5, 2.0)) for a, b in PAIR],
-)
+of_two = functools.partial(op, **IN_NAMESPACE, broadcast=True, inplace=False, promote="float")
+
+
+@of_two(samples=[(a, reals(b, -0.5, 2.0)) for a, b in PAIR])
 def special_xlog1py(xp, x, y, /):
     """x log1p(y); 0 where x is 0, unless y is NaN."""
     if y.__class__ in (int, float):
@@ -205,23 +184,13 @@ special_xlog1py.pullback(
 )
 
 
-@op(
-    numpy=elementwise("i0e"),
-    **IN_NAMESPACE,
-    promote="float",
-    samples=unary(-3.0, 3.0),
-)
+@of_one(numpy=elementwise("i0e"), samples=unary(-3.0, 3.0))
 def special_i0e(xp, x, /):
     """exp(-|x|) times the modified Bessel function of the first kind of order 0."""
     return xp.where(xp.isinf(x), 0.0, bessel_i_scaled(xp, 0, x)).astype(x.dtype)
 
 
-@op(
-    numpy=elementwise("i1e"),
-    **IN_NAMESPACE,
-    promote="float",
-    samples=unary(-3.0, 3.0),
-)
+@of_one(numpy=elementwise("i1e"), samples=unary(-3.0, 3.0))
 def special_i1e(xp, x, /):
     """exp(-|x|) times the modified Bessel function of the first kind of order 1."""
     return xp.where(xp.isinf(x), 0.0, bessel_i_scaled(xp, 1, x)).astype(x.dtype)
@@ -243,15 +212,11 @@ special_i1e.pullback(
 # ---- zeta and gamma
 
 
-@op(
-    **IN_NAMESPACE,
-    broadcast=True,
-    promote="float",
-    inplace=False,
+@of_two(
     samples=[
         (reals((3, 4), 1.5, 4.0), reals((3, 4), 0.4, 3.0)),
         (reals((), 2, 3), reals((3,), 1, 2)),
-    ],
+    ]
 )
 def special_zeta(xp, x, q, /):
     """Hurwitz' zeta: the sum of (q + k) ** -x over k = 0, 1, ..., by Euler and Maclaurin."""
@@ -335,27 +300,13 @@ GAMMAS = [
 ]
 
 
-@op(
-    numpy=elementwise("gammainc"),
-    **IN_NAMESPACE,
-    broadcast=True,
-    promote="float",
-    inplace=False,
-    samples=GAMMAS,
-)
+@of_two(numpy=elementwise("gammainc"), samples=GAMMAS)
 def special_gammainc(xp, x, y, /):
     """The regularised lower incomplete gamma function P(input, other); no gradient by input."""
     return incomplete_gamma(x, y, False).astype(x.dtype)
 
 
-@op(
-    numpy=elementwise("gammaincc"),
-    **IN_NAMESPACE,
-    broadcast=True,
-    promote="float",
-    inplace=False,
-    samples=GAMMAS,
-)
+@of_two(numpy=elementwise("gammaincc"), samples=GAMMAS)
 def special_gammaincc(xp, x, y, /):
     """The regularised upper incomplete gamma function Q(input, other); no gradient by input."""
     return incomplete_gamma(x, y, True).astype(x.dtype)

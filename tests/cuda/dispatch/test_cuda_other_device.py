@@ -144,10 +144,7 @@ CASES: list[tuple[str, Callable[[Any], Any]]] = [
     ("nanquantile, gradient", nanquantile_gradient),
     ("cov", lambda x: st.cov(tall(x).T, fweights=numbers([1, 2, 1], x, st.int64))),
     ("jacobian", lambda x: functional.jacobian(st.exp, tall(x))),
-    (
-        "jacobian, forward",
-        lambda x: functional.jacobian(st.exp, tall(x), strategy="forward-mode"),
-    ),
+    ("jacobian, forward", lambda x: functional.jacobian(st.exp, tall(x), strategy="forward-mode")),
     ("jacobian, independent", independent),
     ("jacobian, empty", lambda x: functional.jacobian(lambda y: y[:0], tall(x))),
     (

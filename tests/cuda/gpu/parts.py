@@ -143,13 +143,7 @@ def table(options: Options) -> str:
     cupy = use_cuda(options)
     need_products()
     from shmtensor.ops import ROWS
-    from tests.cuda.table.device_rows import (
-        compare,
-        device_calls,
-        device_results,
-        move,
-        plain_rows,
-    )
+    from tests.cuda.table.device_rows import compare, device_calls, device_results, move, plain_rows
 
     names = plain_rows()
     if options.short:

@@ -84,12 +84,7 @@ def test_columns(outer: int, n: int, inner: int, y: int, is_log: bool, dtype: st
     kernel = host_kernel("softmax", dtype, "softmax_backward_columns")
     gradient = backward(g, result, 1, is_log)
     check(
-        kernel,
-        grid,
-        (32, y, 1),
-        (g, result, out, *sizes),
-        [(out, gradient)],
-        3 * TOLERANCE[dtype],
+        kernel, grid, (32, y, 1), (g, result, out, *sizes), [(out, gradient)], 3 * TOLERANCE[dtype]
     )
 
 

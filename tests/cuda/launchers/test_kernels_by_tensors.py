@@ -73,28 +73,6 @@ def test_one_seed_gives_the_cpus_numbers(cp: Any, name: str, draw: Callable[[Any
     np.testing.assert_allclose(results[0], results[1], 1e-6, 1e-6)
 
 
-@pytest.mark.parametrize(
-    "case",
-    [
-        lambda x: F.softmax(x, 1),
-        lambda x: F.layer_norm(x, (5,)),
-        lambda x: F.cross_entropy(x, st.tensor(TARGET).to(x.device)),
-    ],
-    ids=["softmax", "layer_norm", "cross_entropy"],
-)
-def test_float16(cp: Any, case: Callable[[Any], Any]) -> None:
-    x = np.random.default_rng(0).standard_normal((4, 5)).astype(np.float16)
-    results = []
-    for device in ("cuda", "cpu"):
-        t = st.tensor(x).to(device).requires_grad_()
-        out = case(t)
-        (out * out).sum().backward()
-        assert out.dtype is st.float16
-        results.append((out.detach().cpu().numpy(), t.grad.cpu().numpy()))
-    for a, b in zip(*results, strict=True):
-        np.testing.assert_allclose(a, b, 1e-2, 1e-2)
-
-
 @pytest.mark.parametrize("dtype", [st.float32, st.float16], ids=str)
 @pytest.mark.parametrize("kind", ["BatchNorm1d", "BatchNorm2d", "SyncBatchNorm"])
 def test_batch_norm_modules_for_inference(cp: Any, kind: str, dtype: Any) -> None:

@@ -42,8 +42,7 @@ def test_a_layer_in_training_and_evaluation(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "running"),
-    [("float64", "float64"), ("float16", "float16"), ("float16", "float32")],
+    ("dtype", "running"), [("float64", "float64"), ("float16", "float16"), ("float16", "float32")]
 )
 def test_dtypes_of_running_statistics(cp: Any, dtype: str, running: str) -> None:
     x = numbers(20, 3, 4, 4, dtype=dtype)

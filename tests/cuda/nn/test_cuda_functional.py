@@ -20,10 +20,7 @@ def normal(*shape: int) -> Any:
 
 
 FUNCTIONS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
-    "one_hot": (
-        lambda x: F.one_hot((x.detach() > 0).long(), 3) * x.unsqueeze(-1),
-        (normal(3, 4),),
-    ),
+    "one_hot": (lambda x: F.one_hot((x.detach() > 0).long(), 3) * x.unsqueeze(-1), (normal(3, 4),)),
     "causal attention": (
         lambda q, k: F.scaled_dot_product_attention(q, k, k, is_causal=True),
         (normal(2, 3, 4), normal(2, 3, 4)),

@@ -43,10 +43,7 @@ HERE = Path(__file__).resolve().parent
 COMMAND = "make cuda-standin"
 ON_GPU = os.environ.get("TESTS_ON_GPU", "") not in ("", "0")
 # Modules of the wheel with a CUDA runtime inside, and what is imported in their place.
-REPLACED = {
-    "cupy.cuda.thrust": "thrust.py",
-    "cupy.random._generator_api": "generator_api.py",
-}
+REPLACED = {"cupy.cuda.thrust": "thrust.py", "cupy.random._generator_api": "generator_api.py"}
 
 
 def missing() -> str | None:

@@ -43,16 +43,10 @@ CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
         lambda x: tuple(st.histogram(x.detach(), st.tensor([-1.0, 0.0, 2.0], device=x.device))),
         (LINE,),
     ),
-    "histogramdd": (
-        lambda x: [*st.histogramdd(x.detach(), [2, 3])],
-        (POINTS,),
-    ),
+    "histogramdd": (lambda x: [*st.histogramdd(x.detach(), [2, 3])], (POINTS,)),
     "quantile of all": (lambda x: st.quantile(x, 0.5, interpolation="nearest"), (X,)),
     "quantiles, midpoint": (lambda x, q: st.quantile(x, q, 1, interpolation="midpoint"), (X, Q)),
-    "cov, weighted": (
-        lambda x: st.cov(x, fweights=st.tensor([1, 2, 3, 1], device=x.device)),
-        (X,),
-    ),
+    "cov, weighted": (lambda x: st.cov(x, fweights=st.tensor([1, 2, 3, 1], device=x.device)), (X,)),
     "renorm of complex": (lambda x: st.renorm(x, 1, 1, 2.0), (Z,)),
     "prod with zeros": (lambda x: st.prod(x, 1), (ZEROS,)),
     "prod of all, with zeros": (lambda x: st.prod(x[0]), (ZEROS,)),

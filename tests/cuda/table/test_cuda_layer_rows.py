@@ -10,6 +10,7 @@ import pytest
 
 import shmtensor as st
 from shmtensor.nn import functional as F
+from tests.cuda.table.device_tensors import compare_calls
 
 random = np.random.default_rng(7)
 
@@ -18,29 +19,9 @@ def normal(*shape: int) -> Any:
     return random.normal(size=shape)
 
 
-def compare(
-    function: Callable[..., Any], *arrays: Any, tolerance: float = 1e-9, order: int = 1
-) -> None:
+def compare(function: Callable[..., Any], *arrays: Any, order: int = 1) -> None:
     """Checks the values and the gradients of a function of tensors on both devices."""
-
-    def run(device: str) -> list[Any]:
-        xs = [st.tensor(a).to(device) for a in arrays]
-        leaves = [x.requires_grad_() for x in xs if x.dtype.kind == "f"]
-        out = function(*xs)
-        outs = list(out) if isinstance(out, tuple) else [out]
-        results, smooth = [*outs], [o for o in outs if o.requires_grad]
-        loss = sum((o * o).sum() for o in smooth)
-        for _ in range(order if smooth else 0):
-            gradients = st.autograd.grad(loss, leaves, create_graph=True, allow_unused=True)
-            gradients = [g for g in gradients if g is not None]
-            results += gradients
-            loss = sum((g * g).sum() for g in gradients)
-        assert all(r.device.type == device for r in results)
-        return [r.detach().cpu().numpy() for r in results]
-
-    for ours, expected in zip(run("cuda"), run("cpu"), strict=True):
-        assert ours.dtype == expected.dtype
-        np.testing.assert_allclose(ours, expected, tolerance, tolerance)
+    compare_calls(function, arrays, "", order, 1e-9)
 
 
 CONVOLUTIONS: list[tuple[Any, ...]] = [

@@ -45,10 +45,7 @@ def wrong() -> Any:
         dist.all_reduce(x)
         raise KeyError
     assert x.tolist() == [1, 1]
-    with (
-        _coalescing_manager(),
-        pytest.raises(ValueError, match="open already, with 1"),
-    ):
+    with _coalescing_manager(), pytest.raises(ValueError, match="open already, with 1"):
         dist.all_reduce(x)
         with _coalescing_manager():
             pass
@@ -78,10 +75,7 @@ def lists() -> Any:
 
 
 def test_lists_of_tensors() -> None:
-    want = (
-        [[3.0, 3.0], [[21], [21]]],
-        [[[3.0, 3.0], [[21], [21]]], [[4.0, 4.0], [[22], [22]]]],
-    )
+    want = ([[3.0, 3.0], [[21], [21]]], [[[3.0, 3.0], [[21], [21]]], [[4.0, 4.0], [[22], [22]]]])
     assert values(run(lists, 2, start_method="fork")) == [want] * 2
     assert dist.all_gather_single is dist.all_gather_into_tensor
     assert dist.reduce_scatter_single is dist.reduce_scatter_tensor

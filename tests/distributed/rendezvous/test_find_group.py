@@ -221,9 +221,7 @@ def test_too_many_ranks_for_one_machine_are_refused(monkeypatch: pytest.MonkeyPa
         find_group("many", 1, 129, 60.0)
 
 
-def test_processes_that_no_user_id_identifies_do_not_meet(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_processes_that_no_user_id_identifies_do_not_meet(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(find_group_module, "own_user", lambda: UNKNOWN)
     with pytest.raises(PermissionError, match="user namespace does not map"):
         find_group("nobody", 1, 2, 60.0)

@@ -90,12 +90,7 @@ def test_what_each_launcher_says(
 ) -> None:
     launch = launch_environment(env=env)
     assert launch.launcher == launcher
-    assert (
-        launch.rank,
-        launch.world_size,
-        launch.local_rank,
-        launch.local_world_size,
-    ) == expected
+    assert (launch.rank, launch.world_size, launch.local_rank, launch.local_world_size) == expected
     assert (launch.master_addr, launch.master_port) == address
     assert launch.is_launched == bool(launcher)
 
@@ -244,8 +239,7 @@ def run(*command: str) -> list[dict[str, object]]:
 
 
 @pytest.mark.parametrize(
-    "module",
-    ["shmtensor.run", pytest.param("torch.distributed.run", marks=pytest.mark.torch)],
+    "module", ["shmtensor.run", pytest.param("torch.distributed.run", marks=pytest.mark.torch)]
 )
 def test_our_launcher_and_torchrun_start_the_same_script(module: str) -> None:
     assert run(sys.executable, "-m", module, "--nproc-per-node", "2") == [launched(0), launched(1)]

@@ -569,8 +569,7 @@ def test_a_port_that_another_program_has_is_an_error_where_ranks_need_it() -> No
     with socket.create_server(("127.0.0.1", 0)) as program:
         port = program.getsockname()[1]
         zero, one = end_in_one_session(
-            ((0, 2, port, "meet"), HAS_SECRET),
-            ((1, 2, port, "meet", f"uid={NOBODY}"), HAS_SECRET),
+            ((0, 2, port, "meet"), HAS_SECRET), ((1, 2, port, "meet", f"uid={NOBODY}"), HAS_SECRET)
         )
     assert zero["error"] == one["error"] == "PermissionError"
     assert f"cannot listen at 127.0.0.1:{port}" in zero["text"]

@@ -222,10 +222,7 @@ def share_of(n: int, **settings: str) -> int:
     env = environment(Path(native.__file__ or "").parents[2])
     env = {k: v for k, v in env.items() if not k.endswith("_NUM_THREADS")}
     run = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**env, **settings},
-        capture_output=True,
-        check=True,
+        [sys.executable, "-c", code], env={**env, **settings}, capture_output=True, check=True
     )
     return int(run.stdout)
 

@@ -57,8 +57,7 @@ def test_wrong_shapes_of_windows() -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["hann_window", "hamming_window", "blackman_window", "bartlett_window", "kaiser_window"],
+    "name", ["hann_window", "hamming_window", "blackman_window", "bartlett_window", "kaiser_window"]
 )
 def test_windows_of_the_top_module(name: str) -> None:
     kwargs = {"beta": 12.0} if name == "kaiser_window" else {}

@@ -15,13 +15,6 @@ def strided() -> list[np.ndarray]:
     return [x, x[:, ::2], x.transpose(2, 0, 1), x[0, 0, 0], x[:0], x.astype(np.int64)]
 
 
-@pytest.mark.parametrize(("start", "end"), [(0, -1), (1, 2), (0, 1), (-2, -1)])
-def test_flatten_merges(start: int, end: int) -> None:
-    for x in strided()[:3]:
-        result = st.from_numpy(x).flatten(start, end)
-        assert result.numpy().tolist() == ROWS["_flatten"].forward(np, x, start, end).tolist()
-
-
 def test_flatten_shares_memory() -> None:
     x = st.zeros(2, 3)
     x.flatten()[4] = 7
@@ -59,38 +52,6 @@ def test_readonly_stays() -> None:
     for view in (native.flatten(x, 0, 1), native.squeeze(x, None), native.diagonal(x, 0, 0, 1)):
         assert view is not None
         assert not view.flags.writeable
-
-
-@pytest.mark.parametrize("shift", [0, 1, -1, 5, -7, 100])
-def test_roll_and_flip_are_numpys(shift: int) -> None:
-    for x in strided():
-        t = st.from_numpy(np.array(x))
-        assert np.array_equal(t.roll(shift).numpy(), np.roll(x, shift))
-        for dim in range(x.ndim):
-            assert np.array_equal(t.roll(shift, dim).numpy(), np.roll(x, shift, dim))
-            assert np.array_equal(t.flip(dim).numpy(), np.flip(x, dim))
-        assert np.array_equal(t.flip(tuple(range(x.ndim))).numpy(), np.flip(x))
-
-
-@pytest.mark.parametrize("diagonal", [-9, -1, 0, 2, 9])
-def test_triangles_are_numpys(diagonal: int) -> None:
-    for x in strided()[:3]:
-        t = st.from_numpy(x)
-        assert np.array_equal(t.tril(diagonal).numpy(), np.tril(x, diagonal))
-        assert np.array_equal(t.triu(diagonal).numpy(), np.triu(x, diagonal))
-
-
-def test_nonzero_and_unique() -> None:
-    rng = np.random.default_rng(1)
-    for shape in [(5,), (3, 4), (70, 1000), (0, 3)]:
-        x = rng.integers(0, 3, shape)
-        for y in (x, x.astype(np.float32), x > 1, np.swapaxes(x, 0, -1)):
-            t = st.from_numpy(np.ascontiguousarray(y)) if y is x else st.tensor(y)
-            assert np.array_equal(t.nonzero().numpy(), np.argwhere(y))
-            assert np.array_equal(t.unique().numpy(), np.unique(y))
-    x = np.array([np.nan, 1, np.nan])
-    assert np.array_equal(st.tensor(x).unique().numpy(), np.unique(x), equal_nan=True)
-    assert st.tensor([-0.0, 0.0, np.nan]).nonzero().tolist() == [[2]]
 
 
 def test_products_and_logarithms_of_sums() -> None:

@@ -99,9 +99,7 @@ def test_half_is_the_native_kernel_or_its_own() -> None:
     assert declare(numpy=native.gelu).half is None
 
 
-def test_cuda_is_a_forward_or_a_name_that_is_imported_late(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_cuda_is_a_forward_or_a_name_that_is_imported_late(monkeypatch: pytest.MonkeyPatch) -> None:
     row = declare(cuda=forward)
     assert row.forward_on("cuda") is forward
     assert row.forward_on("meta") is None

@@ -53,11 +53,7 @@ def train() -> History:
     model = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 2))
     data = TensorDataset(st.randn(64, 8), st.randint(0, 2, (64,)))
     trainer = Trainer(
-        model,
-        optim.Adam(model.parameters()),
-        nn.CrossEntropyLoss(),
-        nprocs=2,
-        progress=False,
+        model, optim.Adam(model.parameters()), nn.CrossEntropyLoss(), nprocs=2, progress=False
     )
     history = trainer.fit(DataLoader(data, batch_size=8), epochs=2)
     reveal_type(history)  # -> History

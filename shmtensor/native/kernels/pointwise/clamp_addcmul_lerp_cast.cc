@@ -10,6 +10,7 @@
 #include "kernels/shape/contiguous.h"
 #include "threading/thread_pool.h"
 #include "kernels/dtypes.h"
+#include "kernels/prepared.h"
 
 namespace shmtensor {
 namespace {
@@ -45,27 +46,34 @@ bool parse_double(PyObject* p, double* out) {
   return false;
 }
 
-// Can the results be written to out? It must be one of the n arrays, or overlap none of them.
-bool can_write_to(PyObject* out, PyObject* const* arrays, int n) {
-  PyObject* const pair[2] = {arrays[0], out};
-  if (!same_shape_and_dtype(pair, 2) || !PyArray_ISWRITEABLE(as_array(out))) return false;
-  for (int i = 0; i < n; ++i) {
-    const bool same = PyArray_DATA(as_array(arrays[i])) == PyArray_DATA(as_array(out));
-    if (!same && overlap(as_array(arrays[i]), as_array(out))) return false;
+// The array for results like the first of n arrays: out_argument, or a new one if that is null or None. There is no
+// kernel if out_argument is not like the array, or overlaps another one of the n.
+Prepared prepare_output(PyObject* const* arrays, int n, PyObject* out_argument, Ref* out) {
+  PyArrayObject* x = as_array(arrays[0]);
+  if (!out_argument || out_argument == Py_None) {
+    *out = Ref(new_array(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
+    return *out ? Prepared::Ready : Prepared::Error;
   }
-  return true;
+  if (!PyArray_CheckExact(out_argument)) return Prepared::NoKernel;
+  PyArrayObject* to = as_array(out_argument);
+  if (PyArray_TYPE(to) != PyArray_TYPE(x) || !PyArray_ISCARRAY(to) || !PyArray_SAMESHAPE(to, x)) return Prepared::NoKernel;
+  for (int i = 0; i < n; ++i) {
+    PyArrayObject* from = as_array(arrays[i]);
+    if (PyArray_DATA(from) != PyArray_DATA(to) && overlap(from, to)) return Prepared::NoKernel;
+  }
+  *out = Ref(Py_NewRef(out_argument));
+  return Prepared::Ready;
 }
 
 // body(out, start, count) in pieces, over arrays of one shape and dtype; returns out_argument, or a new array if that
 // is null or None. Returns None if the results cannot be written to out_argument.
 template <class F>
 PyObject* run_elementwise(PyObject* const* arrays, int arrays_n, PyObject* out_argument, F&& body) {
+  Ref out;
+  const Prepared ready = prepare_output(arrays, arrays_n, out_argument, &out);
+  if (ready == Prepared::NoKernel) Py_RETURN_NONE;
+  if (ready == Prepared::Error) return nullptr;
   PyArrayObject* x = as_array(arrays[0]);
-  const bool has_out = out_argument && out_argument != Py_None;
-  if (has_out && !can_write_to(out_argument, arrays, arrays_n)) Py_RETURN_NONE;
-  if (has_out) Py_INCREF(out_argument);
-  Ref out(has_out ? out_argument : new_array(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
-  if (!out) return nullptr;
   const int64_t n = PyArray_SIZE(x);
   const auto compute = [&](auto zero) {
     Unlocked unlocked(n > kUnlock);
@@ -95,18 +103,12 @@ bool parse_bound(PyObject* p, T default_value, T* out) {
 }
 
 // clamp of integers
-PyObject* clamp_integers(PyArrayObject* x, PyObject* low, PyObject* high, PyObject* out_argument) {
-  const bool has_out = out_argument && out_argument != Py_None;
-  if (has_out) {
-    if (!PyArray_CheckExact(out_argument)) Py_RETURN_NONE;
-    PyArrayObject* out = as_array(out_argument);
-    if (PyArray_TYPE(out) != PyArray_TYPE(x) || !PyArray_ISCARRAY(out) || !PyArray_SAMESHAPE(out, x) ||
-        (PyArray_DATA(out) != PyArray_DATA(x) && overlap(out, x)))
-      Py_RETURN_NONE;
-    Py_INCREF(out_argument);
-  }
-  Ref out(has_out ? out_argument : new_array(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
-  if (!out) return nullptr;
+PyObject* clamp_integers(PyObject* array, PyObject* low, PyObject* high, PyObject* out_argument) {
+  Ref out;
+  const Prepared ready = prepare_output(&array, 1, out_argument, &out);
+  if (ready == Prepared::NoKernel) Py_RETURN_NONE;
+  if (ready == Prepared::Error) return nullptr;
+  PyArrayObject* x = as_array(array);
   bool has_bounds = false;
   with_type(PyArray_TYPE(x), [&](auto zero) {
     using T = decltype(zero);
@@ -143,21 +145,14 @@ const T* data_at(PyObject* a, int64_t start, T*) {
 }
 
 // Runs a kernel of 16-bit floats into out_argument or a new array; None if an array is not in C order.
-PyObject* run_half_kernel(int function, PyArrayObject* x, PyObject* out_argument, const float* p) {
-  const int type = PyArray_TYPE(x);
+PyObject* run_half_kernel(int function, PyObject* array, PyObject* out_argument, const float* p) {
+  PyArrayObject* x = as_array(array);
   if (!PyArray_ISCARRAY_RO(x)) Py_RETURN_NONE;
-  const bool has_out = out_argument && out_argument != Py_None;
-  if (has_out) {
-    if (!PyArray_CheckExact(out_argument)) Py_RETURN_NONE;
-    PyArrayObject* out = as_array(out_argument);
-    if (PyArray_TYPE(out) != type || !PyArray_ISCARRAY(out) || !PyArray_SAMESHAPE(out, x) ||
-        (PyArray_DATA(out) != PyArray_DATA(x) && overlap(out, x)))
-      Py_RETURN_NONE;
-    Py_INCREF(out_argument);
-  }
-  Ref out(has_out ? out_argument : new_array(PyArray_NDIM(x), PyArray_DIMS(x), type));
-  if (!out) return nullptr;
-  const auto f = half_kernels().arithmetic[type != NPY_HALF].unary[function];
+  Ref out;
+  const Prepared ready = prepare_output(&array, 1, out_argument, &out);
+  if (ready == Prepared::NoKernel) Py_RETURN_NONE;
+  if (ready == Prepared::Error) return nullptr;
+  const auto f = half_kernels().arithmetic[PyArray_TYPE(x) != NPY_HALF].unary[function];
   const auto* from = data<uint16_t>(x);
   auto* to = data<uint16_t>(out);
   const int64_t n = PyArray_SIZE(x);
@@ -173,7 +168,7 @@ PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("clamp", n, 3, 4)) return nullptr;
   if (PyArray_CheckExact(args[0]) && PyTypeNum_ISINTEGER(PyArray_TYPE(as_array(args[0]))) &&
       PyArray_ISCARRAY_RO(as_array(args[0])))
-    return clamp_integers(as_array(args[0]), args[1], args[2], n > 3 ? args[3] : nullptr);
+    return clamp_integers(args[0], args[1], args[2], n > 3 ? args[3] : nullptr);
   double low = -HUGE_VAL, high = HUGE_VAL;
   const bool half = is_half_array(args[0]);
   if ((!half && !same_shape_and_dtype(args, 1)) || (args[1] != Py_None && !parse_double(args[1], &low)) ||
@@ -181,7 +176,7 @@ PyObject* clamp(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Py_RETURN_NONE;
   if (half) {
     const float bounds[3] = {static_cast<float>(low), static_cast<float>(high), 0};
-    return run_half_kernel(kHalfClamp, as_array(args[0]), n > 3 ? args[3] : nullptr, bounds);
+    return run_half_kernel(kHalfClamp, args[0], n > 3 ? args[3] : nullptr, bounds);
   }
   return run_elementwise(args, 1, n > 3 ? args[3] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
@@ -199,7 +194,7 @@ PyObject* nan_to_num(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Py_RETURN_NONE;
   if (half) {
     const float q[3] = {static_cast<float>(p[0]), static_cast<float>(p[1]), static_cast<float>(p[2])};
-    return run_half_kernel(kHalfNumbers, as_array(args[0]), n > 4 ? args[4] : nullptr, q);
+    return run_half_kernel(kHalfNumbers, args[0], n > 4 ? args[4] : nullptr, q);
   }
   return run_elementwise(args, 1, n > 4 ? args[4] : nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;
@@ -292,7 +287,7 @@ PyObject* lerp(PyObject*, PyObject* const* args, Py_ssize_t n) {
 // rsqrt(x)
 PyObject* rsqrt(PyObject*, PyObject* x) {
   const float none[3] = {};
-  if (is_half_array(x)) return run_half_kernel(kHalfInverseRoot, as_array(x), nullptr, none);
+  if (is_half_array(x)) return run_half_kernel(kHalfInverseRoot, x, nullptr, none);
   if (!same_shape_and_dtype(&x, 1)) Py_RETURN_NONE;
   return run_elementwise(&x, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
     using T = std::remove_pointer_t<decltype(out)>;

@@ -27,14 +27,7 @@ from tests.cuda.standin.doubles.cudnn_convolution import (
     Spec,
     engines_for,
 )
-from tests.cuda.standin.doubles.cudnn_names import (
-    ATTRIBUTES,
-    Attribute,
-    Kind,
-    Mode,
-    Status,
-    Type,
-)
+from tests.cuda.standin.doubles.cudnn_names import ATTRIBUTES, Attribute, Kind, Mode, Status, Type
 from tests.cuda.standin.doubles.library import (
     Misuse,
     array,

@@ -60,10 +60,7 @@ CURVES = {
         (0.5,), lambda x, a: np.where(abs(x) > a, x, 0), (NAN, INF, -INF, 0), (1, 1)
     ),
     "softshrink": Curve(
-        (0.5,),
-        lambda x, a: np.sign(x) * np.maximum(abs(x) - a, 0),
-        (NAN, INF, -INF, 0),
-        (1, 1),
+        (0.5,), lambda x, a: np.sign(x) * np.maximum(abs(x) - a, 0), (NAN, INF, -INF, 0), (1, 1)
     ),
     "threshold": Curve(
         (0.5, 7.0), lambda x, a, y: np.where(x <= a, y, x), (NAN, INF, 7, 7), (0, 1)

@@ -55,10 +55,7 @@ def test_extremes_are_numpys(shape: tuple[int, ...], dtype: str) -> None:
     for dim, keep in itertools.product(dims(x), (False, True)):
         for largest, value, place in ((True, np.max, np.argmax), (False, np.min, np.argmin)):
             same(native.minmax(x, dim, keep, largest), np.asarray(value(x, dim, keepdims=keep)))
-            same(
-                native.argminmax(x, dim, keep, largest),
-                np.asarray(place(x, dim, keepdims=keep)),
-            )
+            same(native.argminmax(x, dim, keep, largest), np.asarray(place(x, dim, keepdims=keep)))
             if dim is not None:
                 v, p = native.minmax_dim(x, dim, keep, largest)
                 same(v, np.asarray(value(x, dim, keepdims=keep)))
