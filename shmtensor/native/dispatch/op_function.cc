@@ -100,11 +100,11 @@ Outcome convert_attributes(OpCall* call) {
   for (int i = op->n_inputs; i < op->n_arguments; ++i) {
     PyObject* value = call->slots[i];
     PyObject* converted;
-    if (op->arguments[i].kind == 'i') {
+    if (op->arguments[i].kind == AttributeKind::kIndex) {
       if (PyLong_CheckExact(value) || PySlice_Check(value)) continue;
       PyObject* arguments[2] = {value, call->slots[0]};
       converted = PyObject_Vectorcall(hooks.as_index, arguments, 2, nullptr);
-    } else if (op->arguments[i].kind == 'd') {
+    } else if (op->arguments[i].kind == AttributeKind::kDtype) {
       if (value == Py_None) continue;
       if (PyArray_Descr* dtype = canonical_dtype(value)) {
         call->slots[i] = reinterpret_cast<PyObject*>(dtype);
@@ -340,13 +340,12 @@ PyObject* interned(PyObject* text) {
 
 // A tuple (name, NumPy's name or None, (default,) or None, flags, kind).
 bool read_argument(PyObject* column, Argument* argument) {
-  PyObject *name, *spelling, *value, *flags;
-  int kind;
-  if (!PyArg_ParseTuple(column, "UOOOC", &name, &spelling, &value, &flags, &kind)) return false;
+  PyObject *name, *spelling, *value, *flags, *kind;
+  if (!PyArg_ParseTuple(column, "UOOOU", &name, &spelling, &value, &flags, &kind)) return false;
   argument->name = interned(name);
   argument->spelling = spelling == Py_None ? nullptr : interned(spelling);
   argument->value = value == Py_None ? nullptr : Py_NewRef(PyTuple_GET_ITEM(value, 0));
-  argument->kind = kind == '-' ? 0 : static_cast<char>(kind);
+  if (!read_name("OpFunction", kind, kKindNames, &argument->kind)) return false;
   return read_flags("OpFunction", flags,
                     {{"listed", &argument->listed},
                      {"optional", &argument->optional},

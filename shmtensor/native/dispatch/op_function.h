@@ -32,6 +32,7 @@ namespace shmtensor {
 #define FORMS(X)           \
   X(kFunction, "function") \
   X(kMethod, "method") X(kOperator, "operator") X(kReflected, "reflected") X(kInplace, "inplace") X(kArray, "array")
+#define KINDS(X) X(kPlain, "plain") X(kIndex, "index") X(kDtype, "dtype")  // of attributes
 #define PROMOTIONS(X) X(kNone, "none") X(kCommon, "common") X(kFloat, "float")
 // An argument of a kernel, or a saved value of a node: (what, index, condition).
 // clang-format off: it never settles on this one
@@ -44,9 +45,11 @@ namespace shmtensor {
 #define VALUE(value, name) value,
 #define NAME(value, name) name,
 enum class Form : int8_t { FORMS(VALUE) };
+enum class AttributeKind : int8_t { KINDS(VALUE) };
 enum class Promotion : int8_t { PROMOTIONS(VALUE) };
 enum class What : int8_t { WHATS(VALUE) };
 constexpr const char* kFormNames[] = {FORMS(NAME)};
+constexpr const char* kKindNames[] = {KINDS(NAME)};
 constexpr const char* kPromotionNames[] = {PROMOTIONS(NAME)};
 constexpr const char* kWhatNames[] = {WHATS(NAME)};
 #undef VALUE
@@ -73,7 +76,7 @@ struct Argument {
   PyObject* spelling;  // NumPy's name for it, interned; or null
   PyObject* value;     // the default; null: required
   bool listed, optional, promoted, differentiable, number;
-  char kind;  // of an attribute: 'i' index, 's' sizes, 'd' dtype, 0 any
+  AttributeKind kind;  // kPlain: the kernel gets the attribute as it is
 };
 
 // Properties of an op: X(name, which autograd/dispatch/plan.py gives, too).
