@@ -25,7 +25,7 @@ from .. import anomaly_mode
 from ..dispatch.devices import registered
 from ..dispatch.foreign_operands import refuse_foreign
 from ..dispatch.no_warnings import no_warnings
-from ..dispatch.op_function import table
+from ..dispatch.op_function import Rule, table
 from ..grad_mode import recording
 from . import hooks
 from .accumulate_grad import AccumulateGrad, GradientEdge
@@ -263,7 +263,7 @@ def run_nodes(
 
     Args:
         roots: pairs (edge, gradient).
-        inputs: edges whose gradients are computed; None for all leaves.
+        inputs: edges whose gradients are computed, and what leads to them; None for all leaves.
         retain_graph: saved values stay for another backward.
         create_graph: gradients are Tensors with history.
         accumulate: leaves add to their `.grad`.
@@ -333,11 +333,14 @@ def run_nodes(
                 continue
             if hooks_of_node is not None and hooks_of_node.prehooks:
                 g = call_hook(current, create_graph, hooks.run_prehooks, hooks_of_node.prehooks, g)
+            arguments: tuple[Any, ...] = (node, g)
+            if must_run is not None and row.__class__ is Rule:  # an op computes what is asked for
+                arguments = (node, g, dependencies)
             grads: Any
             if is_anomaly_mode:
-                grads = anomaly_mode.gradients(node, g, create_graph)
+                grads = anomaly_mode.gradients(create_graph, *arguments)
             else:
-                grads = row.tensors(node, g) if create_graph else row.arrays(node, g)
+                grads = row.tensors(*arguments) if create_graph else row.arrays(*arguments)
             if hooks_of_node is not None and hooks_of_node.posthooks:
                 grads = call_hook(
                     current, create_graph, hooks.run_posthooks, hooks_of_node, grads, g
