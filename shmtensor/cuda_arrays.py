@@ -233,18 +233,18 @@ def guard(kernel: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def guard_gradients(gradients: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """The gradients `(node, g)` of a rule, made on the device of g."""
+def guard_gradients(gradients: Callable[..., Any]) -> Callable[..., Any]:
+    """The gradients `(node, g[, nodes])` of a rule, made on the device of g."""
     if cupy_runtime.device_count() < 2:
         return gradients
     cupy = cupy_runtime.initialize()
 
-    def run(node: Any, g: Any) -> Any:
+    def run(node: Any, g: Any, *nodes: Any) -> Any:
         first = next((x for x in g if x is not None), None) if isinstance(g, list) else g
         array: Any = getattr(first, "array", first)
         if array.__class__ is not cupy.ndarray:
-            return gradients(node, g)
+            return gradients(node, g, *nodes)
         with array.device:
-            return gradients(node, g)
+            return gradients(node, g, *nodes)
 
     return run

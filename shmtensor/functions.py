@@ -7,7 +7,7 @@ from typing import Any
 
 from . import native
 from .autograd import table
-from .autograd.dispatch.tensor_methods import functions
+from .autograd.dispatch.op_function import functions
 
 table_functions = functions()
 globals().update(table_functions)

@@ -96,7 +96,7 @@ SUBJECTS: dict[str, list[tuple[str, str, str]]] = {
     "Tensors and autograd": [
         ("the class Tensor", "shmtensor/tensor/tensor.py", "Tensor"),
         ("what a column of a row means", "shmtensor/ops/table/op_table.py", "op"),
-        ("the call of an op", "shmtensor/native/dispatch/op_call.cc", "call_op"),
+        ("the call of an op", "shmtensor/native/dispatch/op_function.cc", "call_op"),
         ("type promotion", "shmtensor/dtypes.py", "promote_types"),
         ("the class `dtype`", "shmtensor/native/kernels/dtype_object.cc", "Dtype"),
         (
@@ -109,7 +109,7 @@ SUBJECTS: dict[str, list[tuple[str, str, str]]] = {
         ("why a name is not there", "shmtensor/absent_names.py", "missing"),
         ("`import torch` as this library", "shmtensor/as_torch/torch_modules.py", "TorchFinder"),
         ("types of the generated stubs", "shmtensor/autograd/dispatch/stub_types.py", "RESULTS"),
-        ("`loss.backward()`", "shmtensor/autograd/engine/run_backward.py", "run_nodes"),
+        ("`loss.backward()`", "shmtensor/autograd/engine/backward.py", "run_nodes"),
         ("broadcasting's gradient", "shmtensor/autograd/engine/sum_to_size.py", "sum_to_size"),
         ("what `.grad` becomes", "shmtensor/native/dispatch/gradients.cc", "steal_gradient"),
         ("`autograd.Function`", "shmtensor/autograd/function.py", "Function"),

@@ -8,7 +8,8 @@ from . import functional as functional
 from . import graph as graph
 from .anomaly_mode import detect_anomaly, set_detect_anomaly
 from .dispatch.op_function import table
-from .engine.backward import backward, grad
+from .engine.backward import backward
+from .engine.grad import grad
 from .engine.saved_tensors import save_on_cpu, saved_tensors_hooks
 from .engine.wrap_array import fill, wrap
 from .function import Function, once_differentiable

@@ -114,7 +114,7 @@ def note_of(node: Any, key: str) -> Any:
     return None if node.hooks is None else node.hooks.metadata.get(key)
 
 
-def gradients(node: Any, g: Any, create_graph: bool) -> tuple[Any, ...]:
+def gradients(create_graph: bool, node: Any, *arguments: Any) -> tuple[Any, ...]:
     """The gradients of a node's inputs. Nodes created in this call note this node as their inducer.
 
     Raises:
@@ -122,7 +122,8 @@ def gradients(node: Any, g: Any, create_graph: bool) -> tuple[Any, ...]:
     """
     token = inducing.set(node)
     try:
-        grads: tuple[Any, ...] = (node.row.tensors if create_graph else node.row.arrays)(node, g)
+        compute = node.row.tensors if create_graph else node.row.arrays
+        grads: tuple[Any, ...] = compute(node, *arguments)
         inspect(node, grads)
     except Exception:
         warn_failed_node(node)

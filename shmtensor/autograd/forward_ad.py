@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from .. import native
 from .dispatch.op_function import table
 from .engine.accumulate_grad import AccumulateGrad, node_of_edge
-from .engine.run_backward import count_dependencies
+from .engine.backward import count_dependencies
 from .engine.views_and_inplace import node_of
 from .functional import jvp_by_double_backward
 from .grad_mode import enable_grad, recording

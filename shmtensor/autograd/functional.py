@@ -10,8 +10,8 @@ import numpy as np
 from .. import native
 from ..cuda_arrays import device_of, new_array
 from .dispatch.op_function import table
-from .engine.backward import grad
 from .engine.current_backward import backward_state
+from .engine.grad import grad
 from .grad_mode import enable_grad
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]

@@ -12,7 +12,7 @@ import numpy as np
 from .. import native
 from ..cuda_arrays import device_of, move_array
 from ..device import CPU
-from .engine.backward import grad
+from .engine.grad import grad
 from .functional import jvp_by_double_backward
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]

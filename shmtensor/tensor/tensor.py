@@ -2,7 +2,7 @@
 long because Tensor is one class and has PyTorch's methods.
 
 Each method is a few lines; longer bodies are functions in the files beside this one. The base class
-has the methods from the op table (autograd/dispatch/tensor_methods.py) and, in C, the slots array,
+has the methods from the op table (autograd/dispatch/op_function.py) and, in C, the slots array,
 node, version, base and accumulate_grad (native/dispatch/autograd_node.h).
 """
 
@@ -16,8 +16,7 @@ import numpy as np
 
 from .. import dtypes, native
 from ..autograd.dispatch.foreign_operands import refuse_foreign
-from ..autograd.dispatch.op_function import rule_of, table
-from ..autograd.dispatch.tensor_methods import Methods
+from ..autograd.dispatch.op_function import Methods, rule_of, table
 from ..autograd.engine import hooks, views_and_inplace
 from ..autograd.engine.accumulate_grad import AccumulateGrad, RemovableHandle
 from ..autograd.engine.backward import backward

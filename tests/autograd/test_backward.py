@@ -128,6 +128,34 @@ def test_backward_of_named_inputs_only() -> None:
     assert y.grad is None
 
 
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_gradients_that_lead_to_no_input_are_not_computed(create_graph: bool) -> None:
+    x, weight, bias = leaf(1, 2, 3), leaf(4, 5, 6), leaf(7)
+    hidden = x * weight + bias
+    loss = (hidden * hidden.detach().requires_grad_()).sum()
+    gradients: list[Any] = []
+    node = hidden.grad_fn.next_functions[0][0]  # of x * weight
+    node.register_hook(lambda inputs, outputs: gradients.append(inputs))
+    keywords: dict[str, Any] = {"retain_graph": True, "create_graph": create_graph}
+    autograd.grad(loss, x, **keywords)
+    loss.backward(inputs=[weight], **keywords)
+    autograd.grad(loss, [x, weight], **keywords)
+    autograd.grad(loss, bias, **keywords)  # x * weight does not run
+    assert [[g is not None for g in gs] for gs in gradients] == [
+        [True, False],
+        [False, True],
+        [True, True],
+    ]
+
+
+def test_inputs_of_a_list_get_their_gradients() -> None:
+    parts = [leaf(1, 2), leaf(3), leaf(4, 5)]
+    joined = st.cat(parts)
+    (g,) = autograd.grad((joined * joined).sum(), parts[1])
+    assert g.tolist() == [6]
+    assert all(part.grad is None for part in parts)
+
+
 def test_second_backward_says_what_to_do() -> None:
     x = leaf(1)
     y = (x * x).sum()

@@ -13,7 +13,7 @@ import shmtensor as st
 from shmtensor import native
 from shmtensor.autograd.dispatch.op_function import Rule, declare, rule_of
 from shmtensor.autograd.engine.grad_fn import saved_positions
-from shmtensor.ops.table.op_table import ROWS, Row, op
+from shmtensor.ops.table.op_table import ROWS, Pullback, Row, op
 from tests.ops.draws import Call, calls, families
 
 declare()  # so that all families are registered
@@ -65,14 +65,28 @@ def subsets(call: Call) -> Iterator[tuple[bool, ...]]:
     yield from (s for s in product((True, False), repeat=n) if any(s))
 
 
-def gradients_of(call: Call, needed: tuple[bool, ...], create_graph: bool) -> list[Any]:
-    """The gradient of each differentiable operand as bytes, None if it is not needed."""
-    tensors, chosen = operands_with_grad(call, needed)
+def gradients_of(
+    call: Call,
+    needed: tuple[bool, ...],
+    create_graph: bool,
+    others_require_grad: bool = False,
+    allow_unused: bool = False,
+) -> list[Any]:
+    """The gradient of each differentiable operand as bytes, None if it is not needed or unused."""
+    requiring = (True,) * len(needed) if others_require_grad else needed
+    tensors, chosen = operands_with_grad(call, requiring)
+    if others_require_grad:
+        chosen = [t for t, is_needed in zip(chosen, needed, strict=True) if is_needed]
     outputs = [out for out in call.public(*tensors) if out.requires_grad]
     random = np.random.default_rng(1)
     cotangents = [st.tensor(random.normal(size=out.shape)).to(out.dtype) for out in outputs]
-    found = iter(st.autograd.grad(outputs, chosen, cotangents, create_graph=create_graph))
-    arrays = [next(found).detach().numpy() if is_needed else None for is_needed in needed]
+    gradients = iter(
+        st.autograd.grad(
+            outputs, chosen, cotangents, create_graph=create_graph, allow_unused=allow_unused
+        )
+    )
+    found = [next(gradients) if is_needed else None for is_needed in needed]
+    arrays = [None if g is None else g.detach().numpy() for g in found]
     return [None if a is None else (a.dtype, a.shape, a.tobytes()) for a in arrays]
 
 
@@ -93,6 +107,61 @@ def test_one_call_a_node_and_the_same_bits_for_all_needed_gradients(
                 assert len(counter.needed) == 1, (str(call), needed)
                 for one, of_all, is_needed in zip(found, by_all, needed, strict=True):
                     assert not is_needed or one == of_all, (str(call), needed)
+
+
+class Calls:
+    """A pullback that counts its calls."""
+
+    def __init__(self, pullback: Pullback) -> None:
+        self.function, self.n = pullback.function, 0
+
+    def __call__(self, *args: Any) -> Any:
+        self.n += 1
+        return self.function(*args)
+
+
+def count_pullbacks(row: Row, monkeypatch: pytest.MonkeyPatch) -> dict[str, Calls]:
+    """Counts the calls of the row's pullbacks until the test ends."""
+    rule, counters = rule_of(row.name), {name: Calls(p) for name, p in row.pullbacks.items()}
+    pullbacks = {name: p._replace(function=counters[name]) for name, p in row.pullbacks.items()}
+    monkeypatch.setattr(row, "pullbacks", pullbacks)
+    for name, on_tensors in (("arrays", False), ("tensors", True)):
+        getattr(rule, name)  # so that the test's end restores it
+        monkeypatch.setattr(rule, name, rule.gradients(on_tensors))
+    return counters
+
+
+def has_several_pullbacks(row: Row) -> bool:
+    return len(row.pullbacks) > 1 and not any(x.listed for x in row.inputs)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+@pytest.mark.parametrize(**families(has_several_pullbacks))
+def test_grad_computes_the_gradients_of_its_inputs_alone(
+    family: list[Row], create_graph: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for row in family:
+        counters = count_pullbacks(row, monkeypatch) if row.joint is None else {}
+        joint = None if row.joint is None else count_calls(row, monkeypatch)
+        for call in calls(row):
+            tensors, _ = operands_with_grad(call, next(subsets(call)))
+            names = [x.name for x, t in zip(row.inputs, tensors, strict=True) if t is not None]
+            names = [name for name in names if name in row.pullbacks]
+            every = (True,) * len(names)
+            by_all = gradients_of(call, every, create_graph, allow_unused=True)
+            for i, name in enumerate(names):
+                for counter in counters.values():
+                    counter.n = 0
+                alone = tuple(k == i for k in range(len(names)))
+                found = gradients_of(call, alone, create_graph, True, allow_unused=True)
+                assert found[i] == by_all[i], (str(call), name)
+                if joint is None:
+                    called = {n for n, counter in counters.items() if counter.n}
+                    assert called == {name}, str(call)
+                    assert counters[name].n == 1
+                else:
+                    assert sum(joint.needed[-1]) == 1, str(call)
+                    assert dict(zip(row.pullbacks, joint.needed[-1], strict=True))[name]
 
 
 def test_the_rows_with_a_joint_pullback_have_samples() -> None:

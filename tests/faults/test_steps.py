@@ -24,7 +24,7 @@ NO_STEPS = {
         "memory/heap/numpy_handler.cc": ["lost_reported"],
         "memory/domain/domain.cc": ["d.ready.store"],
         "memory/heap/heap.cc": ["busy.store", "stop.store", "committed_bytes."],
-        "memory/heap/allocate_free_slot.cc": ["committed_bytes."],
+        "memory/heap/claim_slots.cc": ["committed_bytes."],
         "memory/heap/own_slots.cc": ["committed_bytes.", "a->committed[i", "a->committed[j"],
         "memory/ledger/ledger.cc": ["d.counts.acknowledged"],
         "ipc/process_group/group.cc": ["busy_"],
@@ -33,7 +33,7 @@ NO_STEPS = {
     },
     "the fault points themselves, and a figure for people": {
         "memory/inspect/fault_points.cc": ["shared_counts->", "remaining->"],
-        "memory/heap/allocate_free_slot.cc": ["short_volume"],
+        "memory/heap/claim_slots.cc": ["short_volume"],
     },
     "part of what a later step publishes: until then nobody reads it": {
         # The fields of an entry that is FREE; the point export.fields comes before its word.
@@ -52,7 +52,7 @@ NO_STEPS = {
             "row.death_ms.store(now, relaxed",
         ],
         # The second line of a slot that is CLAIMED.
-        "memory/heap/allocate_free_slot.cc": [
+        "memory/heap/claim_slots.cc": [
             "slot.kind.store", "slot.shift.store", "slot.length.store", "slot.back.store",
             "slot.committed.store", "slot.reclaiming.store",
         ],
@@ -76,7 +76,7 @@ NO_STEPS = {
     },
     "the one instruction of a wrapper, each call of which is a step": {
         "memory/domain/layout.h": ["word.compare_exchange_strong"],
-        "memory/heap/allocate_free_slot.cc": [
+        "memory/heap/claim_slots.cc": [
             "return swap_word",
             "if (word_of(d, s).compare_exchange_weak",
         ],

@@ -244,7 +244,6 @@ def methods_text() -> str:
     lines = [
         head("..."),
         "from ...native import TensorBase\nfrom ...sparse import SparseTensor\n",
-        "def functions() -> dict[str, Any]: ...\n",
         "class Methods(TensorBase):",
     ]
     lines += public_functions("method")

@@ -1,4 +1,4 @@
-"""The ops as callables: a rule for each row, and the two tables of ops for pullbacks.
+"""The ops as callables: a rule for each row, the two tables of ops for pullbacks, Tensor's methods.
 
 `table` has every op on Tensors, `table.arrays` the same on plain arrays. Both have the public
 signatures, so a pullback runs on either. docs/design/ops.md follows a call step by step.
@@ -10,14 +10,14 @@ import functools
 import os
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
 from ... import dtypes, native
 from ...cupy_runtime import on_initialize
 from ...ops import LATER, load
-from ...ops.table.op_table import COMPOSITES, ROWS, Row
+from ...ops.table.op_table import COMPOSITES, ROWS, Composite, Row
 from ..engine import grad_buffer, views_and_inplace
 from ..grad_mode import recording
 from . import (
@@ -265,7 +265,113 @@ def install() -> None:
     views_and_inplace.rule_of_array = rule_of_array
 
 
+# ---------------------------------------------------------------- Tensor's methods
+
+
+if TYPE_CHECKING:
+    from .tensor_methods import Methods as Methods  # by generate_stubs.py
+else:
+
+    class Methods(native.TensorBase):
+        """The methods of every Tensor from the op table."""
+
+        __slots__ = ()
+
+
+class InplaceTable:
+    """The table, with the in-place forms of some rows under the names of the rows."""
+
+    def __init__(self, rows: str) -> None:
+        for row in rows.split():
+            setattr(self, row, getattr(table, f"{row}_"))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(table, name)
+
+
+def inplace_form(declared: Composite) -> Any:
+    """The in-place form of a composite: by its `inplace`, or computed and then copied."""
+    name, compute_inplace = declared.name, cast(Any, declared.inplace)
+    if isinstance(compute_inplace, str):
+        swapped = InplaceTable(compute_inplace)
+        compute_inplace = lambda ops, *args, **kwargs: declared.compute(swapped, *args, **kwargs)  # noqa: E731
+
+    def inplace(input: Any, *args: Any, **kwargs: Any) -> Any:
+        function = getattr(table, name)
+        if compute_inplace is not True and not autocast.active:
+            result = compute_inplace(table, input, *args, **kwargs)
+            if result is input:
+                return result
+            if result is not None:
+                return table._overwrite_(input, result)
+        # backward may need the input's old value
+        x = table.clone(input) if input.requires_grad and recording.get() else input
+        # in-place forms compute in the tensor's own dtype, inside autocast, too
+        result = (
+            autocast.without_autocast(function, x, *args, **kwargs)
+            if autocast.active
+            else function(x, *args, **kwargs)
+        )
+        promote_operands.check_castable(name, result, input)
+        return table._overwrite_(input, result)
+
+    inplace.__name__ = inplace.__qualname__ = f"{name}_"
+    inplace.__doc__ = declared.doc
+    return inplace
+
+
+def functions() -> dict[str, Any]:
+    """The public functions of the table, by name."""
+    result: dict[str, Any] = {}
+    for name, row in ROWS.items():
+        if row.function:
+            rule = rule_of(name)
+            for public in (name, *row.aliases):
+                result[public] = rule.public
+                if rule.inplace is not None:
+                    result[f"{public}_"] = rule.inplace
+    for name, declared in COMPOSITES.items():
+        if declared.function:
+            for public in (name, *declared.aliases):
+                result[public] = getattr(table, name)
+    return result
+
+
+def attach() -> None:
+    """Sets the functions of Methods."""
+    for name, row in ROWS.items():
+        rule = rule_of(name)
+        if row.method:
+            for public in (name, *row.aliases):
+                setattr(Methods, public, rule.method)
+                if rule.inplace is not None:
+                    setattr(Methods, f"{public}_", rule.inplace)
+        if row.operator:
+            setattr(Methods, f"__{row.operator}__", rule.operator)
+            if len(row.inputs) == 2 and not row.comparison:
+                if rule.reflected is not None:
+                    setattr(Methods, f"__r{row.operator}__", rule.reflected)
+                if rule.inplace is not None:
+                    setattr(Methods, f"__i{row.operator}__", rule.inplace)
+    for name, declared in COMPOSITES.items():
+        if not declared.method:
+            continue
+        for public in (name, *declared.aliases):
+            setattr(Methods, public, getattr(table, name))
+            if declared.inplace:
+                inplace = inplace_form(declared)
+                setattr(Methods, f"{public}_", inplace)
+                setattr(table, f"{public}_", inplace)
+        if declared.operator:
+            setattr(Methods, f"__{declared.operator}__", getattr(table, name))
+    Methods.where = lambda self, condition, other: table.where(condition, self, other)  # type: ignore[method-assign]
+    Methods.__rmatmul__ = lambda self, other: table.matmul(other, self)  # type: ignore[method-assign]
+    Methods.__rdiv__ = Methods.__rtruediv__  # type: ignore[attr-defined]
+    Methods.__hash__ = native.TensorBase.__hash__  # type: ignore[method-assign]
+
+
 install()
+attach()
 native.set_op_hooks(
     plan=fill,
     signature=plan.signature,

@@ -27,6 +27,8 @@ from .no_warnings import no_warnings
 
 UNSAVED = {"ops": "ops", "into": "grad_buffer", "needed": "needed"}  # also names of a pullback
 
+CONVERTED = ("index", "dtype")  # the attributes that a call converts, by their kind
+
 NUMPY_NAMES = {"dim": "axis", "dims": "axes", "keepdim": "keepdims"}
 
 # (what, index, condition); `what` is one of the names of native/dispatch/op_function.h.
@@ -207,12 +209,12 @@ def arguments(row: Row, form: str) -> list[tuple[Any, ...]]:
             "differentiable": x.name in row.pullbacks,
             "number": number,
         }
-        columns.append((name, None, (None,) if x.optional else None, flags, "-"))
+        columns.append((name, None, (None,) if x.optional else None, flags, "plain"))
     spellings = {} if is_operator(form) else numpy_names(row)
-    kinds = {"index": "i", "sizes": "s", "dtype": "d"}
     for a in row.attributes:
         default = None if a.default is EMPTY else (a.default,)
-        columns.append((a.name, spellings.get(a.name), default, {}, kinds.get(a.kind, "-")))
+        kind = a.kind if a.kind in CONVERTED else "plain"
+        columns.append((a.name, spellings.get(a.name), default, {}, kind))
     return columns
 
 

@@ -177,7 +177,7 @@ def inplace_by_copy(rule: Any, inputs: tuple[Any, ...], attributes: tuple[Any, .
 
 def common_of_two(promote: str, x: Any, y: Any) -> dtypes.Dtype:
     """The dtype that an op with two operands computes in: Note [Common dtype of two operands] in
-    native/dispatch/op_operands.cc.
+    native/dispatch/promote_operands.cc.
     """
     dtype = common_dtype((x, y))
     if promote == "float" and dtype.kind not in "fc":

@@ -1,30 +1,56 @@
-"""`backward` and `grad`: from results to gradients."""
+"""Backward: from results to the `.grad` of leaves.
+
+Dependencies of the nodes are counted first; then a node runs once all its gradients are summed. It
+is iterative, so depth does not matter. All state is in local dictionaries, so several threads, and
+hooks that call backward, may use one graph.
+
+Gradients are plain arrays, and the heap's gate is open. Under `create_graph` they are Tensors, and
+everything is recorded.
+"""
 
 from __future__ import annotations
 
-import warnings
+import os
+import threading
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import Any
 
 import numpy as np
 
 from ... import native
 from ...cuda_arrays import device_of, new_array
+from ...errors import OutOfSharedMemory
 from ...ops.table.sparse_gradient import SparseGradient
+from .. import anomaly_mode
+from ..dispatch.devices import registered
 from ..dispatch.foreign_operands import refuse_foreign
-from ..dispatch.op_function import table
+from ..dispatch.no_warnings import no_warnings
+from ..dispatch.op_function import Rule, table
 from ..grad_mode import recording
-from .accumulate_grad import AccumulateGrad, GradientEdge, node_of_edge
-from .hooks import as_tensor
-from .run_backward import run_backward
-from .sparse_grad import sparse_or_dense
+from . import hooks
+from .accumulate_grad import AccumulateGrad, GradientEdge
+from .add_to_grad import add_to_grad
+from .current_backward import BackwardRun, backward_state
+from .heap_gate import call_with_gate_shut
+from .node_hooks import tracing
+from .sparse_grad import add_sparse, sparse_root
 from .sum_to_size import sum_to_size
 from .views_and_inplace import node_of, retain
 
-if TYPE_CHECKING:
-    from ...tensor import Tensor
+Node, Port = native.Node, native.Port
 
-K = TypeVar("K")
+# Note [Taking over a gradient]: native.steal_gradient decides what becomes the first `.grad` of a
+# leaf. It takes the gradient out of the dictionary of sums, so that the C code holds the only
+# reference of this backward. The reference count then shows whether a hook, a node or the caller
+# has another one:
+#
+#   in the grad buffer, not shared          the array itself: grad_buffer.py
+#   elsewhere, and the grad buffer is free  a copy in the grad buffer
+#   not shared, owns its memory,            the array itself
+#     and has the leaf's strides
+#   else                                    a copy with the leaf's strides: PyTorch's contract
+#
+# So no variable here may refer to a gradient that is accumulated. One that does costs a copy.
 
 
 def as_list(value: Any) -> list[Any]:
@@ -45,7 +71,7 @@ def edge_of(tensor: Any) -> Any:
     """The edge of a tensor, or of a GradientEdge."""
     if isinstance(tensor, GradientEdge):
         return tensor.node if tensor.edge is None else tensor.edge
-    return node_of(tensor)
+    return tensor.node if tensor.base is None else node_of(tensor)
 
 
 def is_on_cpu(x: Any, g: Any) -> bool:
@@ -124,26 +150,6 @@ def root_gradients(
     return roots
 
 
-def sparse_root(where: str, edge: Any, device: Any, g: Any, create_graph: bool) -> Any:
-    """A sparse gradient of a result: it stays sparse if that is a leaf. Copies: one of the values.
-
-    Raises:
-        RuntimeError: it is of another shape or on another device, or only one of both is complex.
-    """
-    if (tuple(g.shape), g.device) != (tuple(edge.shape), device):
-        raise RuntimeError(
-            f"{where}: Mismatch in shape or device: the sparse gradient is {tuple(g.shape)} on "
-            f"{g.device}, the output {tuple(edge.shape)} on {device}"
-        )
-    if (g.dtype.kind == "c") != (edge.dtype.kind == "c"):
-        raise RuntimeError(
-            f"{where}: For complex Tensors, both grad_output and output are required to have the "
-            f"same dtype: the gradient is {g.dtype}, the output is {edge.dtype}"
-        )
-    g = sparse_or_dense(g if create_graph else g.detach().clone(), edge)
-    return g if create_graph or isinstance(g, SparseGradient) else g.array
-
-
 def check_inputs(where: str, inputs: list[Any]) -> list[Any]:
     """The edges of the inputs."""
     edges = []
@@ -214,142 +220,314 @@ def run_in_grad_mode(
         recording.set(former)
 
 
-@overload
-def grad(
-    outputs: Any,
-    inputs: dict[K, Any],
-    grad_outputs: Any = ...,
-    retain_graph: bool | None = ...,
-    create_graph: bool = ...,
-    only_inputs: bool = ...,
-    allow_unused: bool | None = ...,
-    is_grads_batched: bool = ...,
-    materialize_grads: bool = ...,
-) -> dict[K, Tensor]: ...
-@overload
-def grad(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = ...,
-    retain_graph: bool | None = ...,
-    create_graph: bool = ...,
-    only_inputs: bool = ...,
-    allow_unused: bool | None = ...,
-    is_grads_batched: bool = ...,
-    materialize_grads: bool = ...,
-) -> tuple[Tensor, ...]: ...
-def grad(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any = None,
-    retain_graph: bool | None = None,
-    create_graph: bool = False,
-    only_inputs: bool = True,
-    allow_unused: bool | None = None,
-    is_grads_batched: bool = False,
-    materialize_grads: bool = False,
-) -> Any:
-    """The gradients of the outputs' sum with respect to the inputs; no `.grad` changes.
+# ---------------------------------------------------------------- running the nodes
+
+
+@no_warnings
+def run_backward(
+    roots: Sequence[tuple[Any, Any]],
+    inputs: Sequence[Any] | None,
+    retain_graph: bool,
+    create_graph: bool,
+    accumulate: bool,
+) -> dict[Any, Any]:
+    """`run_nodes` with the heap's gate open, so that pullbacks allocate their arrays as shared."""
+    token = native.gate_open()
+    backward_state.depth += 1
+    callbacks: Sequence[Any] = ()
+    try:
+        gradients = run_nodes(roots, inputs, retain_graph, create_graph, accumulate)
+    except MemoryError as error:
+        reason = native.take_allocation_failure()
+        if reason is None or isinstance(error, OutOfSharedMemory):
+            raise
+        raise OutOfSharedMemory(f"backward: {reason}") from error
+    finally:
+        native.gate_close(token)
+        backward_state.depth -= 1
+        if backward_state.callbacks and not backward_state.depth:
+            callbacks, backward_state.callbacks = backward_state.callbacks, []
+    for callback in callbacks:
+        callback()
+    return gradients
+
+
+def run_nodes(
+    roots: Sequence[tuple[Any, Any]],
+    inputs: Sequence[Any] | None,
+    retain_graph: bool,
+    create_graph: bool,
+    accumulate: bool,
+) -> dict[Any, Any]:
+    """Runs the graph backward.
 
     Args:
-        outputs: a result or several.
-        inputs: the tensors to differentiate by, one or several in any iterable; they need not be
-            leaves. Those of a dict give a dict of gradients.
-        grad_outputs: the gradient of each output; a scalar's is 1 if not given.
-        retain_graph: keep the saved values; by default as `create_graph`.
-        create_graph: the gradients are themselves recorded, for higher orders.
-        only_inputs: deprecated in PyTorch, and without effect: no `.grad` changes in any case.
-        allow_unused: an input that the outputs do not depend on gives None instead of an error.
-        is_grads_batched: grad_outputs have one more dimension in front, and so have the gradients;
-            they are computed one by one.
-        materialize_grads: an input that the outputs do not depend on gives zeros instead.
+        roots: pairs (edge, gradient).
+        inputs: edges whose gradients are computed, and what leads to them; None for all leaves.
+        retain_graph: saved values stay for another backward.
+        create_graph: gradients are Tensors with history.
+        accumulate: leaves add to their `.grad`.
 
-    Raises:
-        RuntimeError: as `backward`; no inputs, or one that was not used.
+    Returns:
+        The gradients of the inputs, except those that leaves added to their `.grad`. The key is
+        (node, output number), or the AccumulateGrad.
     """
-    if not isinstance(inputs, native.TensorBase):
-        names = list(inputs) if isinstance(inputs, dict) else None
-        inputs = as_list(inputs)  # a generator is read once
-        if names is not None:
-            gradients = grad(
-                outputs, inputs, grad_outputs, retain_graph, create_graph, only_inputs,
-                allow_unused, is_grads_batched, materialize_grads,
-            )  # fmt: skip
-            return dict(zip(names, gradients))
-    if not only_inputs:
-        warnings.warn(
-            "grad: only_inputs=False has no effect, and is deprecated: use backward() for the "
-            "gradients of other leaves",
-            FutureWarning,
-            stacklevel=2,
+    starts = [e.node if e.__class__ is Port else e for e, _ in roots]
+    must_run: set[Any] | None = None
+    captures: dict[Any, set[int]] = {}
+    if inputs is None:
+        dependencies = count_dependencies(starts)
+    else:
+        for e in inputs:
+            node, index = (e.node, e.index) if e.__class__ is Port else (e, 0)
+            captures.setdefault(node, set()).add(index)
+        dependencies, must_run = count_dependencies_to(starts, list(captures))
+    gradients: dict[Any, Any] = {}
+    sums: dict[Any, Any] = {}
+    writable: set[Any] = set()  # edges whose sum may be added to in place
+    current = BackwardRun(dependencies, must_run, captures)
+    if not accumulate:  # the caller's gradients must have memory of their own
+        current.buffers = [
+            e.grad_buffer.take()
+            for e in captures
+            if e.__class__ is AccumulateGrad and e.grad_buffer is not None
+        ]
+    sum_to_edge, call, is_anomaly_mode = native.sum_to_size, native.call, tracing.value
+    add_arrays = registered.add_arrays
+    for e, g in roots:
+        if e.__class__ is Port:
+            add_output(sums, e, g, create_graph)
+        else:
+            add(sums, e, g, create_graph)
+    ready = [node for node in dict.fromkeys(starts) if not dependencies[node]]
+    while ready:
+        node = ready.pop()
+        if node.__class__ is AccumulateGrad:
+            if node not in sums:
+                continue
+            if node.hooks:
+                run_hooks = hooks.run_tensor_hooks
+                sums[node] = call_hook(current, create_graph, run_hooks, node.hooks, sums[node])
+            if accumulate and (must_run is None or node in captures):
+                if node.prehooks:
+                    run_hooks = hooks.run_tensor_hooks
+                    sums[node] = call_hook(
+                        current, create_graph, run_hooks, node.prehooks, sums[node]
+                    )
+                accumulate_gradient(node, sums, create_graph, current)
+            elif node in captures:
+                gradients[node] = sums.pop(node)
+            else:
+                del sums[node]
+            continue
+        g = sums.pop(node, None)
+        row = node.row
+        if g is not None:
+            hooks_of_node = node.hooks
+            if hooks_of_node is not None:
+                g = call_hook(current, create_graph, hooks.run_tensor_prehooks, hooks_of_node, g)
+            if node in captures:
+                for index in captures[node]:
+                    gradients[node, index] = g[index] if g.__class__ is list else g
+            if must_run is not None and node not in must_run:
+                continue
+            if hooks_of_node is not None and hooks_of_node.prehooks:
+                g = call_hook(current, create_graph, hooks.run_prehooks, hooks_of_node.prehooks, g)
+            arguments: tuple[Any, ...] = (node, g)
+            if must_run is not None and row.__class__ is Rule:  # an op computes what is asked for
+                arguments = (node, g, dependencies)
+            grads: Any
+            if is_anomaly_mode:
+                grads = anomaly_mode.gradients(create_graph, *arguments)
+            else:
+                grads = row.tensors(*arguments) if create_graph else row.arrays(*arguments)
+            if hooks_of_node is not None and hooks_of_node.posthooks:
+                grads = call_hook(
+                    current, create_graph, hooks.run_posthooks, hooks_of_node, grads, g
+                )
+            if not retain_graph:
+                node.release()
+        elif must_run is not None and node not in must_run:
+            continue
+        else:
+            grads = (None,) * len(node.edges)
+        g = None
+        for e, gx in zip(node.edges, grads):
+            if e is None:
+                continue
+            if e.__class__ is Port:
+                target = e.node
+                if target not in dependencies:
+                    continue
+                if gx is not None:
+                    fitted = sum_to_edge(gx, e)
+                    if fitted is None:
+                        fitted = sum_to_size(gx, e, node)
+                    add_output(sums, e, fitted, create_graph)
+            else:
+                target = e
+                if target not in dependencies:
+                    continue
+                if gx is not None:
+                    fitted = sum_to_edge(gx, e)
+                    if fitted is None:
+                        fitted = sum_to_size(gx, e, node)
+                    old = sums.get(e)
+                    if old is None:
+                        sums[e] = fitted
+                    elif isinstance(fitted, SparseGradient) or isinstance(old, SparseGradient):
+                        sums[e] = add_sparse(old, fitted, create_graph, e in writable)
+                        writable.discard(e)
+                    elif create_graph:
+                        sums[e] = table.add(old, fitted)
+                    elif e in writable:
+                        call(add_arrays, old, fitted, old)
+                    else:
+                        sums[e] = call(add_arrays, old, fitted)
+                        writable.add(e)
+            remaining = dependencies[target] = dependencies[target] - 1
+            if not remaining:
+                ready.append(target)
+        grads = gx = fitted = old = None  # see Note [Taking over a gradient]
+    return gradients
+
+
+def users(roots: Sequence[Any]) -> dict[Any, list[Any]]:
+    """For each node that is reachable from the roots: the nodes with an edge to it, one entry per
+    edge.
+    """
+    users_of: dict[Any, list[Any]] = {node: [] for node in roots}
+    stack = list(users_of)
+    while stack:
+        node = stack.pop()
+        if node.__class__ is AccumulateGrad:
+            continue
+        for e in node.edges:
+            if e is None:
+                continue
+            if e.__class__ is Port:
+                e = e.node
+            known_users = users_of.get(e)
+            if known_users is None:
+                users_of[e] = [node]
+                stack.append(e)
+            else:
+                known_users.append(node)
+    return users_of
+
+
+def count_dependencies(roots: Sequence[Any]) -> dict[Any, int]:
+    """The number of edges to each node that is reachable from the roots: the lengths of `users`,
+    without the lists.
+    """
+    counts = dict.fromkeys(roots, 0)
+    stack = list(counts)
+    while stack:
+        node = stack.pop()
+        if node.__class__ is AccumulateGrad:
+            continue
+        for e in node.edges:
+            if e is None:
+                continue
+            if e.__class__ is Port:
+                e = e.node
+            if e in counts:
+                counts[e] += 1
+            else:
+                counts[e] = 1
+                stack.append(e)
+    return counts
+
+
+def count_dependencies_to(
+    roots: Sequence[Any], targets: Sequence[Any]
+) -> tuple[dict[Any, int], set[Any]]:
+    """The same counts for nodes on a path to a target, and the nodes that must run for them."""
+    users_of = users(roots)
+    must_run: set[Any] = set()
+    stack = [t for t in targets if t in users_of]
+    while stack:
+        for user in users_of[stack.pop()]:
+            if user not in must_run:
+                must_run.add(user)
+                stack.append(user)
+    counts = {
+        node: sum(user in must_run for user in node_users)
+        for node, node_users in users_of.items()
+        if node in must_run or node in targets
+    }
+    for node in roots:
+        counts.setdefault(node, 0)
+    return counts, must_run
+
+
+def add(sums: dict[Any, Any], edge: Any, g: Any, create_graph: bool) -> None:
+    """Adds the gradient of a root."""
+    old = sums.get(edge)
+    if old is None:
+        sums[edge] = g
+    elif isinstance(old, SparseGradient) or isinstance(g, SparseGradient):
+        sums[edge] = add_sparse(old, g, create_graph)
+    else:
+        sums[edge] = (
+            table.add(old, g) if create_graph else native.call(registered.add_arrays, old, g)
         )
-    if is_grads_batched:
-        return batched(
-            outputs, inputs, grad_outputs, retain_graph, create_graph, allow_unused,
-            materialize_grads,
-        )  # fmt: skip
-    if materialize_grads and allow_unused is False:
-        raise ValueError(
-            "grad: Expected allow_unused to be True or not passed when materialize_grads=True"
+
+
+def add_output(sums: dict[Any, Any], port: Any, g: Any, create_graph: bool) -> None:
+    """Adds to the gradient of one output. A node with several outputs has a list, with None for a
+    missing gradient.
+    """
+    node, index = port.node, port.index
+    gs = sums.get(node)
+    if gs is None:
+        gs = sums[node] = []
+    while len(gs) <= index:
+        gs.append(None)
+    old = gs[index]
+    if old is None:
+        gs[index] = g
+    else:
+        gs[index] = (
+            table.add(old, g) if create_graph else native.call(registered.add_arrays, old, g)
         )
-    retain_graph = create_graph if retain_graph is None else retain_graph
-    xs: Sequence[Any] = as_list(inputs)
-    if not xs:
-        raise RuntimeError("grad: `inputs` argument to `grad()` cannot be empty: give the tensors")
-    input_edges = check_inputs("grad", list(xs))
-    roots = root_gradients("grad", as_list(outputs), grad_outputs, create_graph)
-    gradients = run_in_grad_mode(roots, input_edges, retain_graph, create_graph, False)
-    results = []
-    for i, edge in enumerate(input_edges):
-        node, index = node_of_edge(edge)
-        g = gradients.get(node if node.__class__ is AccumulateGrad else (node, index))
-        if g is None and materialize_grads:
-            device = device_of_edge(xs[i])
-            g = native.wrap(native.call(new_array, "zeros", edge.shape, edge.dtype, device))
-            g = g.requires_grad_(create_graph)
-        if g is None and not allow_unused:
-            raise RuntimeError(
-                f"grad: One of the differentiated Tensors appears to not have been used in the "
-                f"graph: input {i}, shape {edge.shape}; set allow_unused=True if this is the "
-                "desired behavior"
+
+
+def call_hook(current: Any, create_graph: bool, function: Any, *args: Any) -> Any:
+    """Calls user code during a backward: the heap's gate is shut, and history is recorded only
+    under `create_graph`.
+    """
+    former, outer = recording.get(), backward_state.current
+    recording.set(create_graph)
+    backward_state.current = current
+    try:
+        return call_with_gate_shut(function, *args)
+    finally:
+        recording.set(former)
+        backward_state.current = outer
+
+
+# ---------------------------------------------------------------- leaves
+
+# Backwards in several threads may add to `.grad` of one leaf.
+accumulate_lock = threading.RLock()
+os.register_at_fork(after_in_child=accumulate_lock._at_fork_reinit)  # type: ignore[attr-defined]
+
+
+def accumulate_gradient(
+    accumulate_grad: Any, sums: dict[Any, Any], create_graph: bool, current: Any = None
+) -> None:
+    """Moves a leaf's gradient from the sums to its `.grad`."""
+    with accumulate_lock:
+        old = accumulate_grad.grad
+        if old is None and not create_graph:
+            accumulate_grad.grad = native.steal_gradient(
+                sums, accumulate_grad, accumulate_grad.tensor, accumulate_grad.grad_buffer
             )
-        results.append(as_tensor(g))
-    return tuple(results)
-
-
-def batched(
-    outputs: Any,
-    inputs: Any,
-    grad_outputs: Any,
-    retain_graph: bool | None,
-    create_graph: bool,
-    allow_unused: bool | None,
-    materialize_grads: bool,
-) -> tuple[Any, ...]:
-    """`grad` for each of several gradients of the outputs, stacked. The last one frees the graph,
-    unless it is retained.
-    """
-    retain_graph = create_graph if retain_graph is None else retain_graph
-    outputs = as_list(outputs)  # a generator is read once
-    gs = as_list(grad_outputs)
-    sizes = {g.array.shape[0] if g.array.ndim else None for g in gs if g is not None}
-    if len(sizes) != 1 or None in sizes:
-        raise RuntimeError(
-            "grad: is_grads_batched: the gradients need the same leading size: "
-            f"{[None if g is None else g.array.shape for g in gs]}"
-        )
-    n = sizes.pop() or 0
-    gradients = [
-        grad(
-            outputs, inputs, [None if g is None else g[i] for g in gs],
-            retain_graph or i + 1 < n, create_graph, True, allow_unused, False, materialize_grads,
-        )
-        for i in range(n)
-    ]  # fmt: skip
-    if not gradients:
-        empty = (
-            new_array("zeros", (0, *edge_of(x).shape), edge_of(x).dtype, device_of_edge(x))
-            for x in as_list(inputs)
-        )
-        return tuple(native.wrap(array) for array in empty)
-    return tuple(None if column[0] is None else table.stack(column) for column in zip(*gradients))
+        else:
+            add_to_grad(accumulate_grad, old, sums.pop(accumulate_grad), create_graph)
+    posthooks = accumulate_grad.posthooks
+    if posthooks:
+        tensor = accumulate_grad.tensor()
+        for hook in list(posthooks.values()):
+            call_hook(current, create_graph, hook, tensor)

@@ -24,10 +24,10 @@ from .accumulate_grad import (
     node_name,
     node_of_edge,
 )
+from .backward import accumulate_gradient
 from .function_node import FunctionRule
 from .hooks import as_tensor
 from .node_hooks import HookPair, HookResult, pack
-from .run_backward import accumulate_gradient
 from .unrecorded_views import is_unrecorded
 
 

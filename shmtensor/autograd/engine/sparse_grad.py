@@ -85,3 +85,23 @@ def add_sparse(old: Any, g: Any, create_graph: bool, inplace: bool = False) -> A
     if dense is old and is_tensor:
         native.wrote(dense)
     return dense
+
+
+def sparse_root(where: str, edge: Any, device: Any, g: Any, create_graph: bool) -> Any:
+    """A sparse gradient of a result: it stays sparse if that is a leaf. Copies: one of the values.
+
+    Raises:
+        RuntimeError: it is of another shape or on another device, or only one of both is complex.
+    """
+    if (tuple(g.shape), g.device) != (tuple(edge.shape), device):
+        raise RuntimeError(
+            f"{where}: Mismatch in shape or device: the sparse gradient is {tuple(g.shape)} on "
+            f"{g.device}, the output {tuple(edge.shape)} on {device}"
+        )
+    if (g.dtype.kind == "c") != (edge.dtype.kind == "c"):
+        raise RuntimeError(
+            f"{where}: For complex Tensors, both grad_output and output are required to have the "
+            f"same dtype: the gradient is {g.dtype}, the output is {edge.dtype}"
+        )
+    g = sparse_or_dense(g if create_graph else g.detach().clone(), edge)
+    return g if create_graph or isinstance(g, SparseGradient) else g.array

@@ -1,6 +1,8 @@
-// Version, Edge, Node, Port: their types, reading and freeing them.
+// Version, Edge, Node, Port: their types, making, reading and freeing them.
 #include "dispatch/device_array.h"
 #include "dispatch/function_base.h"
+
+#include "half/bfloat16.h"
 
 #include <structmember.h>
 
@@ -363,6 +365,120 @@ __attribute__((hot)) bool describe(Edge* edge, PyObject* x) {
   Py_INCREF(dtype);
   Py_XSETREF(edge->dtype, dtype);
   return true;
+}
+
+// ---------------------------------------------------------------- new nodes
+
+namespace {
+
+// A check that the tensor's memory is unchanged when the node runs.
+bool add_check(Node* node, int capacity, Version* version) {
+  if (!version) return false;
+  if (version == frozen)
+    return raise("RuntimeError",
+                 "autograd: Inference tensors cannot be saved for backward: make a clone() outside inference_mode() and use "
+                 "that");
+  if (node->n_checks == 2 && node->checks == node->inline_checks) {
+    Check* checks = static_cast<Check*>(malloc(sizeof(Check) * static_cast<size_t>(capacity)));
+    if (!checks) {
+      PyErr_NoMemory();
+      return false;
+    }
+    memcpy(checks, node->inline_checks, sizeof node->inline_checks);
+    node->checks = checks;
+  }
+  Py_INCREF(version);
+  node->checks[node->n_checks++] = {version, version->count};
+  return true;
+}
+
+}  // namespace
+
+bool notify_observer(PyObject* node) {
+  if (!observer) return true;
+  PyObject* current = Py_NewRef(observer);  // the call may replace it
+  PyObject* result = PyObject_CallOneArg(current, node);
+  Py_DECREF(current);
+  Py_XDECREF(result);
+  return result != nullptr;
+}
+
+__attribute__((hot)) PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n,
+                                         PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs,
+                                         Py_ssize_t ahead) {
+  Node* node = reinterpret_cast<Node*>(node_type->tp_alloc(node_type, 0));
+  if (!node) return nullptr;
+  edge_start(&node->edge);
+  node->checks = node->inline_checks;
+  node->row = Py_NewRef(row);
+  node->edges = Py_NewRef(edges);
+  node->hooks = Py_NewRef(Py_None);
+  node->saved = PyTuple_New(n);
+  if (!node->saved) goto error;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* value = saved[i];
+    int capacity = static_cast<int>(n);
+    if (is_tensor(value)) {
+      TensorBase* tensor = reinterpret_cast<TensorBase*>(value);
+      if (!add_check(node, capacity, version_of(tensor))) goto error;
+      value = tensor->array;
+      node->holds_arrays = true;
+    } else if (is_array(value)) {
+      node->holds_arrays = true;
+      for (Py_ssize_t j = 0; j < n_outputs; ++j) {
+        if (value != outputs[j]) continue;
+        if (!add_check(node, capacity, version_of(reinterpret_cast<TensorBase*>(tensors[j])))) goto error;
+        node->checks[node->n_checks - 1].count += ahead;
+      }
+    }
+    PyTuple_SET_ITEM(node->saved, i, Py_NewRef(value));
+  }
+  return reinterpret_cast<PyObject*>(node);
+error:
+  Py_DECREF(node);
+  return nullptr;
+}
+
+bool is_differentiable(PyObject* array) {
+  int type;
+  if (__builtin_expect(PyArray_Check(array), 1)) {
+    type = PyArray_TYPE(as_array(array));
+  } else {
+    const PyArray_Descr* dtype = device_dtype(array);
+    if (!dtype) PyErr_Clear();
+    type = dtype ? dtype->type_num : NPY_VOID;
+  }
+  return PyTypeNum_ISFLOAT(type) || PyTypeNum_ISCOMPLEX(type) || type == bfloat16_num;
+}
+
+__attribute__((hot)) PyObject* record(PyObject* array, PyObject* row, PyObject* edges, PyObject* const* saved,
+                                      Py_ssize_t n) {
+  Ref tensor(make_tensor(array));
+  if (!tensor || !is_differentiable(array)) return tensor.release();
+  PyObject* output = tensor.get();
+  Ref node(make_node(row, edges, saved, n, &array, &output, 1));
+  if (!node || !describe(reinterpret_cast<Edge*>(node.get()), array)) return nullptr;
+  Py_SETREF(reinterpret_cast<TensorBase*>(output)->node, Py_NewRef(node.get()));
+  return notify_observer(node.get()) ? tensor.release() : nullptr;
+}
+
+PyObject* record_many(PyObject* results, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
+  const Py_ssize_t count = PyTuple_GET_SIZE(results);
+  PyObject** arrays = reinterpret_cast<PyTupleObject*>(results)->ob_item;
+  Ref tensors(PyTuple_New(count));
+  if (!tensors) return nullptr;
+  PyObject** items = reinterpret_cast<PyTupleObject*>(tensors.get())->ob_item;
+  for (Py_ssize_t i = 0; i < count; ++i)
+    if (!(items[i] = make_tensor(arrays[i]))) return nullptr;
+  Ref node(make_node(row, edges, saved, n, arrays, items, count));
+  if (!node) return nullptr;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    if (!is_differentiable(arrays[i])) continue;
+    PyObject* port = make_port(node.get(), i, arrays[i]);
+    if (!port) return nullptr;
+    Py_SETREF(reinterpret_cast<TensorBase*>(items[i])->node, port);
+  }
+  return notify_observer(node.get()) ? tensors.release() : nullptr;
 }
 
 }  // namespace shmtensor

@@ -2,7 +2,7 @@
 // one of these.
 //
 // This C++ never reads their memory. It reads `shape`, `dtype` and `base` as Python attributes, and leaves copies and
-// assignments to the class. An OpFunction takes arrays of one class; `op_call.cc` sends a call with another class
+// assignments to the class. An OpFunction takes arrays of one class; `general_call.cc` sends a call with another class
 // to the twin that the device's rule has for the same form.
 #pragma once
 #include "dispatch/autograd_node.h"

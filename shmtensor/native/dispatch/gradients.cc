@@ -1,6 +1,7 @@
 // Gradients: what a node of an op does in a backward. gradients(node, g) calls the row's pullbacks with the arguments
 // that they name: the gradient, the table of ops, saved values, an array to write to. A joint pullback is called once for
-// all inputs, and told which gradients are needed.
+// all inputs, and told which gradients are needed. gradients(node, g, nodes) computes those gradients alone whose edge
+// leads to one of the nodes, which are the keys of a dictionary; the others are None.
 //
 // It runs on plain arrays, or on Tensors (`create_graph`), where saved arrays become Tensors with their history.
 #include "dispatch/device_array.h"
@@ -57,10 +58,16 @@ struct Backward {
   PyObject* saved[kMaxArguments + 1];  // borrowed; a listed input's list comes last
   PyObject* g[kMaxArguments];          // borrowed: one for each output; for a listed row, the list
   PyObject* needed = nullptr;          // borrowed: the tuple for a joint pullback
+  PyObject* nodes = nullptr;           // borrowed: a dictionary, or null: all
   Py_ssize_t at = 0;                   // the first edge of the next input
   Owned owned;
 
   PyObject* edge(Py_ssize_t i) const { return PyTuple_GET_ITEM(node->edges, i); }
+  bool is_needed(Py_ssize_t i) const {
+    PyObject* e = edge(i);
+    if (e == Py_None || !nodes) return e != Py_None;
+    return PyDict_Contains(nodes, Py_TYPE(e) == port_type ? reinterpret_cast<Port*>(e)->node : e) > 0;
+  }
   Py_ssize_t n_extra_edges() const {  // the number of a listed input's edges, less one
     return plan->listed_at < 0 ? 0 : PyTuple_GET_SIZE(node->edges) - n_inputs();
   }
@@ -195,9 +202,9 @@ bool Backward::put(PyObject* result, int input, Ref grad) {
 // One call for all inputs, which is told which edges need a gradient. Others get None, whatever it returns.
 bool Backward::run_joint(PyObject* result) {
   Py_ssize_t next = 0;
-  const auto is_needed = [&](Py_ssize_t) { return PyBool_FromLong(edge(next++) != Py_None); };
+  const auto next_is_needed = [&](Py_ssize_t) { return PyBool_FromLong(is_needed(next++)); };
   needed = owned.keep(tuple_of(plan->n_joint, [&](Py_ssize_t i) {
-    return i == plan->listed_at ? tuple_of(n_edges(plan->listed_at), is_needed) : is_needed(i);
+    return i == plan->listed_at ? tuple_of(n_edges(plan->listed_at), next_is_needed) : next_is_needed(i);
   }));
   Ref grads(needed ? call(plan->pullbacks[0], nullptr) : nullptr);
   if (!grads) return false;
@@ -206,7 +213,7 @@ bool Backward::run_joint(PyObject* result) {
                  PyUnicode_AsUTF8(plan->event), plan->n_joint, Py_TYPE(grads.get())->tp_name,
                  PyTuple_Check(grads.get()) ? PyTuple_GET_SIZE(grads.get()) : Py_ssize_t(1));
   for (int i = 0; i < plan->n_joint; ++i) {
-    const bool is_unused = i != plan->listed_at && edge(at) == Py_None;
+    const bool is_unused = i != plan->listed_at && !is_needed(at);
     if (!put(result, i, Ref(Py_NewRef(is_unused ? Py_None : PyTuple_GET_ITEM(grads.get(), i))))) return false;
   }
   return true;
@@ -217,22 +224,24 @@ PyObject* Backward::run() {
   if (!result) return nullptr;
   if (plan->n_joint) return run_joint(result.get()) ? result.release() : nullptr;
   for (int p = 0; p < plan->n_pullbacks; ++p) {
-    bool is_needed = plan->n_pullbacks == 1 && p != plan->listed_at;
-    for (Py_ssize_t i = 0, n = n_edges(p); i < n && !is_needed; ++i) is_needed = edge(at + i) != Py_None;
+    bool is_called = plan->n_pullbacks == 1 && p != plan->listed_at;
+    for (Py_ssize_t i = 0, n = n_edges(p); i < n && !is_called; ++i) is_called = is_needed(at + i);
     PyObject* target = p == plan->listed_at ? nullptr : edge(at);
-    Ref grad(is_needed ? call(plan->pullbacks[p], target) : Py_NewRef(Py_None));
+    Ref grad(is_called ? call(plan->pullbacks[p], target) : Py_NewRef(Py_None));
     if (!grad || !put(result.get(), p, std::move(grad))) return nullptr;
   }
   return result.release();
 }
 
 PyObject* run(Gradients* plan, PyObject* const* args, Py_ssize_t n) {
-  if (n != 2 || !PyObject_TypeCheck(args[0], node_type)) return raise("TypeError", "Gradients: (node, gradient) is needed");
+  if ((n != 2 && !(n == 3 && PyDict_CheckExact(args[2]))) || !PyObject_TypeCheck(args[0], node_type))
+    return raise("TypeError", "Gradients: (node, gradient[, dictionary of nodes]) is needed");
   if (plan->n_outputs > 1 && !PyList_CheckExact(args[1]))
     return raise("TypeError", "Gradients: a list of %d gradients is needed", plan->n_outputs);
   Backward backward;
   backward.plan = plan;
   backward.node = reinterpret_cast<Node*>(args[0]);
+  if (n == 3) backward.nodes = args[2];
   if (!backward.read_saved() || !backward.read_gradients(args[1])) return nullptr;
   return backward.run();
 }
@@ -312,7 +321,7 @@ PyMemberDef gradients_members[] = {
     {nullptr, 0, 0, 0, nullptr},
 };
 PyType_Slot gradients_slots[] = {
-    {Py_tp_doc, const_cast<char*>("Gradients(node, g): the gradients of an op's inputs.")},
+    {Py_tp_doc, const_cast<char*>("Gradients(node, g[, nodes]): the gradients of an op's inputs.")},
     {Py_tp_new, reinterpret_cast<void*>(gradients_new)},
     {Py_tp_call, reinterpret_cast<void*>(PyVectorcall_Call)},
     {Py_tp_repr, reinterpret_cast<void*>(gradients_repr)},
@@ -440,7 +449,7 @@ Ref become_device_grad(Ref gradient) {
 
 // steal_gradient(sums: dict, accumulate_grad, tensor: weak reference, grad_buffer: GradientBuffer or None): takes the
 // gradient out of the sums of a backward, and returns the new `.grad`. A gradient that is not an array is returned as
-// it is. See Note [Taking over a gradient] in autograd/engine/run_backward.py.
+// it is. See Note [Taking over a gradient] in autograd/engine/backward.py.
 PyObject* steal_gradient(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 4 || !PyDict_CheckExact(args[0]) || (args[3] != Py_None && Py_TYPE(args[3]) != gradient_buffer_type))
     return raise("TypeError", "steal_gradient: (sums, accumulate_grad, tensor, grad_buffer) is needed");

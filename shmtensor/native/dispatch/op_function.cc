@@ -1,6 +1,8 @@
-// The type OpFunction: its columns and Python attributes.
+// OpFunction: the type, its columns, and a call down to the arrays and nodes of the operands.
 #include "dispatch/device_array.h"
 #include "dispatch/op_function.h"
+
+#include "kernels/dtype_object.h"
 
 #include <structmember.h>
 
@@ -8,10 +10,307 @@
 
 namespace shmtensor {
 
+OpHooks hooks;
+
+bool recording() { return is_true(hooks.recording, true); }
+
+PyObject* node_of(TensorBase* tensor) {
+  if (__builtin_expect(PyTuple_CheckExact(tensor->base), 0)) {
+    const Version* version = reinterpret_cast<Version*>(tensor->version);
+    if (PyLong_AsSsize_t(PyTuple_GET_ITEM(tensor->base, 1)) != version->count)
+      return PyObject_CallOneArg(hooks.view_node, reinterpret_cast<PyObject*>(tensor));
+  }
+  return Py_NewRef(tensor->node);
+}
+
 namespace {
 
 PyObject* as_object(Op* op) { return reinterpret_cast<PyObject*>(op); }
 Op* as_op(PyObject* self) { return reinterpret_cast<Op*>(self); }
+
+// ---------------------------------------------------------------- arguments -> slots
+
+PyObject* out_name() {
+  static PyObject* name = PyUnicode_InternFromString("out");
+  return name;
+}
+
+// Separate sizes, `x.reshape(2, 3)`, become a tuple; `x.reshape((2, 3))` stays.
+bool pack_sizes(OpCall* call, PyObject* const* args, Py_ssize_t n) {
+  const int at = call->op->sizes_at;
+  if (n == at + 1 && !PyLong_CheckExact(args[at])) {
+    call->slots[at] = args[at];
+    return true;
+  }
+  PyObject* sizes = call->owned.keep(PyTuple_New(n - at));
+  for (Py_ssize_t i = at; sizes && i < n; ++i) PyTuple_SET_ITEM(sizes, i - at, Py_NewRef(args[i]));
+  call->slots[at] = sizes;
+  return sizes != nullptr;
+}
+
+// Compares names as pointers, because source code has interned names. `bind` handles the others.
+bool take_keyword(OpCall* call, PyObject* name, PyObject* value, int from) {
+  Op* op = call->op;
+  for (int i = from; i < op->n_arguments; ++i) {
+    if (op->arguments[i].name != name && op->arguments[i].spelling != name) continue;
+    if (call->slots[i]) return false;  // multiple values
+    call->slots[i] = value;
+    return true;
+  }
+  if (op->takes_out && name == out_name()) {
+    if (value != Py_None) call->out = value;
+    return true;
+  }
+  for (int i = 0; i < op->n_rare; ++i) {
+    if (op->rare_names[i] != name) continue;
+    if (value != op->rare_defaults[i]) {
+      if (!call->has_rare)
+        for (int j = 0; j < op->n_rare; ++j) call->rare[j] = op->rare_defaults[j];
+      call->rare[i] = value;
+      call->has_rare = true;
+    }
+    return true;
+  }
+  return false;
+}
+
+Outcome parse(OpCall* call, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  Op* op = call->op;
+  if (__builtin_expect(n > op->n_positional, 0)) return Outcome::kGeneral;
+  int n_filled = static_cast<int>(n);
+  if (__builtin_expect(op->sizes_at >= 0 && n > op->sizes_at, 0)) {
+    if (!pack_sizes(call, args, n)) return Outcome::kError;
+    n_filled = op->sizes_at;
+  }
+  for (int i = 0; i < n_filled; ++i) call->slots[i] = args[i];
+  if (n_filled < n) ++n_filled;
+  if (n_filled == op->n_arguments && !names) return Outcome::kFast;
+  for (int i = n_filled; i < op->n_arguments; ++i) call->slots[i] = nullptr;
+  const Py_ssize_t n_keywords = names ? PyTuple_GET_SIZE(names) : 0;
+  for (Py_ssize_t i = 0; i < n_keywords; ++i)
+    if (!take_keyword(call, PyTuple_GET_ITEM(names, i), args[n + i], n_filled)) return Outcome::kGeneral;
+  for (int i = n_filled; i < op->n_arguments; ++i)
+    if (!call->slots[i] && !(call->slots[i] = op->arguments[i].value)) return Outcome::kGeneral;
+  return Outcome::kFast;
+}
+
+// Converts indices and dtypes, except plain ones. Canonical dtypes live as long as the program.
+Outcome convert_attributes(OpCall* call) {
+  Op* op = call->op;
+  for (int i = op->n_inputs; i < op->n_arguments; ++i) {
+    PyObject* value = call->slots[i];
+    PyObject* converted;
+    if (op->arguments[i].kind == AttributeKind::kIndex) {
+      if (PyLong_CheckExact(value) || PySlice_Check(value)) continue;
+      PyObject* arguments[2] = {value, call->slots[0]};
+      converted = PyObject_Vectorcall(hooks.as_index, arguments, 2, nullptr);
+    } else if (op->arguments[i].kind == AttributeKind::kDtype) {
+      if (value == Py_None) continue;
+      if (PyArray_Descr* dtype = canonical_dtype(value)) {
+        call->slots[i] = reinterpret_cast<PyObject*>(dtype);
+        continue;
+      }
+      converted = PyObject_CallOneArg(hooks.as_dtype, value);
+    } else {
+      continue;
+    }
+    if (!converted) return Outcome::kError;
+    call->slots[i] = call->owned.keep(converted);
+  }
+  return Outcome::kFast;
+}
+
+// ---------------------------------------------------------------- slots -> arrays and nodes
+
+// Of an array of the op's class. Borrowed from the array; null with an exception set.
+inline PyArray_Descr* operand_dtype(Op* op, PyObject* array) {
+  return __builtin_expect(!op->on_device, 1) ? dtype_of(array) : device_dtype(array);
+}
+
+// Does the number fit into an integer dtype? If not, the general path wraps it around.
+bool fits(PyObject* number, PyArray_Descr* dtype) {
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  const int bits = 8 * static_cast<int>(PyDataType_ELSIZE(dtype));
+  if (overflow) return false;
+  if (dtype->kind == 'u') return value >= 0 && (bits == 64 || value >> bits == 0);
+  return bits == 64 || (value >= -(1LL << (bits - 1)) && value < 1LL << (bits - 1));
+}
+
+// The array and the node of one tensor. *dtype: that of the promoted inputs so far, or null.
+Outcome read_tensor(OpCall* call, const Argument& argument, PyObject* x, PyObject** array, PyObject** node,
+                    PyArray_Descr** dtype) {
+  TensorBase* tensor = reinterpret_cast<TensorBase*>(x);
+  // else a NumPy scalar, or an array of another device
+  if (Py_TYPE(tensor->array) != call->op->array_class) return Outcome::kGeneral;
+  *array = tensor->array;
+  if (argument.promoted) {
+    PyArray_Descr* array_dtype = operand_dtype(call->op, tensor->array);
+    if (!array_dtype) return Outcome::kError;
+    if (!*dtype) *dtype = array_dtype;
+    else if (*dtype != array_dtype) return Outcome::kGeneral;
+  }
+  if (!argument.differentiable) return Outcome::kFast;
+  *node = node_of(tensor);
+  if (!*node) return Outcome::kError;
+  if (*node != Py_None) call->tracked |= 1u << (&argument - call->op->arguments);
+  return Outcome::kFast;
+}
+
+Outcome read_list(OpCall* call, int at, PyArray_Descr** dtype) {
+  PyObject* x = call->slots[at];
+  if (!PyList_CheckExact(x) && !PyTuple_CheckExact(x)) return Outcome::kGeneral;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(x);
+  if (!n) return Outcome::kGeneral;
+  PyObject* list = call->owned.keep(PyList_New(n));
+  PyObject* nodes = call->owned.keep(PyTuple_New(n));
+  if (!list || !nodes) return Outcome::kError;
+  const Argument& argument = call->op->arguments[at];
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(x, i);
+    PyObject *array, *node = nullptr;
+    if (!is_plain(item)) return Outcome::kGeneral;
+    const Outcome outcome = read_tensor(call, argument, item, &array, &node, dtype);
+    if (outcome != Outcome::kFast) {
+      Py_XDECREF(node);
+      return outcome;
+    }
+    PyList_SET_ITEM(list, i, Py_NewRef(array));
+    PyTuple_SET_ITEM(nodes, i, node ? node : Py_NewRef(Py_None));
+  }
+  call->arrays[at] = list;
+  call->list_nodes = nodes;
+  return Outcome::kFast;
+}
+
+void release_nodes(OpCall* call) {
+  for (int i = 0; i < call->n_nodes; ++i) Py_CLEAR(call->nodes[i]);
+  call->tracked = 0;
+}
+
+__attribute__((hot)) Outcome read_once(OpCall* call) {
+  Op* op = call->op;
+  PyArray_Descr* dtype = nullptr;
+  call->n_nodes = op->n_inputs;
+  for (int i = 0; i < op->n_inputs; ++i) call->nodes[i] = nullptr;
+  // In a reflected operator the second input, the tensor, decides the dtype.
+  const bool second_first = op->form == Form::kReflected;
+  for (int k = 0; k < op->n_inputs; ++k) {
+    const int i = second_first && k < 2 ? 1 - k : k;
+    const Argument& argument = op->arguments[i];
+    PyObject* x = call->slots[i];
+    Outcome outcome;
+    if (__builtin_expect(argument.listed, 0)) {
+      outcome = read_list(call, i, &dtype);
+    } else if (__builtin_expect(is_plain(x), 1)) {
+      outcome = read_tensor(call, argument, x, &call->arrays[i], &call->nodes[i], &dtype);
+    } else if (argument.number && dtype && PyFloat_CheckExact(x)) {
+      call->arrays[i] = x;
+      outcome = is_inexact(dtype) ? Outcome::kFast : Outcome::kGeneral;
+    } else if (argument.number && dtype && PyLong_CheckExact(x)) {
+      call->arrays[i] = x;
+      const bool is_fast = is_inexact(dtype) || (dtype->kind != 'b' && (!op->wraps || fits(x, dtype)));
+      outcome = is_fast ? Outcome::kFast : Outcome::kGeneral;
+    } else if (argument.optional && x == Py_None) {
+      call->arrays[i] = Py_None;
+      outcome = Outcome::kFast;
+    } else {
+      outcome = Outcome::kGeneral;
+    }
+    if (outcome != Outcome::kFast) return outcome;
+  }
+  if (op->promotion == Promotion::kFloat && dtype && !is_inexact(dtype)) return Outcome::kGeneral;
+  return Outcome::kFast;
+}
+
+// A NumPy scalar as a 0-d array. Borrowed from `owned`; null with an exception set.
+PyObject* as_array_argument(OpCall* call, PyObject* x) {
+  if (PyArray_CheckExact(x) || !PyArray_IsScalar(x, Generic)) return x;
+  return call->owned.keep(PyArray_FromScalar(x, nullptr));
+}
+
+__attribute__((hot)) Outcome read_operands(OpCall* call) {
+  Outcome outcome = read_once(call);
+  if (outcome != Outcome::kGeneral || !call->op->pair) return outcome;
+  release_nodes(call);
+  outcome = promote_pair(call);
+  return outcome == Outcome::kFast ? read_once(call) : outcome;
+}
+
+Outcome read_arrays(OpCall* call) {
+  Op* op = call->op;
+  for (int i = 0; i < op->n_inputs; ++i) {
+    if (!op->arguments[i].listed) {
+      if (!(call->arrays[i] = as_array_argument(call, call->slots[i]))) return Outcome::kError;
+      continue;
+    }
+    PyObject* list = call->owned.keep(PySequence_List(call->slots[i]));
+    if (!list) return Outcome::kError;
+    for (Py_ssize_t j = 0; j < PyList_GET_SIZE(list); ++j) {
+      PyObject* array = as_array_argument(call, PyList_GET_ITEM(list, j));
+      if (!array || PyList_SetItem(list, j, Py_NewRef(array)) < 0) return Outcome::kError;
+    }
+    call->arrays[i] = list;
+  }
+  return Outcome::kFast;
+}
+
+// ---------------------------------------------------------------- a call
+
+// Runs a call whose slots are filled.
+__attribute__((hot)) PyObject* run_slots(OpCall* call) {
+  Op* op = call->op;
+  if (__builtin_expect(call->has_rare, 0)) {
+    Ref result(call_rare(call));
+    if (!result || !call->out) return result.release();
+    PyObject* arguments[3] = {call->out, op->function.event, result.get()};
+    return PyObject_Vectorcall(hooks.copy_to_out, arguments, 3, nullptr);
+  }
+  Outcome outcome = convert_attributes(call);
+  if (outcome == Outcome::kFast) outcome = call->array_form() ? read_arrays(call) : read_operands(call);
+  if (__builtin_expect(outcome == Outcome::kGeneral, 0)) return call_general(call);
+  if (__builtin_expect(outcome != Outcome::kFast, 0)) return nullptr;
+  bool kernel_failed = false, needs_general = false;
+  PyObject* result;
+  if (op->form == Form::kInplace) {
+    result = run_inplace(call, &kernel_failed, &needs_general);
+  } else if (__builtin_expect(call->out != nullptr, 0)) {
+    result = run_out(call, &kernel_failed, &needs_general);
+  } else {
+    result = call_kernel(call);
+    kernel_failed = !result;
+    if (result) return call->array_form() ? finish_arrays(call, result) : finish(call, result);
+  }
+  if (result) return result;
+  if (needs_general) return call_general(call);
+  return kernel_failed && !call->array_form() ? explain_failure(call) : nullptr;
+}
+
+__attribute__((hot)) PyObject* call_op(Op* op, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  if (__builtin_expect(!op->kernel, 0) && !plan(op)) return nullptr;
+  OpCall call(op);
+  const Outcome outcome = parse(&call, args, n, names);
+  if (__builtin_expect(outcome == Outcome::kFast, 1)) {
+    if (op->form == Form::kReflected) std::swap(call.slots[0], call.slots[1]);
+    return run_slots(&call);
+  }
+  if (outcome == Outcome::kError) return nullptr;
+  return call_packed(hooks.bind, as_object(op), args, n, names);
+}
+
+}  // namespace
+
+PyObject* call_op_bound(Op* op, PyObject* values, PyObject* out) {
+  if (!op->kernel && !plan(op)) return nullptr;
+  if (!PyTuple_CheckExact(values) || PyTuple_GET_SIZE(values) != op->n_arguments)
+    return raise("TypeError", "OpFunction.call_bound: a tuple of %d values is needed", op->n_arguments);
+  OpCall call(op);
+  for (int i = 0; i < op->n_arguments; ++i) call.slots[i] = PyTuple_GET_ITEM(values, i);
+  if (out != Py_None) call.out = out;
+  return run_slots(&call);
+}
+
+namespace {
 
 __attribute__((hot)) PyObject* op_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   Op* op = as_op(self);
@@ -41,13 +340,12 @@ PyObject* interned(PyObject* text) {
 
 // A tuple (name, NumPy's name or None, (default,) or None, flags, kind).
 bool read_argument(PyObject* column, Argument* argument) {
-  PyObject *name, *spelling, *value, *flags;
-  int kind;
-  if (!PyArg_ParseTuple(column, "UOOOC", &name, &spelling, &value, &flags, &kind)) return false;
+  PyObject *name, *spelling, *value, *flags, *kind;
+  if (!PyArg_ParseTuple(column, "UOOOU", &name, &spelling, &value, &flags, &kind)) return false;
   argument->name = interned(name);
   argument->spelling = spelling == Py_None ? nullptr : interned(spelling);
   argument->value = value == Py_None ? nullptr : Py_NewRef(PyTuple_GET_ITEM(value, 0));
-  argument->kind = kind == '-' ? 0 : static_cast<char>(kind);
+  if (!read_name("OpFunction", kind, kKindNames, &argument->kind)) return false;
   return read_flags("OpFunction", flags,
                     {{"listed", &argument->listed},
                      {"optional", &argument->optional},

@@ -5,11 +5,12 @@
 // It holds the row's columns and interprets them. The fast path goes down this list and never leaves C++. Any other
 // call takes the general path: a Python function in `OpHooks` converts the arguments, and calls again.
 //
-//   op_call.cc       positional and keyword arguments -> slots, in the row's order; then the steps below
-//   op_operands.cc   slots -> arrays and nodes; two dtypes -> their common dtype
-//   op_result.cc     the kernel's arrays -> Tensors, with a node if history is recorded
-//   op_inplace.cc    in-place forms, and `out=`
-//   op_function.cc   the type: its columns and Python attributes
+//   op_function.cc      the type: its columns; positional and keyword arguments -> slots, in the row's order; slots ->
+//                       arrays and nodes
+//   op_result.cc        the kernel; its arrays -> Tensors, with a node (autograd_node.cc) if history is recorded
+//   op_inplace.cc       in-place forms, and `out=`
+//   promote_operands.cc two dtypes -> their common dtype
+//   general_call.cc     rare keywords, other devices, the general path
 //
 // Note [Hot functions]: the functions that every call of a small op runs, from here to the heap, are marked
 // __attribute__((hot)): the linker puts them side by side. Without it their places change with every function that is
@@ -31,6 +32,7 @@ namespace shmtensor {
 #define FORMS(X)           \
   X(kFunction, "function") \
   X(kMethod, "method") X(kOperator, "operator") X(kReflected, "reflected") X(kInplace, "inplace") X(kArray, "array")
+#define KINDS(X) X(kPlain, "plain") X(kIndex, "index") X(kDtype, "dtype")  // of attributes
 #define PROMOTIONS(X) X(kNone, "none") X(kCommon, "common") X(kFloat, "float")
 // An argument of a kernel, or a saved value of a node: (what, index, condition).
 // clang-format off: it never settles on this one
@@ -43,9 +45,11 @@ namespace shmtensor {
 #define VALUE(value, name) value,
 #define NAME(value, name) name,
 enum class Form : int8_t { FORMS(VALUE) };
+enum class AttributeKind : int8_t { KINDS(VALUE) };
 enum class Promotion : int8_t { PROMOTIONS(VALUE) };
 enum class What : int8_t { WHATS(VALUE) };
 constexpr const char* kFormNames[] = {FORMS(NAME)};
+constexpr const char* kKindNames[] = {KINDS(NAME)};
 constexpr const char* kPromotionNames[] = {PROMOTIONS(NAME)};
 constexpr const char* kWhatNames[] = {WHATS(NAME)};
 #undef VALUE
@@ -72,7 +76,7 @@ struct Argument {
   PyObject* spelling;  // NumPy's name for it, interned; or null
   PyObject* value;     // the default; null: required
   bool listed, optional, promoted, differentiable, number;
-  char kind;  // of an attribute: 'i' index, 's' sizes, 'd' dtype, 0 any
+  AttributeKind kind;  // kPlain: the kernel gets the attribute as it is
 };
 
 // Properties of an op: X(name, which autograd/dispatch/plan.py gives, too).
@@ -226,28 +230,25 @@ int add_gradients(PyObject* module);
 int add_cublas(PyObject* module);
 int add_composite(PyObject* module);
 
-// op_call.cc
-// May overwrite args[-1]. `policy`: null for a kernel that takes any arrays.
-PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n, const KernelPolicy* policy = nullptr);
-
-PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t n);     // call(kernel, *arguments) -> arrays
-PyObject* compute(PyObject*, PyObject* const* args, Py_ssize_t n);  // call(...), as Tensors without history
-PyObject* write(PyObject*, PyObject* const* args, Py_ssize_t n);  // write(tensor, kernel, *arguments, including out)
-PyObject* call_op(Op* op, PyObject* const* args, Py_ssize_t n, PyObject* names);
+// op_function.cc
 PyObject* call_op_bound(Op* op, PyObject* values, PyObject* out);  // all arguments, in the row's order
-
-// op_operands.cc
-Outcome read_operands(OpCall* call);
-Outcome read_arrays(OpCall* call);  // for the array form
-PyObject* forget_promotions(PyObject*, PyObject*);  // the common dtypes: the default dtype changes
 bool recording();  // does this context record history?
 PyObject* node_of(TensorBase* tensor);  // new reference; updates the history of a view
 
+// promote_operands.cc
+Outcome promote_pair(OpCall* call);  // the slots of a row with the flag `pair`
+PyObject* forget_promotions(PyObject*, PyObject*);  // the common dtypes: the default dtype changes
+
+// general_call.cc
+PyObject* call_rare(OpCall* call);
+PyObject* call_general(OpCall* call);
+PyObject* explain_failure(OpCall* call);  // after an exception of the kernel, which it replaces
+
 // op_result.cc
-// Note [Watched writes]: in a loader's worker `write_watcher` is called with each tensor that was written and whose
-// memory another process made. Elsewhere it is null.
-PyObject* watch_writes(PyObject*, PyObject* function);
-PyObject* count_write(TensorBase* tensor);  // counts one in-place write to its memory; the tensor, a new reference
+// May overwrite args[-1]. `policy`: null for a kernel that takes any arrays.
+PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n, const KernelPolicy* policy = nullptr);
+PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t n);     // call(kernel, *arguments) -> arrays
+PyObject* compute(PyObject*, PyObject* const* args, Py_ssize_t n);  // call(...), as Tensors without history
 PyObject* call_kernel(OpCall* call, PyObject* last = nullptr);  // `last`: one more argument
 PyObject* finish(OpCall* call, PyObject* result);               // steals result
 PyObject* finish_arrays(OpCall* call, PyObject* result);        // steals result
@@ -255,7 +256,13 @@ PyObject* edges_of(OpCall* call);
 // Appends the values that the node saves. `old`: a copy of the first input, or null. False with an exception set.
 bool push_saved(OpCall* call, PyObject* result, PyObject* old, Values* values);
 
-// op_inplace.cc. `kernel_failed`: the exception is the kernel's. `needs_general`: the call takes the general path.
+// op_inplace.cc
+// Note [Watched writes]: in a loader's worker `write_watcher` is called with each tensor that was written and whose
+// memory another process made. Elsewhere it is null.
+PyObject* watch_writes(PyObject*, PyObject* function);
+PyObject* count_write(TensorBase* tensor);  // counts one in-place write to its memory; the tensor, a new reference
+PyObject* write(PyObject*, PyObject* const* args, Py_ssize_t n);  // write(tensor, kernel, *arguments, including out)
+// `kernel_failed`: the exception is the kernel's. `needs_general`: the call takes the general path.
 PyObject* run_inplace(OpCall* call, bool* kernel_failed, bool* needs_general);
 PyObject* run_out(OpCall* call, bool* kernel_failed, bool* needs_general);
 
@@ -265,5 +272,8 @@ inline bool is_plain(PyObject* x) {
   if (__builtin_expect(type == tensor_type, 1) || is_plain_class(type)) return true;
   return overrides_off && PyObject_TypeCheck(x, base_type);
 }
+
+inline PyArray_Descr* dtype_of(PyObject* array) { return PyArray_DESCR(as_array(array)); }
+inline bool is_inexact(PyArray_Descr* dtype) { return dtype->kind == 'f' || dtype->kind == 'c'; }
 
 }  // namespace shmtensor

@@ -1,8 +1,73 @@
-// In-place forms and `out=`: the kernel writes the tensor, or its result is copied there.
+// Writes to tensors: in-place forms and `out=`, where the kernel writes the tensor or its result is copied there; writes
+// that Python makes.
 #include "dispatch/device_array.h"
 #include "dispatch/op_function.h"
 
+#include "memory/ledger/block.h"
+
 namespace shmtensor {
+
+namespace {
+
+PyObject* write_watcher = nullptr;
+
+// Calls the watcher if another process made the memory. False with an exception set.
+__attribute__((noinline, cold)) bool tell_watcher(TensorBase* tensor) {
+  if (!PyArray_Check(tensor->array) || !is_of_another_process(PyArray_DATA(as_array(tensor->array)))) return true;
+  Ref watcher(Py_NewRef(write_watcher));  // it may set another one
+  return static_cast<bool>(Ref(PyObject_CallOneArg(watcher.get(), reinterpret_cast<PyObject*>(tensor))));
+}
+
+}  // namespace
+
+PyObject* count_write(TensorBase* tensor) {
+  Version* version = version_of(tensor);
+  if (!version) return nullptr;
+  if (version != frozen) ++version->count;
+  if (__builtin_expect(write_watcher != nullptr, 0) && !tell_watcher(tensor)) return nullptr;
+  return Py_NewRef(reinterpret_cast<PyObject*>(tensor));
+}
+
+PyObject* rewrite(TensorBase* tensor, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
+  PyObject* self = reinterpret_cast<PyObject*>(tensor);
+  Ref node(make_node(row, edges, saved, n, &tensor->array, &self, 1, 1));
+  if (!node || !describe(reinterpret_cast<Edge*>(node.get()), tensor->array)) return nullptr;
+  Ref written(count_write(tensor));
+  if (!written) return nullptr;
+  Py_SETREF(tensor->node, Py_NewRef(node.get()));
+  return notify_observer(node.get()) ? written.release() : nullptr;
+}
+
+PyObject* rewrite(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n < 3 || !is_tensor(args[0]) || !PyTuple_CheckExact(args[2]))
+    return raise("TypeError", "rewrite: (tensor, row, edges, *saved) is needed");
+  return rewrite(reinterpret_cast<TensorBase*>(args[0]), args[1], args[2], args + 3, n - 3);
+}
+
+// wrote(tensor): counts one in-place write to its memory.
+PyObject* wrote(PyObject*, PyObject* tensor) {
+  if (!is_tensor(tensor)) return raise("TypeError", "wrote: a Tensor is needed");
+  return count_write(reinterpret_cast<TensorBase*>(tensor));
+}
+
+// watch_writes(function or None): Note [Watched writes].
+PyObject* watch_writes(PyObject*, PyObject* function) {
+  PyObject* former = write_watcher;
+  write_watcher = function == Py_None ? nullptr : Py_NewRef(function);
+  Py_XDECREF(former);
+  Py_RETURN_NONE;
+}
+
+PyObject* write(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  if (n < 2) return raise("TypeError", "write: (tensor, kernel, *arguments) is needed");
+  if (is_tensor(args[0]) && !check_inference_write(reinterpret_cast<TensorBase*>(args[0]))) return nullptr;
+  PyObject* result = run_kernel(args[1], args + 2, n - 2);
+  if (!result) return nullptr;
+  Py_DECREF(result);
+  return wrote(self, args[0]);
+}
+
+// ---------------------------------------------------------------- in-place forms
 
 namespace {
 

@@ -1,129 +1,125 @@
-// The kernel's arrays -> Tensors, with a node if history is recorded.
-//
-// First nodes, views and writes, which Python uses, too. Then the results of an op, in the order of its columns. One
-// file, because a result and its node are read together.
+// The kernel of a call, and its arrays as Tensors, with a node if history is recorded.
 #include "dispatch/device_array.h"
 #include "dispatch/op_function.h"
 
-#include "half/bfloat16.h"
-#include "memory/ledger/block.h"
-
-#include <cstdlib>
-#include <cstring>
+#include "memory/heap/heap.h"
 
 namespace shmtensor {
 
+// ---------------------------------------------------------------- running a kernel
+
 namespace {
 
-// A check that the tensor's memory is unchanged when the node runs.
-bool add_check(Node* node, int capacity, Version* version) {
-  if (!version) return false;
-  if (version == frozen)
-    return raise("RuntimeError",
-                 "autograd: Inference tensors cannot be saved for backward: make a clone() outside inference_mode() and use "
-                 "that");
-  if (node->n_checks == 2 && node->checks == node->inline_checks) {
-    Check* checks = static_cast<Check*>(malloc(sizeof(Check) * static_cast<size_t>(capacity)));
-    if (!checks) {
-      PyErr_NoMemory();
-      return false;
-    }
-    memcpy(checks, node->inline_checks, sizeof node->inline_checks);
-    node->checks = checks;
+// Converts NumPy's scalars and array subclasses to arrays. Steals the reference; null with an exception set.
+PyObject* as_arrays(PyObject* result) {
+  if (PyArray_CheckExact(result)) return result;
+  if (PyArray_CheckScalar(result)) {
+    PyObject* array = PyArray_FromScalar(result, nullptr);
+    Py_DECREF(result);
+    return array;
   }
-  Py_INCREF(version);
-  node->checks[node->n_checks++] = {version, version->count};
+  if (PyArray_Check(result)) {  // a subclass: memmap, matrix
+    PyObject* array = PyArray_View(reinterpret_cast<PyArrayObject*>(result), nullptr, &PyArray_Type);
+    Py_DECREF(result);
+    return array;
+  }
+  if (PyTuple_CheckExact(result) || PyList_CheckExact(result)) {
+    PyObject* arrays = tuple_of(PySequence_Fast_GET_SIZE(result),
+                                [&](Py_ssize_t i) { return as_arrays(Py_NewRef(PySequence_Fast_GET_ITEM(result, i))); });
+    Py_DECREF(result);
+    return arrays;
+  }
+  return result;
+}
+
+// Are all arrays contiguous, and none of 16-bit floats?
+__attribute__((hot)) bool needs_no_policy(PyObject* p) {
+  if (PyArray_CheckExact(p)) {
+    PyArrayObject* a = reinterpret_cast<PyArrayObject*>(p);
+    return PyArray_TYPE(a) < NPY_HALF && suggests_contiguous(a);
+  }
+  if (!PyList_CheckExact(p) && !PyTuple_CheckExact(p)) return true;
+  const Py_ssize_t n = PySequence_Fast_GET_SIZE(p);
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    PyObject* item = PySequence_Fast_GET_ITEM(p, i);
+    if (PyArray_CheckExact(item) && !needs_no_policy(item)) return false;
+  }
   return true;
+}
+
+PyObject* run_as_is(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  return PyObject_Vectorcall(kernel, args, static_cast<size_t>(n) | PY_VECTORCALL_ARGUMENTS_OFFSET, nullptr);
 }
 
 }  // namespace
 
-bool notify_observer(PyObject* node) {
-  if (!observer) return true;
-  PyObject* current = Py_NewRef(observer);  // the call may replace it
-  PyObject* result = PyObject_CallOneArg(current, node);
-  Py_DECREF(current);
-  Py_XDECREF(result);
-  return result != nullptr;
-}
-
-__attribute__((hot)) PyObject* make_node(PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n,
-                                         PyObject* const* outputs, PyObject* const* tensors, Py_ssize_t n_outputs,
-                                         Py_ssize_t ahead) {
-  Node* node = reinterpret_cast<Node*>(node_type->tp_alloc(node_type, 0));
-  if (!node) return nullptr;
-  edge_start(&node->edge);
-  node->checks = node->inline_checks;
-  node->row = Py_NewRef(row);
-  node->edges = Py_NewRef(edges);
-  node->hooks = Py_NewRef(Py_None);
-  node->saved = PyTuple_New(n);
-  if (!node->saved) goto error;
-  for (Py_ssize_t i = 0; i < n; ++i) {
-    PyObject* value = saved[i];
-    int capacity = static_cast<int>(n);
-    if (is_tensor(value)) {
-      TensorBase* tensor = reinterpret_cast<TensorBase*>(value);
-      if (!add_check(node, capacity, version_of(tensor))) goto error;
-      value = tensor->array;
-      node->holds_arrays = true;
-    } else if (is_array(value)) {
-      node->holds_arrays = true;
-      for (Py_ssize_t j = 0; j < n_outputs; ++j) {
-        if (value != outputs[j]) continue;
-        if (!add_check(node, capacity, version_of(reinterpret_cast<TensorBase*>(tensors[j])))) goto error;
-        node->checks[node->n_checks - 1].count += ahead;
-      }
+__attribute__((hot)) PyObject* run_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n,
+                                          const KernelPolicy* policy) {
+  PyObject* result;
+  {
+    Gate open;
+    if (!open) return nullptr;
+    bool as_is = true;
+    for (Py_ssize_t i = 0; policy && i < n && as_is; ++i) as_is = needs_no_policy(args[i]);
+    if (__builtin_expect(as_is, 1)) {
+      result = run_as_is(kernel, args, n);
+    } else {
+      const auto run = [&](PyObject* const* arguments, Py_ssize_t count) {
+        const bool wide = policy->widens && holds_halves(arguments, count);
+        return wide ? run_wide(policy->widening, kernel, arguments, count) : run_as_is(kernel, arguments, count);
+      };
+      result = policy->formatted ? run_formatted(policy->format, run, kernel, args, n) : run(args, n);
     }
-    PyTuple_SET_ITEM(node->saved, i, Py_NewRef(value));
+    if (result && !PyArray_CheckExact(result)) result = as_arrays(result);
   }
-  return reinterpret_cast<PyObject*>(node);
-error:
-  Py_DECREF(node);
-  return nullptr;
+  if (!result && PyErr_ExceptionMatches(PyExc_MemoryError)) return raise_allocation_failure("allocate");
+  return result;
 }
 
-bool is_differentiable(PyObject* array) {
-  int type;
-  if (__builtin_expect(PyArray_Check(array), 1)) {
-    type = PyArray_TYPE(as_array(array));
-  } else {
-    const PyArray_Descr* dtype = device_dtype(array);
-    if (!dtype) PyErr_Clear();
-    type = dtype ? dtype->type_num : NPY_VOID;
+namespace {
+
+PyObject* as_tensors(PyObject* result) {
+  if (!result) return nullptr;
+  if (!PyTuple_CheckExact(result)) {
+    PyObject* tensor = make_tensor(result);
+    Py_DECREF(result);
+    return tensor;
   }
-  return PyTypeNum_ISFLOAT(type) || PyTypeNum_ISCOMPLEX(type) || type == bfloat16_num;
+  PyObject* tensors =
+      tuple_of(PyTuple_GET_SIZE(result), [&](Py_ssize_t i) { return make_tensor(PyTuple_GET_ITEM(result, i)); });
+  Py_DECREF(result);
+  return tensors;
 }
 
-__attribute__((hot)) PyObject* record(PyObject* array, PyObject* row, PyObject* edges, PyObject* const* saved,
-                                      Py_ssize_t n) {
-  Ref tensor(make_tensor(array));
-  if (!tensor || !is_differentiable(array)) return tensor.release();
-  PyObject* output = tensor.get();
-  Ref node(make_node(row, edges, saved, n, &array, &output, 1));
-  if (!node || !describe(reinterpret_cast<Edge*>(node.get()), array)) return nullptr;
-  Py_SETREF(reinterpret_cast<TensorBase*>(output)->node, Py_NewRef(node.get()));
-  return notify_observer(node.get()) ? tensor.release() : nullptr;
+}  // namespace
+
+// For Python. The kernel may overwrite args[0], as PY_VECTORCALL_ARGUMENTS_OFFSET allows.
+PyObject* call(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n < 1) return raise("TypeError", "call: (kernel, *arguments) is needed");
+  return run_kernel(args[0], args + 1, n - 1);
 }
 
-PyObject* record_many(PyObject* results, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
-  const Py_ssize_t count = PyTuple_GET_SIZE(results);
-  PyObject** arrays = reinterpret_cast<PyTupleObject*>(results)->ob_item;
-  Ref tensors(PyTuple_New(count));
-  if (!tensors) return nullptr;
-  PyObject** items = reinterpret_cast<PyTupleObject*>(tensors.get())->ob_item;
-  for (Py_ssize_t i = 0; i < count; ++i)
-    if (!(items[i] = make_tensor(arrays[i]))) return nullptr;
-  Ref node(make_node(row, edges, saved, n, arrays, items, count));
-  if (!node) return nullptr;
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    if (!is_differentiable(arrays[i])) continue;
-    PyObject* port = make_port(node.get(), i, arrays[i]);
-    if (!port) return nullptr;
-    Py_SETREF(reinterpret_cast<TensorBase*>(items[i])->node, port);
-  }
-  return notify_observer(node.get()) ? tensors.release() : nullptr;
+PyObject* compute(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (n < 1) return raise("TypeError", "compute: (kernel, *arguments) is needed");
+  return as_tensors(run_kernel(args[0], args + 1, n - 1));
 }
+
+__attribute__((hot)) PyObject* call_kernel(OpCall* call, PyObject* last) {
+  Op* op = call->op;
+  PyObject* space[kMaxArguments + 2];  // the callee may overwrite space[0]
+  PyObject** arguments = space + 1;
+  int n = op->n_kernel;
+  for (int i = 0; i < n; ++i) {
+    const Item& item = op->kernel_items[i];
+    arguments[i] = item.what == What::kInput       ? call->arrays[item.index]
+                   : item.what == What::kAttribute ? call->slots[item.index]
+                                                   : PyTuple_GET_ITEM(op->constants, item.index);
+  }
+  if (last) arguments[n++] = last;
+  return run_kernel(op->kernel, arguments, n, &op->policy);
+}
+
+// ---------------------------------------------------------------- views
 
 namespace {
 
@@ -181,39 +177,6 @@ PyObject* record_view(PyObject* array, PyObject* row, PyObject* edges, TensorBas
   return tensor && mark_view(tensor.get(), parent, row, attributes) ? tensor.release() : nullptr;
 }
 
-PyObject* rewrite(TensorBase* tensor, PyObject* row, PyObject* edges, PyObject* const* saved, Py_ssize_t n) {
-  PyObject* self = reinterpret_cast<PyObject*>(tensor);
-  Ref node(make_node(row, edges, saved, n, &tensor->array, &self, 1, 1));
-  if (!node || !describe(reinterpret_cast<Edge*>(node.get()), tensor->array)) return nullptr;
-  Ref written(count_write(tensor));
-  if (!written) return nullptr;
-  Py_SETREF(tensor->node, Py_NewRef(node.get()));
-  return notify_observer(node.get()) ? written.release() : nullptr;
-}
-
-namespace {
-
-PyObject* write_watcher = nullptr;
-
-// Calls the watcher if another process made the memory. False with an exception set.
-__attribute__((noinline, cold)) bool tell_watcher(TensorBase* tensor) {
-  if (!PyArray_Check(tensor->array) || !is_of_another_process(PyArray_DATA(as_array(tensor->array)))) return true;
-  Ref watcher(Py_NewRef(write_watcher));  // it may set another one
-  return static_cast<bool>(Ref(PyObject_CallOneArg(watcher.get(), reinterpret_cast<PyObject*>(tensor))));
-}
-
-}  // namespace
-
-PyObject* count_write(TensorBase* tensor) {
-  Version* version = version_of(tensor);
-  if (!version) return nullptr;
-  if (version != frozen) ++version->count;
-  if (__builtin_expect(write_watcher != nullptr, 0) && !tell_watcher(tensor)) return nullptr;
-  return Py_NewRef(reinterpret_cast<PyObject*>(tensor));
-}
-
-// ---------------------------------------------------------------- for Python
-
 PyObject* mark(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 4 || !is_tensor(args[0]) || !is_tensor(args[1]))
     return raise("TypeError", "mark: (tensor, parent, row, attributes) is needed");
@@ -225,26 +188,6 @@ PyObject* view_of(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (n != 4 || !is_array(args[0]) || !is_tensor(args[1]))
     return raise("TypeError", "view_of: (array, parent, row, attributes) is needed");
   return make_view(args[0], reinterpret_cast<TensorBase*>(args[1]), args[2], args[3]);
-}
-
-PyObject* rewrite(PyObject*, PyObject* const* args, Py_ssize_t n) {
-  if (n < 3 || !is_tensor(args[0]) || !PyTuple_CheckExact(args[2]))
-    return raise("TypeError", "rewrite: (tensor, row, edges, *saved) is needed");
-  return rewrite(reinterpret_cast<TensorBase*>(args[0]), args[1], args[2], args + 3, n - 3);
-}
-
-// wrote(tensor): counts one in-place write to its memory.
-PyObject* wrote(PyObject*, PyObject* tensor) {
-  if (!is_tensor(tensor)) return raise("TypeError", "wrote: a Tensor is needed");
-  return count_write(reinterpret_cast<TensorBase*>(tensor));
-}
-
-// watch_writes(function or None): Note [Watched writes].
-PyObject* watch_writes(PyObject*, PyObject* function) {
-  PyObject* former = write_watcher;
-  write_watcher = function == Py_None ? nullptr : Py_NewRef(function);
-  Py_XDECREF(former);
-  Py_RETURN_NONE;
 }
 
 // ---------------------------------------------------------------- results of an op
@@ -342,21 +285,6 @@ __attribute__((hot)) PyObject* with_history(OpCall* call, PyObject* result) {
 }
 
 }  // namespace
-
-__attribute__((hot)) PyObject* call_kernel(OpCall* call, PyObject* last) {
-  Op* op = call->op;
-  PyObject* space[kMaxArguments + 2];  // the callee may overwrite space[0]
-  PyObject** arguments = space + 1;
-  int n = op->n_kernel;
-  for (int i = 0; i < n; ++i) {
-    const Item& item = op->kernel_items[i];
-    arguments[i] = item.what == What::kInput       ? call->arrays[item.index]
-                   : item.what == What::kAttribute ? call->slots[item.index]
-                                                   : PyTuple_GET_ITEM(op->constants, item.index);
-  }
-  if (last) arguments[n++] = last;
-  return run_kernel(op->kernel, arguments, n, &op->policy);
-}
 
 // One per differentiable input, and one per tensor of a listed input.
 PyObject* edges_of(OpCall* call) {

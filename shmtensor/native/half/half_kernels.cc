@@ -41,6 +41,9 @@ bool matches_layout(PyArrayObject* a, PyArrayObject* first_array) {
 
 constexpr uint16_t kSign = 0x8000;  // of both formats
 
+// Tested at each call, mostly in vain: without a call of strcmp where the first letters differ.
+inline bool is_named(const PyUFuncObject* u, const char* name) { return *u->name == *name && !strcmp(u->name, name); }
+
 // Ops that only change the sign work on the 16 bits: out = (x & keep) ^ flip.
 struct SignChange {
   uint16_t keepdim, flip;
@@ -48,9 +51,9 @@ struct SignChange {
 
 const SignChange* sign_change(PyObject* ufunc) {
   static constexpr SignChange absolute{kSign - 1, 0}, negative{0xFFFF, kSign};
-  const char* name = reinterpret_cast<PyUFuncObject*>(ufunc)->name;
-  if (!strcmp(name, "absolute")) return &absolute;
-  return strcmp(name, "negative") ? nullptr : &negative;
+  const auto* u = reinterpret_cast<PyUFuncObject*>(ufunc);
+  if (is_named(u, "absolute")) return &absolute;
+  return is_named(u, "negative") ? &negative : nullptr;
 }
 
 // The index of a binary kernel that needs no tiles, or -1. square is the product of x with itself.
@@ -61,9 +64,9 @@ int half_binary_of(const PyUFuncObject* u) {
     int inputs;
   } kernels[] = {HALF_BINARIES(KERNEL)};
 #undef KERNEL
-  if (u->nin == 1 && !strcmp(u->name, "square")) return kTimes;
+  if (u->nin == 1 && is_named(u, "square")) return kTimes;
   for (int i = 0; i < kHalfBinaries; ++i) {
-    if (!strcmp(u->name, kernels[i].name) && u->nin == kernels[i].inputs) return i;
+    if (is_named(u, kernels[i].name) && u->nin == kernels[i].inputs) return i;
   }
   return -1;
 }
@@ -74,7 +77,7 @@ int half_unary_of(const PyUFuncObject* u) {
 #undef NAME
   constexpr int kFirst = kHalfNumbers + 1;
   for (int i = kFirst; i < kHalfUnaries; ++i) {
-    if (!strcmp(u->name, names[i - kFirst]) && u->nin == 1) return i;
+    if (is_named(u, names[i - kFirst]) && u->nin == 1) return i;
   }
   return -1;
 }

@@ -154,12 +154,14 @@ struct Kernels {
                             bool maximize);
 };
 
+enum Extreme { kMinimum, kMaximum };  // `largest` is one of both
+
 // For every numeric type: integers of 1, 2, 4 and 8 bytes, float and double.
 template <class T>
 struct MinMaxKernels {
   // out[i] = c[i] ? x[i * xs] : y[i * ys]; the steps are 0 or 1.
   void (*where)(const uint8_t* c, const T* x, int64_t xs, const T* y, int64_t ys, T* out, int64_t n);
-  // [0] minimum, [1] maximum; a NaN is both.
+  // By Extreme; a NaN is both.
   T (*minmax[2])(const T* x, int64_t m);
   void (*minmax_columns[2])(const T* x, T* acc, int64_t m, int64_t width, int64_t stride);
   void (*argminmax_columns[2])(const T* x, T* acc, int32_t* rows, int64_t m, int64_t width, int64_t stride, int32_t first);

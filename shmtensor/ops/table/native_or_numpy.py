@@ -56,18 +56,17 @@ def write_or_compute(write: Callable[..., bool], kernel: Any, forward: Any) -> C
     """
     count = forward.__code__.co_argcount - 1  # without xp
 
-    def run(x: Any, *arguments: Any) -> Any:
-        in_place = len(arguments) == count
-        if in_place:
-            arguments = tuple(copy_if_overlapping(x, a) for a in arguments[:-1])
-            if write(x, *arguments):
-                return x
-        if kernel is None:
-            with np.errstate(all="ignore"):
-                result = forward(np, x, *arguments)
-        else:
-            result = kernel(x, *arguments)
-        return copy_to_out(result, x) if in_place else result
+    def run(*arguments: Any) -> Any:
+        if len(arguments) > count:
+            return run_in_place(*arguments)
+        if kernel is not None:
+            return kernel(*arguments)
+        with np.errstate(all="ignore"):
+            return forward(np, *arguments)
+
+    def run_in_place(x: Any, *arguments: Any) -> Any:
+        arguments = tuple(copy_if_overlapping(x, a) for a in arguments[:-1])
+        return x if write(x, *arguments) else copy_to_out(run(x, *arguments), x)
 
     return run
 

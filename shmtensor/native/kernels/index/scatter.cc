@@ -135,7 +135,7 @@ bool assign_value(T* to, int64_t m, int64_t row, const int64_t* indices, const T
 template <ScatterReduce kReduce, class T>
 void reduce_rows(T* __restrict to, const T* __restrict source, int64_t n) {
   if constexpr (kReduce == kMax || kReduce == kMin) {
-    folds<T>().minmax_columns[kReduce == kMax](source, to, 1, n, n);
+    folds<T>().minmax_columns[kReduce == kMax ? kMaximum : kMinimum](source, to, 1, n, n);
   } else if constexpr (std::is_class_v<T>) {
     for (int64_t c = 0; c < n; ++c) {
       to[c].re += source[c].re;

@@ -29,7 +29,7 @@ void logsumexp_rows(const ReducedLayout& r, T* out) {
     T* probabilities = r.m > 256 ? heap_buffer.data() : stack_buffer;
     for (int64_t i = start; i < stop; ++i) {
       const T* row = x + i * r.m;
-      const T max_value = folds<T>().minmax[1](row, r.m);
+      const T max_value = folds<T>().minmax[kMaximum](row, r.m);
       if (!(std::fabs(max_value) <= std::numeric_limits<T>::max())) {
         out[i] = max_value;  // the result is infinite or NaN, too
         continue;

@@ -37,7 +37,7 @@ struct KeyRange {
 
 template <class T>
 KeyRange<T> piece_key_range(const T* x, int64_t n) {
-  const T low = folds<T>().minmax[0](x, n), high = folds<T>().minmax[1](x, n);
+  const T low = folds<T>().minmax[kMinimum](x, n), high = folds<T>().minmax[kMaximum](x, n);
   if (low == low && high == high) return {key_of(low), key_of(high)};
   KeyRange<T> range{key_of(x[0]), key_of(x[0])};
   for (int64_t i = 1; i < n; ++i) {

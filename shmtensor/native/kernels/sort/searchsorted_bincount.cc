@@ -63,8 +63,8 @@ void value_range(const int64_t* x, int64_t n, int64_t* low, int64_t* high) {
   int64_t *lows = extremes.data(), *highs = lows + pieces;
   slices(pieces, [&](int64_t p) {
     const int64_t m = std::min(kPiece, n - p * kPiece);
-    lows[p] = folds<int64_t>().minmax[0](x + p * kPiece, m);
-    highs[p] = folds<int64_t>().minmax[1](x + p * kPiece, m);
+    lows[p] = folds<int64_t>().minmax[kMinimum](x + p * kPiece, m);
+    highs[p] = folds<int64_t>().minmax[kMaximum](x + p * kPiece, m);
   });
   *low = *std::min_element(lows, lows + pieces);
   *high = *std::max_element(highs, highs + pieces);

@@ -45,8 +45,8 @@ template <class T>
 bool value_range(const T* x, int64_t n, T* low, T* high) {
   std::vector<T> lows(kPieces), highs(kPieces);
   for_pieces(n, [&](int64_t p, int64_t i, int64_t stop) {
-    lows[static_cast<size_t>(p)] = folds<T>().minmax[0](x + i, stop - i);
-    highs[static_cast<size_t>(p)] = folds<T>().minmax[1](x + i, stop - i);
+    lows[static_cast<size_t>(p)] = folds<T>().minmax[kMinimum](x + i, stop - i);
+    highs[static_cast<size_t>(p)] = folds<T>().minmax[kMaximum](x + i, stop - i);
   });
   *low = lows[0];
   *high = highs[0];

@@ -148,7 +148,7 @@ void use_device(Domain& d);    // this process is swept only after its exit
 int rows_exiting(Domain& d);   // dead rows that the last sweep here had to leave alone
 extern std::atomic<uint64_t> exit_wait_ms;
 
-// slots (allocate_free_slot.cc)
+// slots (claim_slots.cc)
 // Head slot in state CLAIMED, line 1 written; -1: none free.
 int claim_slots(Domain& d, uint32_t n, int volume, Kind kind);
 void publish_slots(Domain& d, uint32_t head);  // CLAIMED -> TAIL, LIVE
