@@ -97,7 +97,43 @@ def zeros(
     requires_grad=False,
     pin_memory=False,
 ):
-    """A tensor of zeros."""
+    """A new tensor of zeros.
+
+    Parameters
+    ----------
+    *size : int
+        The shape: `zeros(2, 3)`, or one sequence: `zeros((2, 3))`. Without sizes the tensor is 0-d.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Contiguous, of the shape `size`.
+
+    Raises
+    ------
+    RuntimeError
+        A size is negative.
+    TypeError
+        A size is not an integer.
+
+    See Also
+    --------
+    zeros_like, ones, full, empty
+
+    Examples
+    --------
+    >>> st.zeros(2, 3)
+    tensor([[0., 0., 0.],
+            [0., 0., 0.]])
+    >>> st.zeros((2,), dtype=st.int64)
+    tensor([0, 0])
+    """
     if out is dtype is layout is device is None and not (requires_grad or pin_memory):
         result = native.empty(size, get_default_dtype(), 1)
         if result is not None:
@@ -127,7 +163,43 @@ def ones(
     requires_grad=False,
     pin_memory=False,
 ):
-    """A tensor of ones."""
+    """A new tensor of ones.
+
+    Parameters
+    ----------
+    *size : int
+        The shape: `ones(2, 3)`, or one sequence: `ones((2, 3))`. Without sizes the tensor is 0-d.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Contiguous, of the shape `size`.
+
+    Raises
+    ------
+    RuntimeError
+        A size is negative.
+    TypeError
+        A size is not an integer.
+
+    See Also
+    --------
+    ones_like, zeros, full
+
+    Examples
+    --------
+    >>> st.ones(2, 3)
+    tensor([[1., 1., 1.],
+            [1., 1., 1.]])
+    >>> st.ones((2,), dtype=st.bool)
+    tensor([True, True])
+    """
     if out is dtype is layout is device is None and not (requires_grad or pin_memory):
         result = native.empty(size, get_default_dtype(), 2)
         if result is not None:
@@ -159,7 +231,45 @@ def empty(
     pin_memory=False,
     memory_format=None,
 ):
-    """A tensor of uninitialized memory."""
+    """A new tensor whose memory is not initialized: its elements are arbitrary until they are
+    written.
+
+    Parameters
+    ----------
+    *size : int
+        The shape: `empty(2, 3)`, or one sequence: `empty((2, 3))`.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+    memory_format : memory_format, optional
+        Accepted; has no effect: the tensor is in row order.
+
+    Returns
+    -------
+    Tensor
+        Contiguous, of the shape `size`.
+
+    Raises
+    ------
+    RuntimeError
+        A size is negative.
+
+    See Also
+    --------
+    zeros, empty_like, empty_strided
+
+    Examples
+    --------
+    >>> x = st.empty(2, 3, dtype=st.int32)
+    >>> x.shape, x.dtype
+    (Size([2, 3]), shmtensor.int32)
+    >>> x.fill_(7)
+    tensor([[7, 7, 7],
+            [7, 7, 7]], dtype=shmtensor.int32)
+    """
     if memory_format is out is dtype is layout is device is None and not (
         requires_grad or pin_memory
     ):
@@ -192,7 +302,44 @@ def small_full(size: Any, fill_value: Any) -> Any:
 def full(
     ops, size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
-    """A tensor of one number; its dtype is the number's."""
+    """A new tensor of one number.
+
+    Parameters
+    ----------
+    size : sequence of int
+        The shape.
+    fill_value : number or Tensor
+        A number, or a tensor of one element.
+    dtype : dtype, optional
+        By default the one that the number has as a tensor: bool, int64, the default dtype for a
+        float, or that of a tensor.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Contiguous, of the shape `size`.
+
+    Raises
+    ------
+    RuntimeError
+        A size is negative, or the number does not fit the dtype.
+
+    See Also
+    --------
+    full_like, zeros, ones
+
+    Examples
+    --------
+    >>> st.full((2, 2), 7)
+    tensor([[7, 7],
+            [7, 7]])
+    >>> st.full((3,), 1, dtype=st.float32)
+    tensor([1., 1., 1.])
+    """
     if out is dtype is layout is device is None and not requires_grad:
         result = small_full(size, fill_value)
         if result is not None:
@@ -289,7 +436,44 @@ def full_like(
     requires_grad=False,
     memory_format=None,
 ):
-    """One number in the shape and dtype of a tensor."""
+    """A new tensor of one number in the shape and dtype of another.
+
+    Parameters
+    ----------
+    input : Tensor
+        Whose shape, dtype, device and layout are taken.
+    fill_value : number or Tensor
+        A number, or a tensor of one element.
+    dtype : dtype, optional
+        By default that of `input`.
+    device : Device or str, optional
+        By default that of `input`.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+    memory_format : memory_format, optional
+        The order of the dimensions in memory; by default that of `input`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    Raises
+    ------
+    RuntimeError
+        The number does not fit the dtype.
+
+    See Also
+    --------
+    full, zeros_like
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 2.], [3., 4.]])
+    >>> st.full_like(x, 9)
+    tensor([[9., 9.],
+            [9., 9.]])
+    """
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     value = as_number(fill_value)
     return new_like(
@@ -360,7 +544,45 @@ def new_full(
 
 @composite(method=False)
 def eye(ops, n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False):
-    """n rows and m columns (as many, if not given), 1 on the diagonal and 0 elsewhere."""
+    """A matrix with 1 on its diagonal and 0 elsewhere.
+
+    Parameters
+    ----------
+    n : int
+        The number of rows.
+    m : int, optional
+        The number of columns; by default n.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(n, m)`.
+
+    Raises
+    ------
+    RuntimeError
+        n or m is negative.
+
+    See Also
+    --------
+    diag
+
+    Examples
+    --------
+    >>> st.eye(3)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.],
+            [0., 0., 1.]])
+    >>> st.eye(2, 3, dtype=st.int64)
+    tensor([[1, 0, 0],
+            [0, 1, 0]])
+    """
     if n < 0 or (m is not None and m < 0):
         raise RuntimeError(f"eye: sizes must not be negative: {n}, {m}")
     dtype = dtype_or_out("eye", out, dtype)

@@ -47,23 +47,104 @@ for _name, _view in LIST_VIEWS.items():
 
 @composite(method=False)
 def alias_copy(ops, input):
-    """A copy of the tensor. Copies: one (the result)."""
+    """A copy of a tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+
+    Returns
+    -------
+    Tensor
+        Memory of its own.
+
+    See Also
+    --------
+    clone
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> x = st.tensor([1, 2])
+    >>> y = st.alias_copy(x)
+    >>> x[0] = 9
+    >>> y
+    tensor([1, 2])
+    """
     return ops.clone(input)
 
 
 @composite(method=False)
 def detach_copy(ops, input):
-    """A copy of `detach`. Copies: one (the result)."""
+    """A copy of a tensor without its history.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+
+    Returns
+    -------
+    Tensor
+        Memory of its own; it does not require grad.
+
+    See Also
+    --------
+    detach, clone
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.detach_copy(st.ones(2, requires_grad=True))
+    tensor([1., 1.])
+    """
     return ops.clone(input.detach())
 
 
 @composite(method=False)
 def slice_copy(ops, input, dim=0, start=None, end=None, step=1):
-    """A copy of `input[start:end:step]` along a dimension. Copies: one (the result).
+    """A copy of a range of a dimension.
 
-    Raises:
-        RuntimeError: step is not positive.
-        IndexError: there is no such dimension.
+    Parameters
+    ----------
+    input : Tensor
+        With at least one dimension.
+    dim : int, optional
+        The dimension.
+    start, end, step : int, optional
+        The range, as in `input[start:end:step]`.
+
+    Returns
+    -------
+    Tensor
+        The range, in memory of its own.
+
+    Raises
+    ------
+    RuntimeError
+        `step` is not positive.
+    IndexError
+        There is no such dimension.
+
+    See Also
+    --------
+    narrow
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.slice_copy(st.arange(6), 0, 1, 5, 2)
+    tensor([1, 3])
     """
     if step <= 0:
         raise RuntimeError(f"slice_copy: step must be positive: {step}")
@@ -75,19 +156,103 @@ def slice_copy(ops, input, dim=0, start=None, end=None, step=1):
 
 @composite(method=False)
 def split_copy(ops, input, split_size, dim=0):
-    """A copy of `split`. Copies: one (the result)."""
+    """Copies of consecutive parts of a tensor along a dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        With at least one dimension.
+    split_size : int or sequence of int
+        The size of every part but the last, or the size of each.
+    dim : int, optional
+        The dimension that is split.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts, in memory of their own.
+
+    See Also
+    --------
+    split
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.split_copy(st.arange(3), 2)
+    (tensor([0, 1]), tensor([2]))
+    """
     return tuple(ops.clone(part) for part in ops.split(input, split_size, dim))
 
 
 @composite
 def unsafe_chunk(ops, input, chunks, dim=0):
-    """`chunk`, which is safe here."""
+    """The same as `chunk`: its results may be written in place here, too.
+
+    Parameters
+    ----------
+    input : Tensor
+        With at least one dimension.
+    chunks : int
+        How many parts at most.
+    dim : int, optional
+        The dimension that is split.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts, views of the tensor.
+
+    See Also
+    --------
+    chunk
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.unsafe_chunk(st.arange(4), 2)
+    (tensor([0, 1]), tensor([2, 3]))
+    """
     return ops.chunk(input, chunks, dim)
 
 
 @composite
 def unsafe_split(ops, tensor, split_size_or_sections, dim=0):
-    """`split`, which is safe here."""
+    """The same as `split`: its results may be written in place here, too.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        With at least one dimension.
+    split_size_or_sections : int or sequence of int
+        The size of every part but the last, or the size of each.
+    dim : int, optional
+        The dimension that is split.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts, views of the tensor.
+
+    See Also
+    --------
+    split
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.unsafe_split(st.arange(4), 3)
+    (tensor([0, 1, 2]), tensor([3]))
+    """
     return ops.split(tensor, split_size_or_sections, dim)
 
 
