@@ -136,15 +136,35 @@ guard: Any = None  # called before random numbers are made: func/vmap.py asks wh
 class Generator:
     """A stream of random numbers: a seed, and the number of its blocks that are used up.
 
-    Args:
-        device: of the tensors that it is for: "cpu" or a GPU. The state is on the host.
+    Parameters
+    ----------
+    device : Device or str, optional
+        Of the tensors that it is for: "cpu" or a GPU. The state is on the host.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
 
-    Example:
-        >>> Generator().manual_seed(7).initial_seed()
-        7
+    See Also
+    --------
+    manual_seed, fork_rng
+
+    Notes
+    -----
+    Pass it to `rand`, `randperm` and the like as `generator=`; each draw takes the next blocks. Two
+    generators of one seed give the same numbers.
+
+    Examples
+    --------
+    >>> generator = st.Generator().manual_seed(7)
+    >>> generator.initial_seed()
+    7
+    >>> state = generator.get_state()
+    >>> x = st.rand(3, generator=generator)
+    >>> generator.set_state(state)
+    >>> st.equal(x, st.rand(3, generator=generator))
+    True
     """
 
     __slots__ = ("_lock", "_offset", "_seed", "device")
