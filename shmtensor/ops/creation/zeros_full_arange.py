@@ -387,8 +387,10 @@ def of_one_number_on_cuda(cupy: Any, shape: Any, value: Any, dtype: Any) -> Any:
     return cupy.full(shape, value, dtype)
 
 
-def like(name: str, kernel: Any, doc: str) -> Any:
-    """Declares zeros_like and the like."""
+def like(name: str, kernel: Any, doc: str, others: str, example: str) -> Any:
+    """Declares zeros_like and the like. doc: what they are, others: related functions, example: its
+    call and output, for the docstring.
+    """
 
     def compute(
         ops, input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
@@ -405,7 +407,35 @@ def like(name: str, kernel: Any, doc: str) -> Any:
             memory_format=memory_format,
         )
 
-    compute.__doc__ = doc
+    compute.__doc__ = f"""A new tensor of {doc} in the shape and dtype of another.
+
+    Parameters
+    ----------
+    input : Tensor
+        Whose shape, dtype, device and layout are taken.
+    dtype : dtype, optional
+        By default that of `input`.
+    device : Device or str, optional
+        By default that of `input`.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+    memory_format : memory_format, optional
+        The order of the dimensions in memory; by default that of `input`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    See Also
+    --------
+    {others}
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 2.], [3., 4.]])
+    >>> {example}
+    """
     return composite(compute, name=name, method=False)
 
 
@@ -419,9 +449,27 @@ def ones_on_cuda(cupy: Any, shape: Any, dtype: Any) -> Any:
     return cupy.ones(shape, dtype)
 
 
-zeros_like = like("zeros_like", np.zeros, "Zeros in the shape and dtype of a tensor.")
-ones_like = like("ones_like", ones_of, "Ones in the shape and dtype of a tensor.")
-empty_like = like("empty_like", np.empty, "Uninitialized, in the shape and dtype of a tensor.")
+zeros_like = like(
+    "zeros_like",
+    np.zeros,
+    "zeros",
+    "zeros, ones_like, full_like",
+    "st.zeros_like(x)\n    tensor([[0., 0.],\n            [0., 0.]])",
+)
+ones_like = like(
+    "ones_like",
+    ones_of,
+    "ones",
+    "ones, zeros_like, full_like",
+    "st.ones_like(x, dtype=st.int64)\n    tensor([[1, 1],\n            [1, 1]])",
+)
+empty_like = like(
+    "empty_like",
+    np.empty,
+    "arbitrary numbers, not initialized,",
+    "empty, zeros_like",
+    "st.empty_like(x.t()).stride()\n    (1, 2)",
+)
 
 
 @composite(method=False)
@@ -488,7 +536,7 @@ def full_like(
 
 
 def new(name: str, kernel: Any, doc: str) -> Any:
-    """Declares new_zeros and the like."""
+    """Declares new_zeros and the like. doc: what they are, for the docstring."""
 
     def compute(
         ops,
@@ -506,13 +554,35 @@ def new(name: str, kernel: Any, doc: str) -> Any:
             kernel, shape, dtype, device=device, requires_grad=requires_grad, like=input
         )
 
-    compute.__doc__ = doc
+    compute.__doc__ = f"""A new tensor of {doc}, in the dtype and on the device of this one.
+
+    Parameters
+    ----------
+    *size : int
+        The shape, as several sizes or one sequence.
+    dtype : dtype, optional
+        By default that of this tensor.
+    device : Device or str, optional
+        By default that of this tensor.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the shape `size`.
+
+    Examples
+    --------
+    >>> st.tensor([1, 2]).{name}(3).dtype
+    shmtensor.int64
+    """
     return composite(compute, name=name, function=False)
 
 
-new_zeros = new("new_zeros", np.zeros, "Zeros of a shape, in this tensor's dtype.")
-new_ones = new("new_ones", ones_of, "Ones of a shape, in this tensor's dtype.")
-new_empty = new("new_empty", np.empty, "Uninitialized memory, in this tensor's dtype.")
+new_zeros = new("new_zeros", np.zeros, "zeros")
+new_ones = new("new_ones", ones_of, "ones")
+new_empty = new("new_empty", np.empty, "arbitrary numbers, not initialized")
 
 
 @composite(function=False)

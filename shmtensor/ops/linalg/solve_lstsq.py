@@ -634,9 +634,87 @@ def declare_linalg(name: str, core: str, doc: str) -> None:
     composite(compute, name=f"linalg_{name}", method=False, function=False)
 
 
-declare_linalg("det", "det", "The determinant of square matrices (..., n, n).")
-declare_linalg("slogdet", "slogdet", "(sign, logabsdet) of the determinant of square matrices.")
-declare_linalg("matrix_exp", "matrix_exp", "The exponential of square matrices.")
+declare_linalg(
+    "det",
+    "det",
+    """The determinant of square matrices.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float or complex.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(...)`.
+
+    See Also
+    --------
+    slogdet
+
+    Notes
+    -----
+    The gradient of singular matrices is computed from their singular values.
+
+    Examples
+    --------
+    >>> st.linalg.det(st.tensor([[2., 0.], [0., 3.]]))
+    tensor(6.)
+    """,
+)
+declare_linalg(
+    "slogdet",
+    "slogdet",
+    """The sign and the logarithm of the absolute value of the determinant of square matrices.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float or complex.
+
+    Returns
+    -------
+    (sign, logabsdet) : Tensor, Tensor
+        Of shape `(...)`; the determinant is sign * exp(logabsdet). For complex matrices the sign
+        has modulus 1; of singular ones it is 0 and the logarithm -inf.
+
+    See Also
+    --------
+    det
+
+    Examples
+    --------
+    >>> st.linalg.slogdet(st.tensor([[0., 1.], [1., 0.]])).sign
+    tensor(-1.)
+    """,
+)
+declare_linalg(
+    "matrix_exp",
+    "matrix_exp",
+    """The exponential of square matrices: the sum of A ** k / k! over k = 0, 1, ...
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float or complex.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    See Also
+    --------
+    matrix_power
+
+    Examples
+    --------
+    >>> st.linalg.matrix_exp(st.tensor([[0., 1.], [0., 0.]]))
+    tensor([[1., 1.],
+            [0., 1.]])
+    """,
+)
 
 
 @composite(method=False, function=False)

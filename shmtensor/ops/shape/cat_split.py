@@ -650,8 +650,17 @@ def tensor_split(ops, input, indices_or_sections, dim=0):
     return tuple(ops.narrow(input, dim, b, size) for b, size in ranges)
 
 
-def declare_split(name: str, min_ndim: int) -> Any:
+# name: (least number of dimensions, where it splits, the shape of an example and of its parts)
+SPLITS = {
+    "hsplit": (1, "the second dimension, vectors along the first", "2, 6", "2, 3"),
+    "vsplit": (2, "the first dimension", "6, 2", "3, 2"),
+    "dsplit": (3, "the third dimension", "2, 2, 6", "2, 2, 3"),
+}
+
+
+def declare_split(name: str) -> Any:
     """hsplit, vsplit and dsplit: `tensor_split` along a fixed dimension."""
+    min_ndim, where, shape, part_shape = SPLITS[name]
 
     def compute(ops, input, indices_or_sections):
         if input.ndim < min_ndim:
@@ -664,17 +673,43 @@ def declare_split(name: str, min_ndim: int) -> Any:
             )
         return ops.tensor_split(input, sections, dim)
 
-    compute.__doc__ = (
-        f"Parts along dimension {'1' if name == 'hsplit' else '0' if name == 'vsplit' else '2'}."
-    )
+    compute.__doc__ = f"""Consecutive parts of a tensor along {where}.
+
+    Parameters
+    ----------
+    input : Tensor
+        With at least {min_ndim} dimension{"s" if min_ndim > 1 else ""}.
+    indices_or_sections : int or sequence of int
+        The number of parts, which divides the size of the dimension; or the indices at which a new
+        part begins.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts, views of the tensor.
+
+    Raises
+    ------
+    RuntimeError
+        The parts would not be equal, or the tensor has too few dimensions.
+
+    See Also
+    --------
+    tensor_split, split
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> [part.shape for part in st.{name}(st.zeros({shape}), 2)]
+    [Size([{part_shape}]), Size([{part_shape}])]
+    """
     return composite(compute, name=name)
 
 
-hsplit, vsplit, dsplit = (
-    declare_split("hsplit", 1),
-    declare_split("vsplit", 2),
-    declare_split("dsplit", 3),
-)
+hsplit, vsplit, dsplit = (declare_split(name) for name in SPLITS)
 
 
 @op(

@@ -6,15 +6,64 @@ from typing import Any
 
 from ..table.op_table import composite
 
-VIEWS = (
-    "diagonal", "expand", "narrow", "permute", "select", "squeeze",
-    "t", "transpose", "unfold", "unsqueeze", "view", "view_as_complex", "view_as_real",
-)  # fmt: skip
-LIST_VIEWS = {"split_with_sizes": "split", "unbind": "unbind"}
+# name: (the arguments after the tensor, an example of them, the tensor, the result)
+VIEWS = {
+    "diagonal": ("offset, dim1, dim2", "", "[[1, 2], [3, 4]]", "[1, 4]"),
+    "expand": ("size", ", (2, 2)", "[1, 2]", "[[1, 2],\n            [1, 2]]"),
+    "narrow": ("dim, start, length", ", 0, 1, 2", "[1, 2, 3, 4]", "[2, 3]"),
+    "permute": ("dims", ", (1, 0)", "[[1, 2], [3, 4]]", "[[1, 3],\n            [2, 4]]"),
+    "select": ("dim, index", ", 1, 0", "[[1, 2], [3, 4]]", "[1, 3]"),
+    "squeeze": ("dim", ", 0", "[[1, 2]]", "[1, 2]"),
+    "t": ("none", "", "[[1, 2], [3, 4]]", "[[1, 3],\n            [2, 4]]"),
+    "transpose": ("dim0, dim1", ", 0, 1", "[[1, 2], [3, 4]]", "[[1, 3],\n            [2, 4]]"),
+    "unfold": ("dimension, size, step", ", 0, 2, 1", "[1, 2, 3]", "[[1, 2],\n            [2, 3]]"),
+    "unsqueeze": ("dim", ", 0", "[1, 2]", "[[1, 2]]"),
+    "view": ("size or dtype", ", (2, 2)", "[1, 2, 3, 4]", "[[1, 2],\n            [3, 4]]"),
+    "view_as_complex": ("none", "", "[[1., 2.], [3., 4.]]", "[1.+2.j, 3.+4.j]"),
+    "view_as_real": ("none", "", "[1 + 2j]", "[[1., 2.]]"),
+}
+# name: (the view, then as above)
+LIST_VIEWS = {
+    "split_with_sizes": ("split", "sizes, dim", ", [1, 2]", "[1, 2, 3]", "[1]), tensor([2, 3]"),
+    "unbind": ("unbind", "dim", "", "[[1, 2], [3, 4]]", "[1, 2]), tensor([3, 4]"),
+}
 
 
-def declare_copy(name: str) -> Any:
-    """Declares `<name>_copy`."""
+def text_of(name: str, arguments: str, example: str, data: str, result: str, several: bool) -> str:
+    """The docstring of `<name>_copy`."""
+    kind, copies = ("tuple of Tensor", "Copies of the") if several else ("Tensor", "A copy of the")
+    output = f"(tensor({result}))" if several else f"tensor({result})"
+    return f"""{copies} view{"s" if several else ""} that `{name}` returns.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+    *args, **kwargs : Any
+        The arguments of `{name}`: {arguments}.
+
+    Returns
+    -------
+    {kind}
+        Memory of {"their" if several else "its"} own; writes to it do not change `input`.
+
+    See Also
+    --------
+    Tensor.{name}
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.{name}_copy(st.tensor({data}){example})
+    {output}
+    """
+
+
+def declare_copy(name: str, *texts: str) -> Any:
+    """Declares `<name>_copy`; texts: for its docstring."""
 
     def compute(ops, input, *args, **kwargs):
         if name == "narrow" and input.ndim:
@@ -25,24 +74,24 @@ def declare_copy(name: str) -> Any:
                 )
         return ops.clone(getattr(ops, name)(input, *args, **kwargs))
 
-    compute.__doc__ = f"A copy of `{name}`. Copies: one (the result)."
+    compute.__doc__ = text_of(name, *texts, several=False)
     return composite(compute, name=f"{name}_copy", method=name == "narrow")
 
 
-def declare_list_copy(name: str, view: str) -> Any:
-    """Declares `<name>_copy` of a view with several results."""
+def declare_list_copy(name: str, view: str, *texts: str) -> Any:
+    """Declares `<name>_copy` of a view with several results; texts: for its docstring."""
 
     def compute(ops, input, *args, **kwargs):
         return tuple(ops.clone(x) for x in getattr(ops, view)(input, *args, **kwargs))
 
-    compute.__doc__ = f"A copy of `{name}`. Copies: one (the result)."
+    compute.__doc__ = text_of(name, *texts, several=True)
     return composite(compute, name=f"{name}_copy", method=False)
 
 
-for _view in VIEWS:
-    declare_copy(_view)
-for _name, _view in LIST_VIEWS.items():
-    declare_list_copy(_name, _view)
+for _name, _texts in VIEWS.items():
+    declare_copy(_name, *_texts)
+for _name, (_view, *_texts_of_list) in LIST_VIEWS.items():
+    declare_list_copy(_name, _view, *_texts_of_list)
 
 
 @composite(method=False)
