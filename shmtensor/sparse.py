@@ -28,15 +28,33 @@ __all__ = ["SparseTensor", "addmm", "mm", "sparse_coo", "sparse_coo_tensor", "sp
 
 @register_sparse_class
 class SparseTensor(SparseGradient):
-    """A tensor that stores only some of its elements.
+    """A tensor that stores only some of its elements, with their indices (COO).
 
-    Args:
-        indices: int64, (sparse dimensions, nnz).
-        values: (nnz, *dense dimensions).
-        shape: of the dense tensor: sparse dimensions first, then dense ones.
-        is_coalesced: the indices are unique and in order.
+    Parameters
+    ----------
+    indices : Tensor
+        int64, `(sparse dimensions, nnz)`.
+    values : Tensor
+        `(nnz, *dense dimensions)`.
+    shape : tuple of int
+        Of the dense tensor: sparse dimensions first, then dense ones.
+    is_coalesced : bool, optional
+        Whether the indices are unique and in order.
 
-    The attributes `places` and `numbers` are the indices and values, `ordered` is is_coalesced.
+    See Also
+    --------
+    sparse_coo_tensor
+
+    Notes
+    -----
+    `sparse_coo_tensor` checks its arguments; this does not. The attributes `places` and `numbers`
+    are the indices and values, `ordered` is `is_coalesced`.
+
+    Examples
+    --------
+    >>> x = st.sparse.SparseTensor(st.tensor([[0, 2]]), st.tensor([5., 6.]), (3,))
+    >>> x.to_dense()
+    tensor([5., 0., 6.])
     """
 
     places: Tensor
@@ -570,18 +588,48 @@ def sparse_coo_tensor(
     check_invariants: bool | None = None,
     is_coalesced: bool = False,
 ) -> SparseTensor:
-    """A sparse tensor from indices and values; values with the same index are summed.
+    """A sparse tensor from indices and values; values with the same index are added.
 
-    Args:
-        indices: (sparse dimensions, nnz), integers; or only the size, of a tensor without elements.
-        values: (nnz, *dense dimensions).
-        size: of the dense tensor; by default the smallest possible.
-        device: by default that of the values; the indices are moved there.
-        check_invariants: on a GPU, whether indices are compared with a size that is given, which
-            waits for the device; by default they are not. On the CPU they always are.
+    Parameters
+    ----------
+    indices : array_like
+        Integers, `(sparse dimensions, nnz)`; or only the size, of a tensor without elements.
+    values : array_like, optional
+        `(nnz, *dense dimensions)`.
+    size : sequence of int, optional
+        Of the dense tensor; by default the smallest possible.
+    dtype : dtype, optional
+        By default that of the values.
+    device : Device or str, optional
+        By default that of the values; the indices are moved there.
+    requires_grad : bool, optional
+        Whether operations on the tensor are recorded for its gradient.
+    check_invariants : bool, optional
+        On a GPU, whether indices are compared with a size that is given, which waits for the
+        device; by default they are not. On the CPU they always are.
+    is_coalesced : bool, optional
+        Whether the indices are known to be unique and in order.
 
-    Raises:
-        RuntimeError: shapes do not fit, or an index is out of range.
+    Returns
+    -------
+    SparseTensor
+        Its `to_dense()` is the tensor with all elements.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit, or an index is out of range.
+
+    See Also
+    --------
+    sparse.mm
+
+    Examples
+    --------
+    >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+    >>> x.to_dense()
+    tensor([[0., 3.],
+            [4., 0.]])
     """
     if values is None:
         size = indices if size is None else size
@@ -643,13 +691,40 @@ def as_operands(where: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def mm(mat1: Any, mat2: Any) -> Any:
-    """The product of two matrices (n, m) and (m, k), of which one or both are sparse: dense, but
-    for two sparse ones sparse.
+    """The product of two matrices of which one or both are sparse.
 
-    Copies: none; one of the result if only mat2 is sparse.
+    Parameters
+    ----------
+    mat1 : Tensor or SparseTensor
+        `(n, m)`.
+    mat2 : Tensor or SparseTensor
+        `(m, k)`.
 
-    Raises:
-        RuntimeError: shapes do not fit; the operands are on different devices.
+    Returns
+    -------
+    Tensor or SparseTensor
+        `(n, k)`: dense, but for two sparse ones sparse.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit, or the operands are on different devices.
+
+    See Also
+    --------
+    sparse_coo_tensor, sparse.addmm
+
+    Notes
+    -----
+    Copies: none; one of the result if only `mat2` is sparse. `sparse.mm`, `sparse.spmm` and `spmm`
+    are the same function.
+
+    Examples
+    --------
+    >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+    >>> st.sparse.mm(x, st.tensor([[1.], [2.]]))
+    tensor([[6.],
+            [4.]])
     """
     mat1, mat2 = as_operands("mm", mat1, mat2)
     if mat1.ndim != 2 or mat2.ndim != 2 or mat1.shape[1] != mat2.shape[0]:
@@ -779,7 +854,40 @@ spmm = mm
 
 
 def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """`beta * mat + alpha * (mat1 @ mat2)`, of which any may be sparse."""
+    """A product of two matrices added to a third, of which any may be sparse.
+
+    Parameters
+    ----------
+    mat : Tensor or SparseTensor
+        What the product is added to.
+    mat1, mat2 : Tensor or SparseTensor
+        `(n, m)` and `(m, k)`.
+    beta : number, optional
+        A factor of `mat`.
+    alpha : number, optional
+        A factor of the product.
+
+    Returns
+    -------
+    Tensor or SparseTensor
+        beta * mat + alpha * (mat1 @ mat2).
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit.
+
+    See Also
+    --------
+    sparse.mm
+
+    Examples
+    --------
+    >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+    >>> st.sparse.addmm(st.ones(2, 1), x, st.tensor([[1.], [2.]]), alpha=10)
+    tensor([[61.],
+            [41.]])
+    """
     return mat * beta + mm(mat1, mat2) * alpha
 
 

@@ -183,16 +183,29 @@ def _of_tensor(cls: Any, tensor: Any) -> Any:
 class UntypedStorage:
     """The bytes of a tensor's memory, seen by all its views.
 
-    Args:
-        array: an array, for the memory that it is a view of; a number of bytes, or a sequence of
-            them, for new memory.
-        device: of new memory.
+    Parameters
+    ----------
+    array : ndarray, int or sequence of int, optional
+        An array: the memory that it is a view of. A number of bytes, or the bytes themselves: new
+        memory.
+    device : Device or str, optional
+        Of new memory.
 
-    Example:
-        >>> import shmtensor as st
-        >>> x = st.zeros(4)
-        >>> x[1:].untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
-        True
+    See Also
+    --------
+    storage.TypedStorage
+
+    Notes
+    -----
+    Copies: none of an array.
+
+    Examples
+    --------
+    >>> x = st.zeros(4)
+    >>> x[1:].untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    True
+    >>> x.untyped_storage().nbytes()
+    16
     """
 
     bytes: Any
@@ -379,12 +392,31 @@ class UntypedStorage:
 class TypedStorage(UntypedStorage):
     """The numbers of a tensor's memory, seen by all its views.
 
-    Args:
-        array: an array, for the memory that it is a view of; a number of elements, or a sequence of
-            them, for new memory.
-        dtype: of new memory, or to see `wrap_storage` in; by default the default dtype.
-        device: of new memory.
-        wrap_storage: an UntypedStorage whose memory this one is.
+    Parameters
+    ----------
+    array : ndarray, int or sequence, optional
+        An array: the memory that it is a view of. A number of elements, or the elements themselves:
+        new memory.
+    dtype : dtype, optional
+        Of new memory, or to see `wrap_storage` in; by default the default dtype.
+    device : Device or str, optional
+        Of new memory.
+    wrap_storage : UntypedStorage, optional
+        The memory that this one is.
+
+    See Also
+    --------
+    storage.UntypedStorage
+
+    Notes
+    -----
+    Copies: none of an array or a storage.
+
+    Examples
+    --------
+    >>> storage = st.storage.TypedStorage([1., 2.])
+    >>> len(storage), storage.nbytes(), storage[1]
+    (2, 8, 2.0)
     """
 
     bytes: Any

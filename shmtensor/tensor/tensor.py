@@ -57,10 +57,46 @@ __all__ = ["Size", "Tensor"]
 
 
 class Tensor(Methods):
-    """A multi-dimensional array of one dtype. Made by `tensor`, `zeros`, `from_numpy` and the like.
+    """A multi-dimensional array of one dtype, in memory that processes share.
+
+    Parameters
+    ----------
+    data : array_like, optional
+        The elements, which become the default dtype; or the first of several sizes: `Tensor(2, 3)`,
+        whose elements are arbitrary. A tensor is not copied.
+    *sizes : int
+        The other sizes.
+    size : sequence of int, optional
+        The shape, in place of sizes.
+    **kwargs : Any
+        Accepted; have no effect.
+
+    See Also
+    --------
+    tensor, zeros, from_numpy
+
+    Notes
+    -----
+    `tensor` is the usual way to make one from data: it keeps the dtype of integers.
 
     All processes that have the tensor share its memory: they see each other's writes, as threads
     do.
+
+    Operations on tensors with `requires_grad` are recorded; `backward()` of a result adds to the
+    `grad` of the leaves that it was computed from.
+
+    Examples
+    --------
+    >>> x = st.Tensor([[1, 2], [3, 4]])
+    >>> x
+    tensor([[1., 2.],
+            [3., 4.]])
+    >>> x.shape, x.dtype, x.device
+    (Size([2, 2]), shmtensor.float32, device(type='cpu'))
+    >>> w = st.ones(2, requires_grad=True)
+    >>> (x @ w).sum().backward()
+    >>> w.grad
+    tensor([4., 6.])
     """
 
     __slots__ = ()
@@ -138,7 +174,27 @@ class Tensor(Methods):
     is_ipu = is_maia = is_vulkan = is_xla = is_xpu = False
 
     def get_device(self) -> int:
-        """The number of its GPU: -1 for the CPU."""
+        """The number of the GPU that a tensor is on.
+
+        Parameters
+        ----------
+        self : Tensor
+            The tensor.
+
+        Returns
+        -------
+        int
+            -1 for the CPU.
+
+        See Also
+        --------
+        device
+
+        Examples
+        --------
+        >>> st.get_device(st.zeros(2))
+        -1
+        """
         index = device_of(self.array).index
         return -1 if index is None else index
 
@@ -169,7 +225,29 @@ class Tensor(Methods):
             ) from None
 
     def is_same_size(self, other: Tensor) -> bool:
-        """Whether the shapes are equal."""
+        """Whether two tensors have the same shape.
+
+        Parameters
+        ----------
+        self : Tensor
+            The tensor.
+        other : Tensor
+            Another one.
+
+        Returns
+        -------
+        bool
+            True for equal shapes; dtypes do not matter.
+
+        See Also
+        --------
+        equal
+
+        Examples
+        --------
+        >>> st.is_same_size(st.zeros(2, 3), st.ones(2, 3))
+        True
+        """
         return self.shape == other.shape
 
     def numel(self) -> int:
@@ -218,15 +296,71 @@ class Tensor(Methods):
         return self.array.dtype.kind == "c"  # type: ignore[no-any-return]
 
     def is_signed(self) -> bool:
-        """Whether the dtype has negative numbers."""
+        """Whether the dtype of a tensor has negative numbers.
+
+        Parameters
+        ----------
+        self : Tensor
+            The tensor.
+
+        Returns
+        -------
+        bool
+            False for unsigned integers and bool.
+
+        Examples
+        --------
+        >>> st.is_signed(st.tensor([1])), st.is_signed(st.tensor([True]))
+        (True, False)
+        """
         return self.array.dtype.kind in "ifc"
 
     def is_conj(self) -> bool:
-        """Whether the tensor is a lazy conjugate: never here."""
+        """Whether a tensor is a lazy conjugate, which does not happen here.
+
+        Parameters
+        ----------
+        self : Tensor
+            The tensor.
+
+        Returns
+        -------
+        bool
+            Always False.
+
+        See Also
+        --------
+        resolve_conj
+
+        Examples
+        --------
+        >>> st.is_conj(st.tensor([1j]).conj())
+        False
+        """
         return False
 
     def is_neg(self) -> bool:
-        """Whether the tensor is a lazy negation: never here."""
+        """Whether a tensor is a lazy negation, which does not happen here.
+
+        Parameters
+        ----------
+        self : Tensor
+            The tensor.
+
+        Returns
+        -------
+        bool
+            Always False.
+
+        See Also
+        --------
+        resolve_neg
+
+        Examples
+        --------
+        >>> st.is_neg(-st.ones(2))
+        False
+        """
         return False
 
     def is_nonzero(self) -> bool:
@@ -326,7 +460,23 @@ class Tensor(Methods):
         pinned.record_stream(self, stream)
 
     def is_distributed(self) -> bool:
-        """Always False, as in PyTorch."""
+        """Whether a tensor is distributed, as PyTorch understood it.
+
+        Parameters
+        ----------
+        self : Tensor
+            The tensor.
+
+        Returns
+        -------
+        bool
+            Always False, as in PyTorch.
+
+        Examples
+        --------
+        >>> st.is_distributed(st.ones(2))
+        False
+        """
         return False
 
     # ------------------------------------------------------------ views written as attributes
@@ -483,7 +633,34 @@ class Tensor(Methods):
         backward(self, gradient, retain_graph, create_graph, inputs)
 
     def detach(self) -> Tensor:
-        """The same memory without history. Copies: none."""
+        """The same memory as a tensor without history.
+
+        Parameters
+        ----------
+        self : Tensor
+            The tensor.
+
+        Returns
+        -------
+        Tensor
+            A leaf that does not require grad; writes to one of the two are seen in the other.
+
+        See Also
+        --------
+        clone, no_grad
+
+        Notes
+        -----
+        Copies: none. A write in place is counted for both, so that a backward that needs the old
+        values raises an error.
+
+        Examples
+        --------
+        >>> x = st.ones(2, requires_grad=True) * 2
+        >>> y = st.detach(x)
+        >>> y.requires_grad, y
+        (False, tensor([2., 2.]))
+        """
         tensor: Tensor = native.wrap(self.array)
         tensor.version = self.version = self.version or native.Version()
         if self.__class__ is native.plain_class() or not self.keeps_class:
@@ -523,7 +700,29 @@ class Tensor(Methods):
         return self._base is not None
 
     def is_inference(self) -> bool:
-        """Whether the tensor was made in `inference_mode`."""
+        """Whether a tensor was made in `inference_mode`.
+
+        Parameters
+        ----------
+        self : Tensor
+            The tensor.
+
+        Returns
+        -------
+        bool
+            True if it was.
+
+        See Also
+        --------
+        inference_mode
+
+        Examples
+        --------
+        >>> with st.inference_mode():
+        ...     x = st.ones(2)
+        >>> st.is_inference(x)
+        True
+        """
         return self.version is FROZEN
 
     # ------------------------------------------------------------ indices, writes
