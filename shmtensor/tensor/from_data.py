@@ -1,4 +1,7 @@
-"""Tensors from existing data: lists, NumPy arrays, DLPack, buffers."""
+"""Tensors from existing data: lists, NumPy arrays, DLPack, buffers.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 

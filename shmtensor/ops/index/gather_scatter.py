@@ -1,4 +1,7 @@
-"""Reading and writing along one dimension: index_select, index_add, gather, scatter."""
+"""Reading and writing along one dimension: index_select, index_add, gather, scatter.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Products of matrices and vectors."""
+"""Products of matrices and vectors.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 

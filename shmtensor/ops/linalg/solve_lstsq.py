@@ -1,4 +1,7 @@
-"""Systems of equations, inverses, least squares, ranks: `torch.linalg` by name. Batched."""
+"""Systems of equations, inverses, least squares, ranks: `torch.linalg` by name. Batched.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 

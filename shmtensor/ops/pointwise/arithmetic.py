@@ -1,4 +1,7 @@
-"""Arithmetic, element by element: add, sub, mul, div, addcmul, lerp, square, sqrt, abs, sign."""
+"""Arithmetic, element by element: add, sub, mul, div, addcmul, lerp, square, sqrt, abs, sign.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 

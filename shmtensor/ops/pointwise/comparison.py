@@ -1,4 +1,7 @@
-"""Comparisons and tests, element by element; the results are bool."""
+"""Comparisons and tests, element by element; the results are bool.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Random tensors, from `philox` streams."""
+"""Random tensors, from `philox` streams.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 

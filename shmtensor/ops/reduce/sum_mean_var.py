@@ -1,4 +1,7 @@
-"""Reductions: sum, mean, prod, amax, argmax, all, any, var, std."""
+"""Reductions: sum, mean, prod, amax, argmax, all, any, var, std.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 

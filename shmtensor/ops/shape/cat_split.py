@@ -1,4 +1,7 @@
-"""cat, stack and their variants; split, chunk, unbind; repeat_interleave, block_diag."""
+"""cat, stack and their variants; split, chunk, unbind; repeat_interleave, block_diag.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The same elements in another shape or order: views if the strides allow it, else copies."""
+"""The same elements in another shape or order: views if the strides allow it, else copies.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 

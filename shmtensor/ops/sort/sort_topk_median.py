@@ -1,4 +1,7 @@
-"""max and min along a dimension, kthvalue, median, mode, sort, topk."""
+"""max and min along a dimension, kthvalue, median, mode, sort, topk.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 
