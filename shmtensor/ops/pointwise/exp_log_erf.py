@@ -231,8 +231,10 @@ def log10(xp, x, /):
 
     Examples
     --------
-    >>> st.log10(st.tensor([1000., 0.1]))
-    tensor([ 3.0000, -1.0000])
+    >>> st.log10(st.tensor([1000., 0.01])).round()
+    tensor([ 3., -2.])
+    >>> st.log10(st.tensor([1., 0., -1.]))
+    tensor([0., -inf, nan])
     """
     return xp.log10(x)
 
