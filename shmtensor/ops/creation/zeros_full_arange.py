@@ -598,7 +598,40 @@ def new_full(
     layout=None,
     pin_memory=False,
 ):
-    """One number in a shape, in this tensor's dtype."""
+    """A new tensor of one number, in the dtype and on the device of this one.
+
+    Parameters
+    ----------
+    size : sequence of int
+        The shape.
+    fill_value : number
+        The number.
+    dtype : dtype, optional
+        By default that of this tensor.
+    device : Device or str, optional
+        By default that of this tensor.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the shape `size`.
+
+    Raises
+    ------
+    RuntimeError
+        The number does not fit the dtype.
+
+    See Also
+    --------
+    full, full_like
+
+    Examples
+    --------
+    >>> st.tensor([1., 2.]).new_full((3,), 7)
+    tensor([7., 7., 7.])
+    """
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     value = as_number(fill_value)
     return new_tensor(

@@ -128,7 +128,7 @@ def linalg_cholesky(ops, A, *, upper=False):
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex, of which only one triangle is read.
+        `(..., n, n)`, float32, float64 or complex, of which only one triangle is read.
     upper : bool, optional
         Whether U with A = U.mH @ U is returned.
 
@@ -165,7 +165,7 @@ def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex, of which only one triangle is read.
+        `(..., n, n)`, float32, float64 or complex, of which only one triangle is read.
     upper : bool, optional
         Whether U with A = U.mH @ U is returned.
     check_errors : bool, optional
@@ -241,7 +241,7 @@ def linalg_qr(ops, A, mode="reduced"):
     Parameters
     ----------
     A : Tensor
-        `(..., m, n)`, float or complex; k is the smaller of m and n.
+        `(..., m, n)`, float32, float64 or complex; k is the smaller of m and n.
     mode : str, optional
         "reduced": Q `(..., m, k)`, R `(..., k, n)`; "complete": Q `(..., m, m)`, R `(..., m, n)`;
         "r": only R, and Q is empty.

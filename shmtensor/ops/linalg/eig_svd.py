@@ -74,7 +74,7 @@ def linalg_eigh(ops, A, UPLO="L"):
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
     UPLO : str, optional
         Which triangle is read, "L" or "U".
 
@@ -114,7 +114,7 @@ def linalg_eigvalsh(ops, A, UPLO="L"):
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
     UPLO : str, optional
         Which triangle is read, "L" or "U".
 
@@ -174,7 +174,7 @@ def linalg_eig(ops, A):
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
 
     Returns
     -------
@@ -213,7 +213,7 @@ def linalg_eigvals(ops, A):
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
 
     Returns
     -------
@@ -265,7 +265,7 @@ def linalg_svd(ops, A, full_matrices=True, *, driver=None):
     Parameters
     ----------
     A : Tensor
-        `(..., m, n)`, float or complex; k is the smaller of m and n.
+        `(..., m, n)`, float32, float64 or complex; k is the smaller of m and n.
     full_matrices : bool, optional
         Whether U and Vh are square; False: `(..., m, k)` and `(..., k, n)`.
     driver : None, optional
@@ -312,7 +312,7 @@ def linalg_svdvals(ops, A, *, driver=None):
     Parameters
     ----------
     A : Tensor
-        `(..., m, n)`, float or complex.
+        `(..., m, n)`, float32, float64 or complex.
     driver : str, optional
         Accepted; has no effect.
 

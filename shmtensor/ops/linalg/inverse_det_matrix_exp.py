@@ -87,7 +87,7 @@ def inverse(xp, x, /):
     Parameters
     ----------
     input : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
 
     Returns
     -------
@@ -158,7 +158,7 @@ def slogdet(xp, x, /):
     Parameters
     ----------
     input : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
 
     Returns
     -------
@@ -204,7 +204,7 @@ def logdet(ops, input):
     Parameters
     ----------
     input : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
 
     Returns
     -------
@@ -243,7 +243,7 @@ def det(xp, x, /):
     Parameters
     ----------
     input : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
 
     Returns
     -------
@@ -348,7 +348,7 @@ def svd(ops, input, some=True, compute_uv=True):
     Parameters
     ----------
     input : Tensor
-        `(..., m, n)`, float or complex; k is the smaller of m and n.
+        `(..., m, n)`, float32, float64 or complex; k is the smaller of m and n.
     some : bool, optional
         False gives square U and V.
     compute_uv : bool, optional
@@ -391,7 +391,7 @@ def pinverse(xp, x, /, rcond=1e-15):
     Parameters
     ----------
     input : Tensor
-        `(..., m, n)`, float or complex.
+        `(..., m, n)`, float32, float64 or complex.
     rcond : float, optional
         Singular values up to rcond times the largest one count as 0.
 
@@ -507,7 +507,7 @@ def matrix_exp(xp, x, /):
     Parameters
     ----------
     input : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
 
     Returns
     -------

@@ -112,7 +112,7 @@ def geqrf(ops, input):
     Parameters
     ----------
     input : Tensor
-        `(..., m, n)`, float or complex.
+        `(..., m, n)`, float32, float64 or complex.
 
     Returns
     -------
@@ -144,7 +144,7 @@ def lu(ops, A, pivot=True, get_infos=False):
     Parameters
     ----------
     A : Tensor
-        `(..., m, n)`, float or complex.
+        `(..., m, n)`, float32, float64 or complex.
     pivot : bool, optional
         Only True on the CPU: rows are exchanged.
     get_infos : bool, optional
@@ -312,7 +312,7 @@ def qr(ops, input, some=True):
     Parameters
     ----------
     input : Tensor
-        `(..., m, n)`, float or complex.
+        `(..., m, n)`, float32, float64 or complex.
     some : bool, optional
         False gives a square Q.
 

@@ -144,7 +144,7 @@ def linalg_lu_factor(ops, A, *, pivot=True):
     Parameters
     ----------
     A : Tensor
-        `(..., m, n)`, float or complex.
+        `(..., m, n)`, float32, float64 or complex.
     pivot : bool, optional
         Only True on the CPU: rows are exchanged.
 
@@ -181,7 +181,7 @@ def linalg_lu_factor_ex(ops, A, *, pivot=True, check_errors=False):
     Parameters
     ----------
     A : Tensor
-        `(..., m, n)`, float or complex.
+        `(..., m, n)`, float32, float64 or complex.
     pivot : bool, optional
         Only True on the CPU: rows are exchanged.
     check_errors : bool, optional
@@ -245,7 +245,7 @@ def linalg_lu(ops, A, *, pivot=True):
     Parameters
     ----------
     A : Tensor
-        `(..., m, n)`, float or complex; k is the smaller of m and n.
+        `(..., m, n)`, float32, float64 or complex; k is the smaller of m and n.
     pivot : bool, optional
         Only True on the CPU: rows are exchanged.
 

@@ -104,7 +104,7 @@ def linalg_matrix_norm(ops, A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=
     Parameters
     ----------
     A : Tensor
-        `(..., m, n)`, float or complex.
+        `(..., m, n)`, float32, float64 or complex.
     ord : number or str, optional
         "fro": the root of the sum of squares; "nuc", 2, -2: the sum, the largest and the smallest
         of the singular values; 1 and -1: the largest and smallest sum of abs(A) in a column,

@@ -54,7 +54,7 @@ def linalg_inv(ops, A):
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def linalg_inv_ex(ops, A, *, check_errors=False):
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
     check_errors : bool, optional
         Whether a singular matrix raises the error of `inv`.
 
@@ -146,7 +146,7 @@ def linalg_solve(ops, A, B, *, left=True):
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
     B : Tensor
         `(..., n, k)`, or `(..., n)` if that is A's shape without the last size: vectors.
     left : bool, optional
@@ -196,7 +196,7 @@ def linalg_solve_ex(ops, A, B, *, left=True, check_errors=False):
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
     B : Tensor
         As for `solve`.
     left : bool, optional
@@ -369,7 +369,7 @@ def linalg_pinv(ops, A, rcond=None, hermitian=False, *, atol=None, rtol=None):
     Parameters
     ----------
     A : Tensor
-        `(..., m, n)`, float or complex.
+        `(..., m, n)`, float32, float64 or complex.
     rcond : float, optional
         An old name of `rtol`.
     hermitian : bool, optional
@@ -407,7 +407,7 @@ def linalg_matrix_rank(ops, A, tol=None, hermitian=False, *, atol=None, rtol=Non
     Parameters
     ----------
     A : Tensor
-        `(..., m, n)`, float or complex.
+        `(..., m, n)`, float32, float64 or complex.
     tol : float, optional
         An old name of `atol`, with an rtol of 0.
     hermitian : bool, optional
@@ -453,7 +453,7 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
     Parameters
     ----------
     A : Tensor
-        `(..., m, n)`, float or complex.
+        `(..., m, n)`, float32, float64 or complex.
     B : Tensor
         `(..., m, k)`, or `(..., m)`: vectors.
     rcond : float, optional
@@ -645,7 +645,7 @@ declare_linalg(
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
 
     Returns
     -------
@@ -674,7 +674,7 @@ declare_linalg(
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
 
     Returns
     -------
@@ -700,7 +700,7 @@ declare_linalg(
     Parameters
     ----------
     A : Tensor
-        `(..., n, n)`, float or complex.
+        `(..., n, n)`, float32, float64 or complex.
 
     Returns
     -------

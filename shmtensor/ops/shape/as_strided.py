@@ -372,7 +372,35 @@ def new_empty_strided(
     requires_grad=False,
     pin_memory=False,
 ):
-    """Uninitialized memory with these strides, in this tensor's dtype."""
+    """A new tensor with given strides, not initialized, in the dtype and on the device of this one.
+
+    Parameters
+    ----------
+    size : sequence of int
+        The shape.
+    stride : sequence of int
+        For each dimension the distance of two neighbours, in elements.
+    dtype : dtype, optional
+        By default that of this tensor.
+    device : Device or str, optional
+        By default that of this tensor.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the shape `size`.
+
+    See Also
+    --------
+    empty_strided
+
+    Examples
+    --------
+    >>> st.zeros(1).new_empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
     dtype = input.dtype if dtype is None else dtype
     if device is None:
         device = device_of(input.array)

@@ -320,7 +320,42 @@ def unfold_kernel(x: Any, dimension: int, size: int, step: int) -> Any:
     vmap="dim_attributes dimension",
 )
 def unfold(xp, x, /, dimension, size, step):
-    """Windows along a dimension, as a new last dimension. Copies: none, windows may overlap."""
+    """Windows along a dimension, as a new last dimension.
+
+    Parameters
+    ----------
+    dimension : int
+        The dimension along which they slide.
+    size : int
+        The size of a window.
+    step : int
+        The distance of two windows.
+
+    Returns
+    -------
+    Tensor
+        A view: `dimension` counts the windows, (n - size) // step + 1, and the last dimension has
+        the elements of each. They may overlap, so write only to a copy of it.
+
+    Raises
+    ------
+    RuntimeError
+        No window fits, or `step` is less than 1.
+
+    See Also
+    --------
+    as_strided, nn.functional.unfold
+
+    Notes
+    -----
+    Copies: none. The gradient of an element is the sum over the windows that contain it.
+
+    Examples
+    --------
+    >>> st.arange(6).unfold(0, 3, 2)
+    tensor([[0, 1, 2],
+            [2, 3, 4]])
+    """
     if not x.ndim:
         return xp.lib.stride_tricks.as_strided(x, (size,), (0,))
     dim = axis(x, dimension)

@@ -49,7 +49,7 @@ def text_of(name: str, arguments: str, example: str, data: str, result: str, sev
 
     See Also
     --------
-    Tensor.{name}
+    {name}
 
     Notes
     -----

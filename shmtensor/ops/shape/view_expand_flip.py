@@ -156,13 +156,73 @@ def view(ops, input, *size):
 
 @composite(function=False)
 def view_as(ops, input, other):
-    """`view` in the shape of another tensor."""
+    """The same memory in the shape of another tensor.
+
+    Parameters
+    ----------
+    other : Tensor
+        Whose shape is taken.
+
+    Returns
+    -------
+    Tensor
+        A view.
+
+    Raises
+    ------
+    RuntimeError
+        The strides do not allow it, or the number of elements differs.
+
+    See Also
+    --------
+    view, reshape_as
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.arange(6).view_as(st.zeros(2, 3))
+    tensor([[0, 1, 2],
+            [3, 4, 5]])
+    """
     return ops._view(input, tuple(other.shape))
 
 
 @composite(function=False)
 def reshape_as(ops, input, other):
-    """`reshape` to the shape of another tensor."""
+    """The elements in row order in the shape of another tensor.
+
+    Parameters
+    ----------
+    other : Tensor
+        Whose shape is taken.
+
+    Returns
+    -------
+    Tensor
+        A view if the strides allow it, else a copy.
+
+    Raises
+    ------
+    RuntimeError
+        The number of elements differs.
+
+    See Also
+    --------
+    reshape, view_as
+
+    Notes
+    -----
+    Copies: none if the strides allow it, else one.
+
+    Examples
+    --------
+    >>> st.arange(4).reshape_as(st.zeros(2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     return ops.reshape(input, tuple(other.shape))
 
 
@@ -691,13 +751,64 @@ for row in (expand, broadcast_to):
 
 @composite(function=False)
 def expand_as(ops, input, other):
-    """`expand` to the shape of another tensor."""
+    """Dimensions of size 1 repeated to the shape of another tensor, without a copy.
+
+    Parameters
+    ----------
+    other : Tensor
+        Whose shape is taken.
+
+    Returns
+    -------
+    Tensor
+        A view with strides of 0: its elements share memory, so write only to a copy of it.
+
+    Raises
+    ------
+    RuntimeError
+        A size other than 1 would change.
+
+    See Also
+    --------
+    expand
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.tensor([[1], [2]]).expand_as(st.zeros(2, 3))
+    tensor([[1, 1, 1],
+            [2, 2, 2]])
+    """
     return ops.expand(input, tuple(other.shape))
 
 
 @composite(function=False)
 def sum_to_size(ops, input, *size):
-    """Summed down to a shape that broadcasts to this one."""
+    """The sum down to a shape that broadcasts to the tensor's: what broadcasting does to a
+    gradient.
+
+    Parameters
+    ----------
+    *size : int
+        The shape, as several sizes or one sequence.
+
+    Returns
+    -------
+    Tensor
+        Of the shape `size`.
+
+    See Also
+    --------
+    sum, expand
+
+    Examples
+    --------
+    >>> st.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]])
+    """
     size = tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int) else size
     if not size:
         return ops.sum(input)
