@@ -1,4 +1,7 @@
-"""New tensors: filled with a number, and with the shape of others."""
+"""New tensors: filled with a number, and with the shape of others.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 
