@@ -100,10 +100,23 @@ def test_docstrings_have_their_parts(module: str) -> None:
     assert len(found) == json.loads(UNFINISHED.read_text()).get(module, 0), "\n".join(lines)
 
 
+def methods(cls: type) -> Iterator[tuple[str, Any]]:
+    """The public methods and properties of a class that are ours, with those of its bases."""
+    for base in cls.__mro__:
+        if base.__module__.partition(".")[0] == "shmtensor":
+            for name, value in vars(base).items():
+                if not name.startswith("_"):
+                    yield name, getattr(value, "__func__", value)
+
+
 def examples(module: str) -> Iterator[doctest.DocTest]:
     parser = doctest.DocTestParser()
+    texts: dict[str, str] = {}  # each text once, with the first name that has it
     for name, value in documented(module).items():
-        text = inspect.getdoc(value) or ""
+        texts.setdefault(inspect.getdoc(value) or "", name)
+        for method, function in methods(value) if inspect.isclass(value) else ():
+            texts.setdefault(inspect.getdoc(function) or "", f"{name}.{method}")
+    for text, name in texts.items():
         if ">>> " in text:
             names = {"st": st, "np": np, "F": st.nn.functional, "nn": st.nn}
             yield parser.get_doctest(text, names, f"{module}.{name}", None, None)
