@@ -29,7 +29,7 @@ LIST_VIEWS = {
 }
 
 
-def text_of(name: str, arguments: str, example: str, data: str, result: str, several: bool) -> str:
+def text_of(several: bool, name: str, arguments: str, example: str, data: str, result: str) -> str:
     """The docstring of `<name>_copy`."""
     kind, copies = ("tuple of Tensor", "Copies of the") if several else ("Tensor", "A copy of the")
     output = f"(tensor({result}))" if several else f"tensor({result})"
@@ -74,7 +74,7 @@ def declare_copy(name: str, *texts: str) -> Any:
                 )
         return ops.clone(getattr(ops, name)(input, *args, **kwargs))
 
-    compute.__doc__ = text_of(name, *texts, several=False)
+    compute.__doc__ = text_of(False, name, *texts)
     return composite(compute, name=f"{name}_copy", method=name == "narrow")
 
 
@@ -84,7 +84,7 @@ def declare_list_copy(name: str, view: str, *texts: str) -> Any:
     def compute(ops, input, *args, **kwargs):
         return tuple(ops.clone(x) for x in getattr(ops, view)(input, *args, **kwargs))
 
-    compute.__doc__ = text_of(name, *texts, several=True)
+    compute.__doc__ = text_of(True, name, *texts)
     return composite(compute, name=f"{name}_copy", method=False)
 
 
