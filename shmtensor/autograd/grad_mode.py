@@ -262,7 +262,7 @@ class inference_mode(Mode):
     Parameters
     ----------
     mode : bool, optional
-        False: no change, as without the block.
+        False ends the mode inside of the block: history is recorded.
 
     See Also
     --------

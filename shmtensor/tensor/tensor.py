@@ -583,8 +583,8 @@ class Tensor(Methods):
         Returns
         -------
         bool
-            True for all tensors that are made here, and on a GPU, as in PyTorch; False for the
-            memory of another library, as of `from_numpy`.
+            True for new tensors, and always on a GPU, as in PyTorch; False for the memory of
+            another library, as of `from_numpy`.
 
         See Also
         --------

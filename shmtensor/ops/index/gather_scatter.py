@@ -682,7 +682,7 @@ def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
     Notes
     -----
     For two dimensions and dim = 1: `out[i][index[i][j]] = src[i][j]`. Of several elements with the
-    same index one is kept, and only its gradient is not 0.
+    same index one is kept, and on the CPU only its gradient is not 0.
 
     Copies: one (the result).
 

@@ -108,8 +108,8 @@ def istft(
     normalized : bool, optional
         Whether `stft` scaled the result.
     onesided : bool, optional
-        Whether there is only the first half of the frequencies; by default if there are n_fft // 2
-        + 1.
+        Whether there is only the first half of the frequencies; by default unless there are n_fft
+        of them.
     length : int, optional
         The length of the signal; by default what the frames cover.
     return_complex : bool, optional
