@@ -147,27 +147,72 @@ class Tensor(Methods):
 
     @property
     def device(self) -> Device:
+        """The device of the memory.
+
+        See Also
+        --------
+        to
+
+        Examples
+        --------
+        >>> st.zeros(2).device
+        device(type='cpu')
+        """
         return device_of(self.array)
 
     @property
     def layout(self) -> torch_constants.layout:
+        """How the elements are stored: `strided`, of a sparse tensor `sparse_coo`.
+
+        Examples
+        --------
+        >>> st.zeros(2).layout
+        shmtensor.strided
+        """
         return torch_constants.strided
 
     @property
     def is_cuda(self) -> bool:
+        """Whether the tensor is on a GPU.
+
+        Examples
+        --------
+        >>> st.zeros(2).is_cuda
+        False
+        """
         return device_of(self.array).type == "cuda"
 
     @property
     def is_cpu(self) -> bool:
+        """Whether the tensor is on the CPU.
+
+        Examples
+        --------
+        >>> st.zeros(2).is_cpu
+        True
+        """
         return device_of(self.array) is CPU
 
     @property
     def is_sparse(self) -> bool:
+        """Whether the tensor is sparse: False, because `SparseTensor` is a class of its own.
+
+        Examples
+        --------
+        >>> st.zeros(2).is_sparse
+        False
+        """
         return False
 
     @property
     def is_meta(self) -> bool:
-        """Whether it has no data: it is on the device "meta"."""
+        """Whether the tensor has no data: it is on the device "meta".
+
+        Examples
+        --------
+        >>> st.zeros(2, device="meta").is_meta
+        True
+        """
         return device_of(self.array) is META
 
     is_mkldnn = is_mps = is_mtia = is_nested = is_quantized = is_sparse_csr = False
@@ -200,6 +245,13 @@ class Tensor(Methods):
 
     @property
     def ndim(self) -> int:
+        """The number of dimensions.
+
+        Examples
+        --------
+        >>> st.zeros(2, 3).ndim
+        2
+        """
         return self.array.ndim  # type: ignore[no-any-return]
 
     def dim(self) -> int:
@@ -303,6 +355,13 @@ class Tensor(Methods):
 
     @property
     def itemsize(self) -> int:
+        """The number of bytes of an element.
+
+        Examples
+        --------
+        >>> st.zeros(2).itemsize
+        4
+        """
         return self.array.itemsize  # type: ignore[no-any-return]
 
     def element_size(self) -> int:
@@ -322,6 +381,13 @@ class Tensor(Methods):
 
     @property
     def nbytes(self) -> int:
+        """The number of bytes of all elements.
+
+        Examples
+        --------
+        >>> st.zeros(2, 3).nbytes
+        24
+        """
         return self.array.nbytes  # type: ignore[no-any-return]
 
     @overload
@@ -763,26 +829,84 @@ class Tensor(Methods):
 
     @property
     def T(self) -> Tensor:
-        """The dimensions in reverse order. Copies: none."""
+        """The dimensions in reverse order, a view.
+
+        See Also
+        --------
+        mT, permute
+
+        Notes
+        -----
+        Copies: none.
+
+        Examples
+        --------
+        >>> st.tensor([[1, 2], [3, 4]]).T
+        tensor([[1, 3],
+                [2, 4]])
+        """
         return self.permute(tuple(range(self.ndim))[::-1])
 
     @property
     def mT(self) -> Tensor:
-        """The last two dimensions swapped. Copies: none."""
+        """The last two dimensions exchanged, a view: matrices transposed.
+
+        See Also
+        --------
+        transpose
+
+        Notes
+        -----
+        Copies: none.
+
+        Examples
+        --------
+        >>> st.zeros(5, 2, 3).mT.shape
+        Size([5, 3, 2])
+        """
         if self.array.ndim < 2:
             return self._only_scalar("mT", "matrices or batches of matrices")
         return self.transpose(-1, -2)
 
     @property
     def H(self) -> Tensor:
-        """The conjugate transpose of a matrix."""
+        """The conjugate transpose of a matrix.
+
+        See Also
+        --------
+        mH, adjoint
+
+        Notes
+        -----
+        Copies: none for a real tensor, one for a complex one.
+
+        Examples
+        --------
+        >>> st.tensor([[1 + 2j, 3]]).H
+        tensor([[1.-2.j],
+                [3.-0.j]])
+        """
         if self.array.ndim != 2:
             return self._only_scalar("H", "matrices (2 dimensions); mH takes batches")
         return self.mT.conj()
 
     @property
     def mH(self) -> Tensor:
-        """The conjugate transpose of a matrix, or of each of a batch."""
+        """The conjugate transpose of a matrix, or of each of a batch.
+
+        See Also
+        --------
+        adjoint
+
+        Notes
+        -----
+        Copies: none for a real tensor, one for a complex one.
+
+        Examples
+        --------
+        >>> st.zeros(5, 2, 3).mH.shape
+        Size([5, 3, 2])
+        """
         if self.array.ndim < 2:
             return self._only_scalar("mH", "matrices or batches of matrices")
         return self.mT.conj()
@@ -795,6 +919,21 @@ class Tensor(Methods):
 
     @property
     def real(self) -> Tensor:
+        """The real parts, a view; a real tensor itself. Values can be assigned.
+
+        See Also
+        --------
+        imag
+
+        Notes
+        -----
+        Copies: none.
+
+        Examples
+        --------
+        >>> st.tensor([1 + 2j]).real
+        tensor([1.])
+        """
         if self.array.dtype.kind != "c":  # the same object, so a leaf remains one
             return self
         return table.real(self)  # type: ignore[no-any-return]
@@ -805,6 +944,26 @@ class Tensor(Methods):
 
     @property
     def imag(self) -> Tensor:
+        """The imaginary parts of a complex tensor, a view. Values can be assigned.
+
+        Raises
+        ------
+        RuntimeError
+            The tensor is not complex.
+
+        See Also
+        --------
+        real
+
+        Notes
+        -----
+        Copies: none.
+
+        Examples
+        --------
+        >>> st.tensor([1 + 2j]).imag
+        tensor([2.])
+        """
         return table.imag(self)  # type: ignore[no-any-return]
 
     @imag.setter
@@ -815,6 +974,17 @@ class Tensor(Methods):
 
     @property
     def requires_grad(self) -> bool:
+        """Whether operations on the tensor are recorded for gradients. It can be set for leaves.
+
+        See Also
+        --------
+        requires_grad_, detach
+
+        Examples
+        --------
+        >>> st.ones(2, requires_grad=True).requires_grad
+        True
+        """
         return views_and_inplace.requires_grad(self)
 
     @requires_grad.setter
@@ -862,12 +1032,35 @@ class Tensor(Methods):
 
     @property
     def is_leaf(self) -> bool:
+        """Whether the tensor is no result of recorded operations: `backward` adds to `grad` of
+        leaves.
+
+        See Also
+        --------
+        retain_grad
+
+        Examples
+        --------
+        >>> x = st.ones(2, requires_grad=True)
+        >>> x.is_leaf, (x * 2).is_leaf
+        (True, False)
+        """
         node = views_and_inplace.node_of(self)
         return node is None or node.__class__ is AccumulateGrad or is_unrecorded(node)
 
     @property
     def grad_fn(self) -> Any:
-        """The node of the graph that computed the tensor; None for a leaf."""
+        """The node of the graph that computed the tensor; None for a leaf.
+
+        See Also
+        --------
+        is_leaf
+
+        Examples
+        --------
+        >>> st.ones(2).grad_fn is None
+        True
+        """
         node = views_and_inplace.node_of(self)
         if node is None or node.__class__ is AccumulateGrad or is_unrecorded(node):
             return None
@@ -880,7 +1073,19 @@ class Tensor(Methods):
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient so far, or None."""
+        """The gradients that backwards have added up so far, or None. It can be set.
+
+        See Also
+        --------
+        backward
+
+        Examples
+        --------
+        >>> x = st.ones(2, requires_grad=True)
+        >>> x.sum().backward()
+        >>> x.grad
+        tensor([1., 1.])
+        """
         return None if self.accumulate_grad is None else self.accumulate_grad.grad
 
     @grad.setter
@@ -908,6 +1113,17 @@ class Tensor(Methods):
 
     @property
     def retains_grad(self) -> bool:
+        """Whether backward sets `grad` although the tensor is not a leaf.
+
+        See Also
+        --------
+        retain_grad
+
+        Examples
+        --------
+        >>> st.ones(2).retains_grad
+        False
+        """
         return self.accumulate_grad is not None and self.node is not self.accumulate_grad
 
     def retain_grad(self) -> None:
@@ -1101,7 +1317,24 @@ class Tensor(Methods):
 
     @property
     def data(self) -> Tensor:
-        """The same memory without history, and writes to it are not counted. Copies: none."""
+        """The same memory without history; writes to it are not counted. A tensor can be assigned.
+
+        See Also
+        --------
+        detach
+
+        Notes
+        -----
+        A backward that needs old values does not notice such a write: `detach()` is safer.
+
+        Copies: none.
+
+        Examples
+        --------
+        >>> x = st.ones(2, requires_grad=True)
+        >>> x.data.fill_(5)
+        tensor([5., 5.])
+        """
         return native.wrap(self.array)  # type: ignore[no-any-return]
 
     @data.setter
