@@ -31,12 +31,38 @@ __all__ = [
 
 
 class Device:
-    """A device: `Device("cpu")`, `Device("cuda", 0)`, `Device("cuda:1")`, `Device(1)`.
+    """A device: "cpu", a GPU, or "meta", whose tensors have a shape and a dtype but no data.
 
-    `Device("meta")` has no memory: its tensors have a shape and a dtype, but no data.
+    Parameters
+    ----------
+    type : str, Device or int
+        `device("cpu")`, `device("cuda")`, `device("cuda:1")`, `device("meta")`; a number is that of
+        a GPU.
+    index : int, optional
+        The number of the GPU: `device("cuda", 0)`.
 
-    The constructor does not check that the device exists; its use does, as in `with
-    Device("cpu"):`.
+    Raises
+    ------
+    RuntimeError
+        There is no such kind of device, or the index is given twice.
+
+    See Also
+    --------
+    set_default_device, get_default_device
+
+    Notes
+    -----
+    The constructor does not check that the device exists; its use does. In `with st.device("cpu"):`
+    it is the default device.
+
+    Examples
+    --------
+    >>> st.device("cuda:1").type, st.device("cuda:1").index
+    ('cuda', 1)
+    >>> with st.device("meta"):
+    ...     x = st.zeros(2, 3)
+    >>> x.device, x.shape
+    (device(type='meta'), Size([2, 3]))
     """
 
     __slots__ = ("index", "type")
@@ -209,11 +235,30 @@ def set_default(device: Device | None) -> None:
 
 
 def set_default_device(device: Device | str | int | None) -> None:
-    """Sets the device of new tensors in this thread; None is the CPU.
+    """Sets the device of new tensors in this thread.
 
-    Raises:
-        DeviceMissing: it is not there.
-        RuntimeError: there is no such name.
+    Parameters
+    ----------
+    device : Device, str, int or None
+        The device; None is the CPU.
+
+    Raises
+    ------
+    DeviceMissing
+        It is not there.
+    RuntimeError
+        There is no such name.
+
+    See Also
+    --------
+    get_default_device, device
+
+    Examples
+    --------
+    >>> st.set_default_device("meta")
+    >>> st.zeros(2).device
+    device(type='meta')
+    >>> st.set_default_device(None)
     """
     if device is not None:
         as_device(device)
@@ -221,7 +266,22 @@ def set_default_device(device: Device | str | int | None) -> None:
 
 
 def get_default_device() -> Device:
-    """The device of new tensors in this thread, with its index."""
+    """The device of new tensors in this thread.
+
+    Returns
+    -------
+    Device
+        With its index.
+
+    See Also
+    --------
+    set_default_device
+
+    Examples
+    --------
+    >>> st.get_default_device()
+    device(type='cpu')
+    """
     return CPU if defaults.device is None else as_device(defaults.device)
 
 

@@ -67,19 +67,85 @@ cfloat, cdouble = complex64, complex128
 
 
 def as_dtype(spelling: Any) -> dtype:
-    """The dtype of any spelling: a dtype, a NumPy scalar class, a Python class, a name.
+    """The dtype that something names.
 
-    Raises:
-        TypeError: no tensor can have it.
+    Parameters
+    ----------
+    spelling : dtype, class or str
+        A dtype of shmtensor's or NumPy's, a class of numbers of NumPy or Python, a name.
+
+    Returns
+    -------
+    dtype
+        The object `st.float32` and the like.
+
+    Raises
+    ------
+    TypeError
+        No tensor can have it.
+
+    See Also
+    --------
+    promote_types
+
+    Examples
+    --------
+    >>> st.as_dtype("float32") is st.float32
+    True
+    >>> st.as_dtype(np.int64), st.as_dtype(bool)
+    (shmtensor.int64, shmtensor.bool)
     """
     return dtype(spelling)
 
 
 def get_default_dtype() -> dtype:
-    """The dtype of new floating tensors: float32 unless set."""
+    """The dtype of new tensors of floating-point numbers.
+
+    Returns
+    -------
+    dtype
+        float32 unless `set_default_dtype` changed it.
+
+    See Also
+    --------
+    set_default_dtype
+
+    Examples
+    --------
+    >>> st.get_default_dtype()
+    shmtensor.float32
+    """
     return dtype(dtypes.default)
 
 
 def promote_types(type1: Any, type2: Any) -> dtype:
-    """The smallest dtype that holds both as PyTorch sees it: int64 with float32 is float32."""
+    """The dtype that arithmetic on tensors of two dtypes gives.
+
+    Parameters
+    ----------
+    type1, type2 : dtype
+        Any spelling of a dtype.
+
+    Returns
+    -------
+    dtype
+        The smallest one that holds both, where a kind counts more than its size: int64 with float32
+        is float32.
+
+    Raises
+    ------
+    RuntimeError
+        uint64 with a signed integer: no integer dtype holds both.
+
+    See Also
+    --------
+    result_type, can_cast
+
+    Examples
+    --------
+    >>> st.promote_types(st.int64, st.float32)
+    shmtensor.float32
+    >>> st.promote_types(st.float16, st.bfloat16)
+    shmtensor.float32
+    """
     return dtype(dtypes.promote_types(type1, type2))

@@ -91,10 +91,32 @@ def get_default_dtype() -> Dtype:
 
 
 def set_default_dtype(d: Any) -> None:
-    """Sets the dtype of new floating tensors.
+    """Sets the dtype of new tensors of floating-point numbers, in all threads.
 
-    Raises:
-        TypeError: not a floating dtype.
+    Parameters
+    ----------
+    d : dtype
+        A floating-point dtype.
+
+    Raises
+    ------
+    TypeError
+        It is something else.
+
+    See Also
+    --------
+    get_default_dtype
+
+    Notes
+    -----
+    Python floats become it in `tensor` and in `full`, and integers in functions such as `exp`.
+
+    Examples
+    --------
+    >>> st.set_default_dtype(st.float64)
+    >>> st.tensor([1.5]).dtype
+    shmtensor.float64
+    >>> st.set_default_dtype(st.float32)
     """
     global default
     new_default = as_dtype(d)
@@ -199,7 +221,29 @@ def promote_bfloat16(other: Dtype) -> Dtype:
 
 
 def can_cast(from_: Any, to: Any) -> builtins.bool:
-    """Whether a result of one dtype may be written into the other: not to a lower category."""
+    """Whether a result of one dtype may be written into a tensor of another.
+
+    Parameters
+    ----------
+    from_ : dtype
+        The dtype of the result.
+    to : dtype
+        The dtype of the tensor.
+
+    Returns
+    -------
+    bool
+        False if the kind of number would be lower: complex, floating point, integer, bool.
+
+    See Also
+    --------
+    promote_types
+
+    Examples
+    --------
+    >>> st.can_cast(st.int64, st.float16), st.can_cast(st.float32, st.int64)
+    (True, False)
+    """
     return category(as_dtype(from_)) <= category(as_dtype(to))
 
 
@@ -215,7 +259,34 @@ class Bfloat16:
 
 
 class finfo:
-    """Limits of a floating dtype, by PyTorch's names (tiny, smallest_normal, resolution)."""
+    """The limits of a floating-point dtype.
+
+    Parameters
+    ----------
+    type : dtype, optional
+        The dtype, of complex numbers that of their parts; the default dtype if it is None.
+
+    Raises
+    ------
+    TypeError
+        It is an integer dtype.
+
+    See Also
+    --------
+    iinfo
+
+    Notes
+    -----
+    Attributes: `bits`, `eps` (the distance from 1 to the next number), `max`, `min`, `tiny` and
+    `smallest_normal` (the smallest normal number), `resolution`, `dtype` (its name).
+
+    Examples
+    --------
+    >>> st.finfo(st.float16).max
+    65504.0
+    >>> st.finfo(st.float32).eps == 2 ** -23
+    True
+    """
 
     def __init__(self, type: Any = None) -> None:
         d = default if type is None else as_dtype(type)
@@ -239,7 +310,31 @@ class finfo:
 
 
 class iinfo:
-    """Limits of an integer dtype."""
+    """The limits of an integer dtype.
+
+    Parameters
+    ----------
+    type : dtype
+        The dtype.
+
+    Raises
+    ------
+    TypeError
+        It is not an integer dtype.
+
+    See Also
+    --------
+    finfo
+
+    Notes
+    -----
+    Attributes: `bits`, `max`, `min`, `dtype` (its name).
+
+    Examples
+    --------
+    >>> st.iinfo(st.int8).min, st.iinfo(st.int8).max
+    (-128, 127)
+    """
 
     def __init__(self, type: Any) -> None:
         d = as_dtype(type)

@@ -28,15 +28,33 @@ __all__ = ["SparseTensor", "addmm", "mm", "sparse_coo", "sparse_coo_tensor", "sp
 
 @register_sparse_class
 class SparseTensor(SparseGradient):
-    """A tensor that stores only some of its elements.
+    """A tensor that stores only some of its elements, with their indices (COO).
 
-    Args:
-        indices: int64, (sparse dimensions, nnz).
-        values: (nnz, *dense dimensions).
-        shape: of the dense tensor: sparse dimensions first, then dense ones.
-        is_coalesced: the indices are unique and in order.
+    Parameters
+    ----------
+    indices : Tensor
+        int64, `(sparse dimensions, nnz)`.
+    values : Tensor
+        `(nnz, *dense dimensions)`.
+    shape : tuple of int
+        Of the dense tensor: sparse dimensions first, then dense ones.
+    is_coalesced : bool, optional
+        Whether the indices are unique and in order.
 
-    The attributes `places` and `numbers` are the indices and values, `ordered` is is_coalesced.
+    See Also
+    --------
+    sparse_coo_tensor
+
+    Notes
+    -----
+    `sparse_coo_tensor` checks its arguments; this does not. The attributes `places` and `numbers`
+    are the indices and values, `ordered` is `is_coalesced`.
+
+    Examples
+    --------
+    >>> x = st.sparse.SparseTensor(st.tensor([[0, 2]]), st.tensor([5., 6.]), (3,))
+    >>> x.to_dense()
+    tensor([5., 0., 6.])
     """
 
     places: Tensor
@@ -77,7 +95,19 @@ class SparseTensor(SparseGradient):
         return self.numbers.is_meta
 
     def get_device(self) -> int:
-        """The number of its GPU: -1 for the CPU."""
+        """The number of the GPU that the tensor is on.
+
+        Returns
+        -------
+        int
+            -1 for the CPU.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.get_device()
+        -1
+        """
         return self.numbers.get_device()
 
     @property
@@ -90,48 +120,172 @@ class SparseTensor(SparseGradient):
 
     @property
     def grad(self) -> SparseTensor | None:
-        """The gradient of the values, at the same indices."""
+        """The gradient of the values, at the same indices.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.requires_grad_().sum().backward()
+        >>> x.grad.to_dense()
+        tensor([[0., 1.],
+                [1., 0.]])
+        """
         g = self.numbers.grad
         return None if g is None else SparseTensor(self.places, g, self.shape, self.ordered)
 
     def dim(self) -> int:
+        """The number of dimensions, sparse and dense ones.
+
+        Returns
+        -------
+        int
+            As of the dense tensor.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.dim()
+        2
+        """
         return self.ndim
 
     def sparse_dim(self) -> int:
-        """The number of sparse dimensions."""
+        """The number of sparse dimensions.
+
+        Returns
+        -------
+        int
+            How many indices an element has.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.sparse_dim()
+        2
+        """
         return self.places.shape[0]
 
     def dense_dim(self) -> int:
-        """The number of dense dimensions of each value."""
+        """The number of dense dimensions of each value.
+
+        Returns
+        -------
+        int
+            0 if the values are numbers.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.dense_dim()
+        0
+        """
         return self.numbers.ndim - 1
 
     def size(self, dim: int | None = None) -> Any:
+        """The shape of the dense tensor, or the size of one dimension.
+
+        Parameters
+        ----------
+        dim : int, optional
+            The dimension.
+
+        Returns
+        -------
+        Size or int
+            The shape without `dim`.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.size(0)
+        2
+        """
         return self.shape if dim is None else self.shape[dim]
 
     def numel(self) -> int:
+        """The number of elements of the dense tensor.
+
+        Returns
+        -------
+        int
+            The product of the sizes.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.numel()
+        4
+        """
         return int(np.prod(self.shape))
 
     def _nnz(self) -> int:
         return self.places.shape[1]
 
     def is_coalesced(self) -> bool:
-        """Whether the indices are unique and in order."""
+        """Whether the indices are known to be unique and in order.
+
+        Returns
+        -------
+        bool
+            False for a new tensor, unless it was said.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.is_coalesced(), x.coalesce().is_coalesced()
+        (False, True)
+        """
         return self.ordered
 
     def indices(self) -> Tensor:
-        """The indices, (sparse dimensions, nnz). Copies: none.
+        """The indices of the elements that are stored.
 
-        Raises:
-            RuntimeError: it is not coalesced.
+        Returns
+        -------
+        Tensor
+            int64, `(sparse dimensions, nnz)`.
+
+        Raises
+        ------
+        RuntimeError
+            It is not coalesced.
+
+        Notes
+        -----
+        Copies: none.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.coalesce().indices()
+        tensor([[0, 1],
+                [1, 0]])
         """
         self.must_be_coalesced("indices")
         return self.places
 
     def values(self) -> Tensor:
-        """The values, (nnz, *dense dimensions). Copies: none.
+        """The elements that are stored.
 
-        Raises:
-            RuntimeError: it is not coalesced.
+        Returns
+        -------
+        Tensor
+            `(nnz, *dense dimensions)`.
+
+        Raises
+        ------
+        RuntimeError
+            It is not coalesced.
+
+        Notes
+        -----
+        Copies: none.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.coalesce().values()
+        tensor([3., 4.])
         """
         self.must_be_coalesced("values")
         return self.numbers
@@ -150,14 +304,47 @@ class SparseTensor(SparseGradient):
             )
 
     def requires_grad_(self, requires_grad: bool = True) -> SparseTensor:
-        """Starts, or stops, recording what is computed from the values."""
+        """Starts, or stops, recording what is computed from the values.
+
+        Parameters
+        ----------
+        requires_grad : bool, optional
+            False stops.
+
+        Returns
+        -------
+        SparseTensor
+            The tensor itself.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.requires_grad_().requires_grad
+        True
+        """
         self.numbers.requires_grad_(requires_grad)
         return self
 
     # ------------------------------------------------------------ other forms
 
     def coalesce(self) -> SparseTensor:
-        """Unique indices, in order; values with the same index are summed. Copies: one."""
+        """The tensor with unique indices, in order; values with the same index are added.
+
+        Returns
+        -------
+        SparseTensor
+            The tensor itself if it is coalesced.
+
+        Notes
+        -----
+        Copies: none or one.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[2, 0, 2]], [1., 5., 2.], (3,))
+        >>> x.coalesce().values()
+        tensor([5., 3.])
+        """
         if self.ordered:
             return self
         if on_device(self.numbers):
@@ -182,7 +369,31 @@ class SparseTensor(SparseGradient):
         return SparseTensor(native.wrap(places), values, self.shape, True)
 
     def to_dense(self, dtype: Any = None, **unused: Any) -> Tensor:
-        """The dense tensor. Copies: one."""
+        """The dense tensor, with 0 where no element is stored.
+
+        Parameters
+        ----------
+        dtype : dtype, optional
+            Of the result; by default the tensor's.
+        **unused : Any
+            Accepted; have no effect.
+
+        Returns
+        -------
+        Tensor
+            Of the same shape.
+
+        Notes
+        -----
+        Copies: one.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.to_dense()
+        tensor([[0., 3.],
+                [4., 0.]])
+        """
         shape = tuple(self.shape)
         if not self.sparse_dim():
             return self.numbers.sum(0, dtype=self.dtype if dtype is None else dtype)
@@ -194,37 +405,150 @@ class SparseTensor(SparseGradient):
         return result if dtype is None else result.to(dtype)  # type: ignore[no-any-return]
 
     def to_sparse(self, *unused: Any) -> SparseTensor:
+        """The tensor itself, which is sparse.
+
+        Parameters
+        ----------
+        *unused : Any
+            Accepted; have no effect.
+
+        Returns
+        -------
+        SparseTensor
+            The tensor itself.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.to_sparse() is x
+        True
+        """
         return self
 
     def detach(self) -> SparseTensor:
+        """The same elements without history.
+
+        Returns
+        -------
+        SparseTensor
+            Over the same memory.
+
+        Notes
+        -----
+        Copies: none.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.requires_grad_().detach().requires_grad
+        False
+        """
         return self.with_values(self.numbers.detach())
 
     def clone(self) -> SparseTensor:
+        """A copy of the tensor.
+
+        Returns
+        -------
+        SparseTensor
+            Indices and values in memory of their own.
+
+        Notes
+        -----
+        Copies: one.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.clone().to_dense()
+        tensor([[0., 3.],
+                [4., 0.]])
+        """
         return SparseTensor(self.places.clone(), self.numbers.clone(), self.shape, self.ordered)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SparseTensor:
         return self.detach().clone()
 
     def share_memory_(self) -> SparseTensor:
-        """Moves indices and values into shared memory, where they usually are already."""
+        """Moves indices and values into shared memory, where they usually are already.
+
+        Returns
+        -------
+        SparseTensor
+            The tensor itself.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.share_memory_().is_shared()
+        True
+        """
         self.places.share_memory_()
         self.numbers.share_memory_()
         return self
 
     def is_shared(self) -> bool:
-        """Whether other processes can see it."""
+        """Whether other processes can see the tensor's memory.
+
+        Returns
+        -------
+        bool
+            True if indices and values are in shared memory.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.share_memory_().is_shared()
+        True
+        """
         return self.places.is_shared() and self.numbers.is_shared()
 
     def to(self, *args: Any, **kwargs: Any) -> SparseTensor:
         """The tensor with another dtype or on another device, in the forms of `Tensor.to`.
 
+        Parameters
+        ----------
+        *args : dtype, Device, str or Tensor
+            As for `Tensor.to`.
+        **kwargs : Any
+            As for `Tensor.to`.
+
+        Returns
+        -------
+        SparseTensor
+            At the same indices.
+
+        Notes
+        -----
         Copies: none or one.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.to(st.float64).dtype
+        shmtensor.float64
         """
         args = tuple(a.numbers if isinstance(a, SparseTensor) else a for a in args)
         return self.with_values(self.numbers.to(*args, **kwargs))
 
     def cpu(self) -> SparseTensor:
-        """The tensor on the CPU. Copies: none or one."""
+        """The tensor on the CPU.
+
+        Returns
+        -------
+        SparseTensor
+            At the same indices.
+
+        Notes
+        -----
+        Copies: none or one.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.cpu().device
+        device(type='cpu')
+        """
         return self.with_values(self.numbers.cpu())
 
     def cuda(self, device: Any = None, non_blocking: bool = False) -> SparseTensor:
@@ -232,7 +556,25 @@ class SparseTensor(SparseGradient):
         return self.with_values(self.numbers.cuda(device, non_blocking))
 
     def with_values(self, values: Tensor) -> SparseTensor:
-        """Other values at the same indices, which go to the values' device."""
+        """Other values at the same indices.
+
+        Parameters
+        ----------
+        values : Tensor
+            `(nnz, *dense dimensions)`; the indices go to its device.
+
+        Returns
+        -------
+        SparseTensor
+            Of the same shape.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.with_values(st.tensor([1., 2.])).to_dense()
+        tensor([[0., 1.],
+                [2., 0.]])
+        """
         places = self.places
         if places.device != values.device:
             places = places.to(values.device)
@@ -286,25 +628,101 @@ class SparseTensor(SparseGradient):
         return self.with_values(-self.numbers)
 
     def add(self, other: Any, *, alpha: Any = 1) -> Any:
-        """`self + alpha * other`: sparse if other is sparse, else dense."""
+        """The sum with another tensor.
+
+        Parameters
+        ----------
+        other : Tensor or SparseTensor
+            Of the same shape.
+        alpha : number, optional
+            A factor of `other`.
+
+        Returns
+        -------
+        Tensor or SparseTensor
+            self + alpha * other: sparse if `other` is sparse, else dense.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.add(x, alpha=2).to_dense()
+        tensor([[ 0.,  9.],
+                [12.,  0.]])
+        """
         return self + (other if alpha == 1 else other * alpha)
 
     def sub(self, other: Any, *, alpha: Any = 1) -> Any:
-        """`self - alpha * other`: sparse if other is sparse, else dense."""
+        """The difference from another tensor.
+
+        Parameters
+        ----------
+        other : Tensor or SparseTensor
+            Of the same shape.
+        alpha : number, optional
+            A factor of `other`.
+
+        Returns
+        -------
+        Tensor or SparseTensor
+            self - alpha * other: sparse if `other` is sparse, else dense.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.sub(x, alpha=2).to_dense()
+        tensor([[ 0., -3.],
+                [-4.,  0.]])
+        """
         return self - (other if alpha == 1 else other * alpha)
 
     def mul(self, other: Any) -> SparseTensor:
-        """The product, element by element, with a number, a sparse tensor of this shape, or a dense
-        one that broadcasts to it. Elements that are not stored are 0, even times infinity.
+        """The product, element by element.
+
+        Parameters
+        ----------
+        other : Tensor, SparseTensor or number
+            A number, a sparse tensor of this shape, or a dense one that broadcasts to it.
+
+        Returns
+        -------
+        SparseTensor
+            Elements that are not stored are 0, even times infinity.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.mul(10).to_dense()
+        tensor([[ 0., 30.],
+                [40.,  0.]])
         """
         return self.__mul__(other)
 
     def div(self, other: Any, *, rounding_mode: str | None = None) -> SparseTensor:
-        """The quotient by a number or a dense tensor without dimensions. A rounding_mode ("floor"
-        or "trunc") coalesces first.
+        """The quotient by a number.
 
-        Raises:
-            RuntimeError: other is sparse, or has dimensions.
+        Parameters
+        ----------
+        other : number or Tensor
+            A number or a dense tensor without dimensions.
+        rounding_mode : str, optional
+            "floor" or "trunc": the values are added at equal indices first.
+
+        Returns
+        -------
+        SparseTensor
+            At the same indices.
+
+        Raises
+        ------
+        RuntimeError
+            `other` is sparse, or has dimensions.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.div(2).to_dense()
+        tensor([[0.0000, 1.5000],
+                [2.0000, 0.0000]])
         """
         ndim: int = getattr(other, "ndim", 0)
         if ndim or isinstance(other, SparseTensor):
@@ -318,30 +736,149 @@ class SparseTensor(SparseGradient):
         return x.with_values(x.numbers.div(other, rounding_mode=rounding_mode))
 
     def neg(self) -> SparseTensor:
-        """Each element with the other sign."""
+        """Each element with the opposite sign.
+
+        Returns
+        -------
+        SparseTensor
+            At the same indices.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.neg().to_dense()
+        tensor([[ 0., -3.],
+                [-4.,  0.]])
+        """
         return -self
 
     def add_(self, other: Any, *, alpha: Any = 1) -> SparseTensor:
-        """Adds alpha times a sparse tensor, in place."""
+        """Adds a sparse tensor, in place.
+
+        Parameters
+        ----------
+        other : SparseTensor
+            Of the same shape.
+        alpha : number, optional
+            A factor of `other`.
+
+        Returns
+        -------
+        SparseTensor
+            The tensor itself.
+
+        Raises
+        ------
+        RuntimeError
+            `other` is dense, or of a dtype that cannot be cast to this one.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.add_(x).to_dense()
+        tensor([[0., 6.],
+                [8., 0.]])
+        """
         return self.assign("add_", self.add(other, alpha=alpha))
 
     def sub_(self, other: Any, *, alpha: Any = 1) -> SparseTensor:
-        """Subtracts alpha times a sparse tensor, in place."""
+        """Subtracts a sparse tensor, in place.
+
+        Parameters
+        ----------
+        other : SparseTensor
+            Of the same shape.
+        alpha : number, optional
+            A factor of `other`.
+
+        Returns
+        -------
+        SparseTensor
+            The tensor itself.
+
+        Raises
+        ------
+        RuntimeError
+            `other` is dense, or of a dtype that cannot be cast to this one.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.sub_(x, alpha=2).to_dense()
+        tensor([[ 0., -3.],
+                [-4.,  0.]])
+        """
         return self.assign("sub_", self.sub(other, alpha=alpha))
 
     def mul_(self, other: Any) -> SparseTensor:
-        """Multiplies by what `mul` takes, in place."""
+        """Multiplies by what `mul` takes, in place.
+
+        Parameters
+        ----------
+        other : Tensor, SparseTensor or number
+            The factor.
+
+        Returns
+        -------
+        SparseTensor
+            The tensor itself.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.mul_(10).to_dense()
+        tensor([[ 0., 30.],
+                [40.,  0.]])
+        """
         if getattr(other, "ndim", 0):
             return self.assign("mul_", self * other)
         self.numbers.mul_(other.to_dense() if isinstance(other, SparseTensor) else other)
         return self
 
     def div_(self, other: Any, *, rounding_mode: str | None = None) -> SparseTensor:
-        """Divides by a number or a dense tensor without dimensions, in place."""
+        """Divides by a number, in place.
+
+        Parameters
+        ----------
+        other : number or Tensor
+            A number or a dense tensor without dimensions.
+        rounding_mode : str, optional
+            "floor" or "trunc".
+
+        Returns
+        -------
+        SparseTensor
+            The tensor itself.
+
+        Raises
+        ------
+        RuntimeError
+            `other` is sparse, or has dimensions.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.div_(2).to_dense()
+        tensor([[0.0000, 1.5000],
+                [2.0000, 0.0000]])
+        """
         return self.assign("div_", self.div(other, rounding_mode=rounding_mode))
 
     def neg_(self) -> SparseTensor:
-        """Changes the sign of each element, in place."""
+        """Changes the sign of each element, in place.
+
+        Returns
+        -------
+        SparseTensor
+            The tensor itself.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.neg_().to_dense()
+        tensor([[ 0., -3.],
+                [-4.,  0.]])
+        """
         self.numbers.neg_()
         return self
 
@@ -377,7 +914,31 @@ class SparseTensor(SparseGradient):
         return self
 
     def sparse_mask(self, mask: SparseTensor) -> SparseTensor:
-        """The elements at the indices of another sparse tensor, 0 where there is none."""
+        """The elements at the indices of another sparse tensor, 0 where there is none.
+
+        Parameters
+        ----------
+        mask : SparseTensor
+            Of the same shape.
+
+        Returns
+        -------
+        SparseTensor
+            At the indices of `mask`.
+
+        Raises
+        ------
+        RuntimeError
+            The shapes differ.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> mask = st.sparse_coo_tensor([[0, 1], [1, 1]], [1., 1.], (2, 2))
+        >>> x.sparse_mask(mask).to_dense()
+        tensor([[0., 3.],
+                [0., 0.]])
+        """
         return sparse_mask(self, mask)
 
     def backward(
@@ -387,29 +948,99 @@ class SparseTensor(SparseGradient):
         create_graph: bool = False,
         inputs: Any = None,
     ) -> None:
-        """Adds to the `.grad` of all leaves: as `Tensor.backward`.
+        """Computes the gradients of the leaves that the values were computed from, and adds them to
+        `.grad`.
 
-        Args:
-            gradient: sparse or dense, of this shape; of it count the elements that are stored here.
+        Parameters
+        ----------
+        gradient : Tensor or SparseTensor, optional
+            Of this shape; of it count the elements that are stored here.
+        retain_graph : bool, optional
+            Whether another backward can follow; by default as `create_graph`.
+        create_graph : bool, optional
+            Whether the gradients have a history themselves.
+        inputs : sequence of Tensor, optional
+            The leaves whose `.grad` is computed; by default all.
+
+        See Also
+        --------
+        Tensor.backward
+
+        Examples
+        --------
+        >>> values = st.tensor([3., 4.], requires_grad=True)
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], values, (2, 2))
+        >>> x.mul(2).backward(gradient=st.ones(2, 2))
+        >>> values.grad
+        tensor([2., 2.])
         """
         if gradient is not None:
             gradient = sparse_mask(gradient, self).numbers
         self.numbers.backward(gradient, retain_graph, create_graph, inputs)
 
     def clamp_(self, min: Any = None, max: Any = None) -> SparseTensor:
-        """Clamps each value in place, after coalescing."""
+        """Limits each element that is stored to a range, in place; values at equal indices are
+        added first.
+
+        Parameters
+        ----------
+        min, max : number, optional
+            The bounds.
+
+        Returns
+        -------
+        SparseTensor
+            The tensor itself.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.clamp_(max=3.5).to_dense()
+        tensor([[0.0000, 3.0000],
+                [3.5000, 0.0000]])
+        """
         coalesced = self.coalesce()
         self.places, self.numbers, self.ordered = coalesced.places, coalesced.numbers, True
         self.numbers.clamp_(min, max)
         return self
 
     def zero_(self) -> SparseTensor:
-        """Removes all elements, in place."""
+        """Removes all elements, in place.
+
+        Returns
+        -------
+        SparseTensor
+            The tensor itself.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.zero_().to_dense()
+        tensor([[0., 0.],
+                [0., 0.]])
+        """
         self.places, self.numbers, self.ordered = self.places[:, :0], self.numbers[:0], True
         return self
 
     def norm(self, p: Any = 2) -> Tensor:
-        """The norm of all elements as one vector."""
+        """The norm of all elements as one vector.
+
+        Parameters
+        ----------
+        p : number, optional
+            The order.
+
+        Returns
+        -------
+        Tensor
+            0-d.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.norm()
+        tensor(5.)
+        """
         result: Tensor = self.coalesce().numbers.norm(p)
         return result
 
@@ -422,15 +1053,67 @@ class SparseTensor(SparseGradient):
         return matmul(other, self) if isinstance(other, OPERANDS) else NotImplemented
 
     def matmul(self, other: Any) -> Any:
-        """The product with a dense or sparse matrix, or with a vector: as `mm`."""
+        """The product with a matrix or a vector.
+
+        Parameters
+        ----------
+        other : Tensor or SparseTensor
+            The other factor.
+
+        Returns
+        -------
+        Tensor or SparseTensor
+            Dense, but for two sparse matrices sparse.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.matmul(st.tensor([1., 2.]))
+        tensor([6., 4.])
+        """
         return matmul(self, other)
 
     def mm(self, mat2: Any) -> Any:
-        """The product with a dense or sparse matrix."""
+        """The product with a matrix.
+
+        Parameters
+        ----------
+        mat2 : Tensor or SparseTensor
+            The other factor.
+
+        Returns
+        -------
+        Tensor or SparseTensor
+            Dense, but for two sparse matrices sparse.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.mm(st.eye(2))
+        tensor([[0., 3.],
+                [4., 0.]])
+        """
         return mm(self, mat2)
 
     def mv(self, vec: Any) -> Tensor:
-        """The product of a matrix and a vector."""
+        """The product with a vector.
+
+        Parameters
+        ----------
+        vec : Tensor
+            The vector.
+
+        Returns
+        -------
+        Tensor
+            Dense.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.mv(st.tensor([1., 2.]))
+        tensor([6., 4.])
+        """
         return table.mv(self, vec)  # type: ignore[no-any-return]
 
     def bmm(self, mat2: Any) -> Tensor:
@@ -438,7 +1121,19 @@ class SparseTensor(SparseGradient):
         return bmm(self, mat2)
 
     def sum(self) -> Tensor:
-        """The sum of all elements."""
+        """The sum of all elements.
+
+        Returns
+        -------
+        Tensor
+            0-d.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.sum()
+        tensor(7.)
+        """
         return self.numbers.sum()
 
     def __repr__(self) -> str:
@@ -570,18 +1265,48 @@ def sparse_coo_tensor(
     check_invariants: bool | None = None,
     is_coalesced: bool = False,
 ) -> SparseTensor:
-    """A sparse tensor from indices and values; values with the same index are summed.
+    """A sparse tensor from indices and values; values with the same index are added.
 
-    Args:
-        indices: (sparse dimensions, nnz), integers; or only the size, of a tensor without elements.
-        values: (nnz, *dense dimensions).
-        size: of the dense tensor; by default the smallest possible.
-        device: by default that of the values; the indices are moved there.
-        check_invariants: on a GPU, whether indices are compared with a size that is given, which
-            waits for the device; by default they are not. On the CPU they always are.
+    Parameters
+    ----------
+    indices : array_like
+        Integers, `(sparse dimensions, nnz)`; or only the size, of a tensor without elements.
+    values : array_like, optional
+        `(nnz, *dense dimensions)`.
+    size : sequence of int, optional
+        Of the dense tensor; by default the smallest possible.
+    dtype : dtype, optional
+        By default that of the values.
+    device : Device or str, optional
+        By default that of the values; the indices are moved there.
+    requires_grad : bool, optional
+        Whether operations on the tensor are recorded for its gradient.
+    check_invariants : bool, optional
+        On a GPU, whether indices are compared with a size that is given, which waits for the
+        device; by default they are not. On the CPU they always are.
+    is_coalesced : bool, optional
+        Whether the indices are known to be unique and in order.
 
-    Raises:
-        RuntimeError: shapes do not fit, or an index is out of range.
+    Returns
+    -------
+    SparseTensor
+        Its `to_dense()` is the tensor with all elements.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit, or an index is out of range.
+
+    See Also
+    --------
+    sparse.mm
+
+    Examples
+    --------
+    >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+    >>> x.to_dense()
+    tensor([[0., 3.],
+            [4., 0.]])
     """
     if values is None:
         size = indices if size is None else size
@@ -643,13 +1368,40 @@ def as_operands(where: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def mm(mat1: Any, mat2: Any) -> Any:
-    """The product of two matrices (n, m) and (m, k), of which one or both are sparse: dense, but
-    for two sparse ones sparse.
+    """The product of two matrices of which one or both are sparse.
 
-    Copies: none; one of the result if only mat2 is sparse.
+    Parameters
+    ----------
+    mat1 : Tensor or SparseTensor
+        `(n, m)`.
+    mat2 : Tensor or SparseTensor
+        `(m, k)`.
 
-    Raises:
-        RuntimeError: shapes do not fit; the operands are on different devices.
+    Returns
+    -------
+    Tensor or SparseTensor
+        `(n, k)`: dense, but for two sparse ones sparse.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit, or the operands are on different devices.
+
+    See Also
+    --------
+    sparse_coo_tensor, sparse.addmm
+
+    Notes
+    -----
+    Copies: none; one of the result if only `mat2` is sparse. `sparse.mm`, `sparse.spmm` and `spmm`
+    are the same function.
+
+    Examples
+    --------
+    >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+    >>> st.sparse.mm(x, st.tensor([[1.], [2.]]))
+    tensor([[6.],
+            [4.]])
     """
     mat1, mat2 = as_operands("mm", mat1, mat2)
     if mat1.ndim != 2 or mat2.ndim != 2 or mat1.shape[1] != mat2.shape[0]:
@@ -779,7 +1531,40 @@ spmm = mm
 
 
 def addmm(mat: Any, mat1: Any, mat2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """`beta * mat + alpha * (mat1 @ mat2)`, of which any may be sparse."""
+    """A product of two matrices added to a third, of which any may be sparse.
+
+    Parameters
+    ----------
+    mat : Tensor or SparseTensor
+        What the product is added to.
+    mat1, mat2 : Tensor or SparseTensor
+        `(n, m)` and `(m, k)`.
+    beta : number, optional
+        A factor of `mat`.
+    alpha : number, optional
+        A factor of the product.
+
+    Returns
+    -------
+    Tensor or SparseTensor
+        beta * mat + alpha * (mat1 @ mat2).
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit.
+
+    See Also
+    --------
+    sparse.mm
+
+    Examples
+    --------
+    >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+    >>> st.sparse.addmm(st.ones(2, 1), x, st.tensor([[1.], [2.]]), alpha=10)
+    tensor([[61.],
+            [41.]])
+    """
     return mat * beta + mm(mat1, mat2) * alpha
 
 

@@ -1,6 +1,8 @@
 """Storages: the memory that several tensors may be views of, as `torch.UntypedStorage`.
 
 NumPy's array owns a tensor's memory; a storage is an object over it that is created on demand.
+
+The file is long because its methods have full docstrings.
 """
 
 from __future__ import annotations
@@ -183,16 +185,29 @@ def _of_tensor(cls: Any, tensor: Any) -> Any:
 class UntypedStorage:
     """The bytes of a tensor's memory, seen by all its views.
 
-    Args:
-        array: an array, for the memory that it is a view of; a number of bytes, or a sequence of
-            them, for new memory.
-        device: of new memory.
+    Parameters
+    ----------
+    array : ndarray, int or sequence of int, optional
+        An array: the memory that it is a view of. A number of bytes, or the bytes themselves: new
+        memory.
+    device : Device or str, optional
+        Of new memory.
 
-    Example:
-        >>> import shmtensor as st
-        >>> x = st.zeros(4)
-        >>> x[1:].untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
-        True
+    See Also
+    --------
+    storage.TypedStorage
+
+    Notes
+    -----
+    Copies: none of an array.
+
+    Examples
+    --------
+    >>> x = st.zeros(4)
+    >>> x[1:].untyped_storage().data_ptr() == x.untyped_storage().data_ptr()
+    True
+    >>> x.untyped_storage().nbytes()
+    16
     """
 
     bytes: Any
@@ -206,22 +221,69 @@ class UntypedStorage:
         return int(self.bytes.size)
 
     def nbytes(self) -> int:
-        """The number of bytes."""
+        """The number of bytes; `size` is another name.
+
+        Returns
+        -------
+        int
+            The length.
+
+        Examples
+        --------
+        >>> st.zeros(4).untyped_storage().nbytes()
+        16
+        """
         return len(self)
 
     size = nbytes
 
     def data_ptr(self) -> int:
-        """The address of the first byte."""
+        """The address of the first byte.
+
+        Returns
+        -------
+        int
+            On the CPU or on the GPU.
+
+        Examples
+        --------
+        >>> x = st.zeros(4)
+        >>> x.untyped_storage().data_ptr() == x.data_ptr()
+        True
+        """
         return pointer(self.bytes)
 
     def is_shared(self) -> bool:
-        """Whether the memory is shared, as all memory on GPUs is."""
+        """Whether the memory is shared, as all memory on GPUs is.
+
+        Returns
+        -------
+        bool
+            As `Tensor.is_shared`.
+
+        Examples
+        --------
+        >>> st.zeros(4).untyped_storage().is_shared()
+        True
+        """
         return not isinstance(self.bytes, np.ndarray) or bool(native.is_shared(self.bytes))
 
     def share_memory_(self) -> Self:
-        """Moves the memory into shared memory, unless it is there, with all tensors over it, as
-        `Tensor.share_memory_`. Copies: none or one.
+        """Moves the memory into shared memory, unless it is there, with all tensors over it.
+
+        Returns
+        -------
+        UntypedStorage
+            The storage itself.
+
+        Notes
+        -----
+        Copies: none or one.
+
+        Examples
+        --------
+        >>> st.zeros(4).untyped_storage().share_memory_().is_shared()
+        True
         """
         if not self.is_shared():
             tensor = native.wrap(self.bytes)
@@ -234,14 +296,37 @@ class UntypedStorage:
 
     @classmethod
     def from_file(cls, filename: Any, shared: bool = False, nbytes: int = 0) -> Self:
-        """The memory of a mapped file. Copies: none.
+        """The memory of a mapped file.
 
-        Args:
-            shared: writes go to the file, which is created if it does not exist; False: writes
-                stay in this process.
-            nbytes: how many bytes of the file.
+        Parameters
+        ----------
+        filename : str or path
+            The file.
+        shared : bool, optional
+            True: writes go to the file, which is created if it does not exist; False: writes stay
+            in this process.
+        nbytes : int, optional
+            How many bytes of the file.
 
-        Raises: OSError or ValueError: the file does not exist or is too short.
+        Returns
+        -------
+        UntypedStorage
+            Over the file's content.
+
+        Raises
+        ------
+        OSError, ValueError
+            The file does not exist or is too short.
+
+        Notes
+        -----
+        Copies: none.
+
+        Examples
+        --------
+        >>> storage = st.storage.UntypedStorage.from_file("bytes.bin", shared=True, nbytes=3)
+        >>> storage.fill_(7).tolist()
+        [7, 7, 7]
         """
         mode: Any = "c" if not shared else "r+" if os.path.exists(filename) else "w+"
         return cls(np.memmap(filename, np.uint8, mode, 0, (nbytes,)))
@@ -280,18 +365,73 @@ class UntypedStorage:
         return bool(native.wrap(self.bytes).is_pinned())
 
     def clone(self) -> Self:
-        """New memory with the same content. Copies: one."""
+        """New memory with the same content.
+
+        Returns
+        -------
+        UntypedStorage
+            A copy.
+
+        Notes
+        -----
+        Copies: one.
+
+        Examples
+        --------
+        >>> st.storage.UntypedStorage([1, 2]).clone().tolist()
+        [1, 2]
+        """
         return type(self)(native.call(np.copy, self.bytes))
 
     def fill_(self, value: Any) -> Self:
-        """Writes a number to all elements."""
+        """Writes a number to all elements.
+
+        Parameters
+        ----------
+        value : number
+            The number.
+
+        Returns
+        -------
+        UntypedStorage
+            The storage itself.
+
+        Examples
+        --------
+        >>> st.storage.UntypedStorage(2).fill_(7).tolist()
+        [7, 7]
+        """
         self[:] = value
         return self
 
     def copy_(self, source: UntypedStorage, non_blocking: bool | None = None) -> Self:
-        """Writes the elements of another storage. Copies: one.
+        """Writes the elements of another storage.
 
-        Raises: RuntimeError: the sizes differ.
+        Parameters
+        ----------
+        source : UntypedStorage
+            Of the same size.
+        non_blocking : bool, optional
+            Accepted; has no effect.
+
+        Returns
+        -------
+        UntypedStorage
+            The storage itself.
+
+        Raises
+        ------
+        RuntimeError
+            The sizes differ.
+
+        Notes
+        -----
+        Copies: one.
+
+        Examples
+        --------
+        >>> st.storage.UntypedStorage(2).copy_(st.storage.UntypedStorage([5, 6])).tolist()
+        [5, 6]
         """
         if len(source) != len(self):
             raise RuntimeError(f"copy_: sizes differ: {len(source)} and {len(self)} elements")
@@ -301,7 +441,19 @@ class UntypedStorage:
     def resize_(self, size: int) -> None:
         """Does nothing for the size that it has.
 
-        Raises: RuntimeError: another size; a storage cannot move its tensors.
+        Parameters
+        ----------
+        size : int
+            The size.
+
+        Raises
+        ------
+        RuntimeError
+            It is another size: a storage cannot move its tensors.
+
+        Examples
+        --------
+        >>> st.storage.UntypedStorage(2).resize_(2)
         """
         if size != len(self):
             raise RuntimeError(
@@ -320,7 +472,27 @@ class UntypedStorage:
         return f"{self.__module__}.{self.__class__.__name__}"
 
     def to_dtype(self, dtype: Any) -> TypedStorage:
-        """A storage of the same numbers in another dtype. Copies: one."""
+        """A storage of the same numbers in another dtype.
+
+        Parameters
+        ----------
+        dtype : dtype
+            The dtype.
+
+        Returns
+        -------
+        TypedStorage
+            New memory.
+
+        Notes
+        -----
+        Copies: one.
+
+        Examples
+        --------
+        >>> st.storage.UntypedStorage([1, 2]).to_dtype(st.float32)[1]
+        2.0
+        """
         with device_context(self.bytes):
             return TypedStorage(native.call(self.bytes.astype, as_dtype(dtype)))
 
@@ -360,7 +532,22 @@ class UntypedStorage:
         return iter(self.bytes.tolist())
 
     def tolist(self) -> list[int]:
-        """The bytes as numbers."""
+        """The elements as Python numbers.
+
+        Returns
+        -------
+        list
+            One number for each.
+
+        Notes
+        -----
+        Copies: one.
+
+        Examples
+        --------
+        >>> st.storage.UntypedStorage([1, 2]).tolist()
+        [1, 2]
+        """
         result: list[int] = self.bytes.tolist()
         return result
 
@@ -379,12 +566,31 @@ class UntypedStorage:
 class TypedStorage(UntypedStorage):
     """The numbers of a tensor's memory, seen by all its views.
 
-    Args:
-        array: an array, for the memory that it is a view of; a number of elements, or a sequence of
-            them, for new memory.
-        dtype: of new memory, or to see `wrap_storage` in; by default the default dtype.
-        device: of new memory.
-        wrap_storage: an UntypedStorage whose memory this one is.
+    Parameters
+    ----------
+    array : ndarray, int or sequence, optional
+        An array: the memory that it is a view of. A number of elements, or the elements themselves:
+        new memory.
+    dtype : dtype, optional
+        Of new memory, or to see `wrap_storage` in; by default the default dtype.
+    device : Device or str, optional
+        Of new memory.
+    wrap_storage : UntypedStorage, optional
+        The memory that this one is.
+
+    See Also
+    --------
+    storage.UntypedStorage
+
+    Notes
+    -----
+    Copies: none of an array or a storage.
+
+    Examples
+    --------
+    >>> storage = st.storage.TypedStorage([1., 2.])
+    >>> len(storage), storage.nbytes(), storage[1]
+    (2, 8, 2.0)
     """
 
     bytes: Any
@@ -406,15 +612,39 @@ class TypedStorage(UntypedStorage):
     def from_file(
         cls, filename: Any, shared: bool = False, size: int = 0, dtype: Any = None
     ) -> Self:
-        """The numbers of a mapped file. Copies: none.
+        """The numbers of a mapped file.
 
-        Args:
-            shared: writes go to the file, which is created if it does not exist; False: writes
-                stay in this process.
-            size: how many elements.
-            dtype: by default the default dtype.
+        Parameters
+        ----------
+        filename : str or path
+            The file.
+        shared : bool, optional
+            True: writes go to the file, which is created if it does not exist; False: writes stay
+            in this process.
+        size : int, optional
+            How many elements.
+        dtype : dtype, optional
+            By default the default dtype.
 
-        Raises: OSError or ValueError: the file does not exist or is too short.
+        Returns
+        -------
+        TypedStorage
+            Over the file's content.
+
+        Raises
+        ------
+        OSError, ValueError
+            The file does not exist or is too short.
+
+        Notes
+        -----
+        Copies: none.
+
+        Examples
+        --------
+        >>> storage = st.storage.TypedStorage.from_file("numbers.bin", shared=True, size=2)
+        >>> storage.fill_(7).tolist()
+        [7.0, 7.0]
         """
         target = get_default_dtype() if dtype is None else as_dtype(dtype)
         memory = UntypedStorage.from_file(filename, shared, size * target.itemsize)
@@ -441,7 +671,22 @@ class TypedStorage(UntypedStorage):
         return native.dtype(self.bytes.dtype)
 
     def untyped(self) -> UntypedStorage:
-        """The same memory as bytes."""
+        """The same memory as bytes.
+
+        Returns
+        -------
+        UntypedStorage
+            Over the same memory.
+
+        Notes
+        -----
+        Copies: none.
+
+        Examples
+        --------
+        >>> st.storage.TypedStorage([1., 2.]).untyped().nbytes()
+        8
+        """
         return UntypedStorage(self.bytes)
 
     def __getitem__(self, index: Any) -> Any:

@@ -32,12 +32,44 @@ FROZEN = native.set_inferring(inferring)  # the version of inference tensors
 
 
 def is_grad_enabled() -> bool:
-    """Whether ops on tensors that require grad record history now."""
+    """Whether operations on tensors that require grad are recorded now, in this thread.
+
+    Returns
+    -------
+    bool
+        True, unless `no_grad`, `inference_mode` or `set_grad_enabled(False)` is in force.
+
+    See Also
+    --------
+    no_grad, set_grad_enabled
+
+    Examples
+    --------
+    >>> with st.no_grad():
+    ...     st.is_grad_enabled()
+    False
+    """
     return recording.get()
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether an `inference_mode` block is open."""
+    """Whether an `inference_mode` block is open in this thread.
+
+    Returns
+    -------
+    bool
+        True inside of one.
+
+    See Also
+    --------
+    inference_mode
+
+    Examples
+    --------
+    >>> with st.inference_mode():
+    ...     st.is_inference_mode_enabled()
+    True
+    """
     return inferring.get()
 
 
@@ -116,19 +148,93 @@ class Mode:
 
 
 class no_grad(Mode):
-    """No history is recorded: `with no_grad():`, `@no_grad()` or `@no_grad`."""
+    """Records no history: a context manager and a decorator, for evaluation and updates.
+
+    Parameters
+    ----------
+    function : callable, optional
+        What is decorated, as `@no_grad` without parentheses.
+    *args, **kwargs : Any
+        Accepted; have no effect.
+
+    See Also
+    --------
+    enable_grad, inference_mode, set_grad_enabled
+
+    Notes
+    -----
+    Used as `with no_grad():`, `@no_grad()` or `@no_grad`. Results do not require grad, and no
+    memory is kept for a backward. The mode is that of the thread or asyncio task; a decorated
+    generator has it only while it runs.
+
+    Examples
+    --------
+    >>> x = st.ones(2, requires_grad=True)
+    >>> with st.no_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    >>> @st.no_grad()
+    ... def double(x):
+    ...     return x * 2
+    >>> double(x).requires_grad
+    False
+    """
 
     value = False
 
 
 class enable_grad(Mode):
-    """History is recorded, also inside `no_grad`."""
+    """Records history, also inside of `no_grad`: a context manager and a decorator.
+
+    Parameters
+    ----------
+    function : callable, optional
+        What is decorated, as `@enable_grad` without parentheses.
+    *args, **kwargs : Any
+        Accepted; have no effect.
+
+    See Also
+    --------
+    no_grad, set_grad_enabled
+
+    Examples
+    --------
+    >>> x = st.ones(2, requires_grad=True)
+    >>> with st.no_grad(), st.enable_grad():
+    ...     y = x * 2
+    >>> y.requires_grad
+    True
+    """
 
     value = True
 
 
 class set_grad_enabled(Mode):
-    """Sets the mode at once, for good; in a `with`, until its end; as a decorator, in each call."""
+    """Sets whether history is recorded: as a function, a context manager or a decorator.
+
+    Parameters
+    ----------
+    mode : bool
+        True records it.
+
+    See Also
+    --------
+    no_grad, enable_grad
+
+    Notes
+    -----
+    As a function it sets the mode at once and for good; in a `with` until its end; as a decorator
+    in each call.
+
+    Examples
+    --------
+    >>> x, train = st.ones(2, requires_grad=True), False
+    >>> with st.set_grad_enabled(train):
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
 
     def __new__(cls, mode: bool) -> Self:
         return object.__new__(cls)
@@ -150,8 +256,30 @@ class set_grad_enabled(Mode):
 
 
 class inference_mode(Mode):
-    """As `no_grad`; tensors made in it (`x.is_inference()`) may later neither be saved for backward
-    nor written in place outside the mode.
+    """Records no history, and marks new tensors as results of inference, which have none later
+    either.
+
+    Parameters
+    ----------
+    mode : bool, optional
+        False ends the mode inside of the block: history is recorded.
+
+    See Also
+    --------
+    no_grad
+
+    Notes
+    -----
+    A context manager and a decorator. Tensors made in it (`x.is_inference()`) may later neither be
+    saved for backward nor written in place outside of the mode.
+
+    Examples
+    --------
+    >>> x = st.ones(2, requires_grad=True)
+    >>> with st.inference_mode():
+    ...     y = x * 2
+    >>> y.requires_grad, y.is_inference()
+    (False, True)
     """
 
     value = False

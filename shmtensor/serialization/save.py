@@ -39,25 +39,43 @@ NAME_OF_DTYPE = {dtype: name for name, dtype in DTYPE_NAMES.items()}
 
 
 def save(obj: object, f: str | os.PathLike[str] | IO[bytes]) -> None:
-    """Writes an object with tensors to a file; `load`, or `torch.load`, reads it.
+    """Writes an object with tensors to a file, which `load`, or `torch.load`, reads.
 
+    Parameters
+    ----------
+    obj : object
+        Any object that can be pickled; by default `load` accepts tensors, numbers, strings and
+        containers of these.
+    f : path or binary file
+        A path or a file object. Symbolic links are followed, except another user's in a folder like
+        /tmp.
+
+    Raises
+    ------
+    PermissionError
+        The path goes over such a link.
+    OSError
+        The file cannot be written, for example on a full disk.
+    ValueError
+        Tensors share memory in a way that the format cannot say.
+
+    See Also
+    --------
+    load
+
+    Notes
+    -----
     Tensors that share memory do so after loading. A path is replaced atomically: if the process is
-    killed while it saves, the old file stays complete.
-
-    Args:
-        obj: any object that can be pickled; by default `load` accepts tensors, numbers, strings and
-            containers of these.
-        f: a path or a binary file object. Symbolic links are followed, except another user's in a
-            folder like /tmp.
-
-    Raises:
-        PermissionError: the path goes over such a link.
-        OSError: the file cannot be written, for example on a full disk.
-        ValueError: tensors share memory in a way that the format cannot say.
-
-    The file says of each storage the device that it was on, as PyTorch's: "cpu", "cuda:0".
+    killed while it saves, the old file stays complete. The file says of each storage the device
+    that it was on, as PyTorch's: "cpu", "cuda:0".
 
     Copies: one (memory to file); of tensors on GPUs one more, to the host.
+
+    Examples
+    --------
+    >>> st.save({"weight": st.ones(2), "step": 3}, "checkpoint.pt")
+    >>> st.load("checkpoint.pt")
+    {'weight': tensor([1., 1.]), 'step': 3}
     """
     if (path := file_path(f)) is not None:
         with replacing(path) as file:

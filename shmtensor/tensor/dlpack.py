@@ -20,20 +20,49 @@ UNSIGNED, BFLOAT = 1, 4  # DLPack's type codes
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor over the memory of any object with `__dlpack__`, or of a capsule, which can be used
-    once. A capsule older than DLPack 1.0 cannot mark its memory as read-only, so it is writable;
-    that of an array of JAX is read-only, because JAX relies on it. Memory on a GPU is writable; its
-    producer makes our current stream wait for the work on it. Copies: none, unless `copy`, or to
-    another device.
+    """A tensor over the memory of any object that supports DLPack.
 
-    Args:
-        device: by default that of the memory.
-        copy: True: always; False: never.
+    Parameters
+    ----------
+    ext_tensor : object
+        An object with `__dlpack__`, or a capsule, which can be used once.
+    device : Device or str, optional
+        By default that of the memory.
+    copy : bool, optional
+        True: always a copy; False: never; None: if the device is another one.
 
-    Raises:
-        BufferError, RuntimeError: no tensor can be a view of the memory: its dtype, its device, or
-            a tensor of PyTorch that requires grad; `copy=False`, and the device is another one.
-        DeviceMissing: CuPy cannot use the device.
+    Returns
+    -------
+    Tensor
+        Over the same memory, unless it is a copy.
+
+    Raises
+    ------
+    BufferError, RuntimeError
+        No tensor can be a view of the memory: its dtype, its device, or a tensor of PyTorch that
+        requires grad; or `copy=False`, and the device is another one.
+    DeviceMissing
+        CuPy cannot use the device.
+
+    See Also
+    --------
+    from_numpy, asarray, to_dlpack
+
+    Notes
+    -----
+    A capsule older than DLPack 1.0 cannot mark its memory as read-only, so it is writable; that of
+    an array of JAX is read-only, because JAX relies on it. Memory on a GPU is writable; its
+    producer makes our current stream wait for the work on it.
+
+    Copies: none, unless `copy`, or to another device.
+
+    Examples
+    --------
+    >>> array = np.arange(3)
+    >>> x = st.from_dlpack(array)
+    >>> array[0] = 7
+    >>> x
+    tensor([7, 1, 2])
     """
     place = None if device is None else as_device(device)
     tensor = alias(ext_tensor)
@@ -258,5 +287,30 @@ def cuda_array_of(tensor: Tensor, name: str) -> Any:
 
 
 def to_dlpack(tensor: Tensor) -> Any:
-    """A DLPack capsule of the tensor. Copies: none."""
+    """A DLPack capsule over the memory of a tensor.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        It must not require grad.
+
+    Returns
+    -------
+    capsule
+        For one use by another library's `from_dlpack`.
+
+    See Also
+    --------
+    from_dlpack
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> x = st.tensor([1, 2])
+    >>> st.from_dlpack(st.to_dlpack(x))
+    tensor([1, 2])
+    """
     return tensor.__dlpack__()

@@ -1,4 +1,7 @@
-"""Tensors from existing data: lists, NumPy arrays, DLPack, buffers."""
+"""Tensors from existing data: lists, NumPy arrays, DLPack, buffers.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 
@@ -137,23 +140,57 @@ def tensor(
     requires_grad: bool = False,
     pin_memory: bool = False,
 ) -> Tensor:
-    """A new leaf from data: nested lists, numbers, an array, a tensor. Copies: one (into shared
-    memory).
+    """A new tensor from data: nested lists, a number, an array or another tensor.
 
-    Args:
-        data: anything that NumPy can convert to an array; a tensor of PyTorch without history, an
-            array of JAX.
-        dtype: by default that of the data: Python floats have the default dtype, integers int64.
-        device: by default that of the data, if it is a tensor or an array of CuPy, or else the
-            default device.
-        requires_grad: whether to record operations on it.
-        pin_memory: whether copies to a GPU may run beside the program.
+    Parameters
+    ----------
+    data : array_like
+        Anything that NumPy can convert to an array; a tensor of PyTorch without history, an array
+        of JAX.
+    dtype : dtype, optional
+        By default that of the data: Python floats have the default dtype, integers int64.
+    device : Device or str, optional
+        By default that of the data, if it is a tensor or an array of CuPy, or else the default
+        device.
+    requires_grad : bool, optional
+        Whether operations on the tensor are recorded for its gradient.
+    pin_memory : bool, optional
+        Whether copies to a GPU may run beside the program.
 
-    Raises:
-        ValueError: nested lists differ in length.
-        TypeError: no tensor can hold the data; bfloat16 on a GPU.
-        RuntimeError: the dtype cannot hold a number; a tensor of PyTorch requires grad.
-        DeviceMissing: the device is not there.
+    Returns
+    -------
+    Tensor
+        A leaf in shared memory.
+
+    Raises
+    ------
+    ValueError
+        Nested lists differ in length.
+    TypeError
+        No tensor can hold the data; bfloat16 on a GPU.
+    RuntimeError
+        The dtype cannot hold a number; a tensor of PyTorch requires grad.
+    DeviceMissing
+        The device is not there.
+
+    See Also
+    --------
+    as_tensor, from_numpy, asarray
+
+    Notes
+    -----
+    Copies: one (into shared memory).
+
+    Examples
+    --------
+    >>> st.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
+    >>> st.tensor([1, 2], dtype=st.float64, requires_grad=True)
+    tensor([1., 2.], dtype=shmtensor.float64, requires_grad=True)
+    >>> st.tensor(np.eye(2, dtype=np.float32))
+    tensor([[1., 0.],
+            [0., 1.]])
     """
     target = None if dtype is None else dtypes.as_dtype(dtype)
     if data.__class__ not in HOST:
@@ -216,12 +253,44 @@ def from_cuda(array: Any, dtype: Any, device: Device, requires_grad: bool) -> Te
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """Data as a tensor, without a copy if it is a tensor, or an array (of NumPy, CuPy, PyTorch or
-    JAX), of that dtype and on that device. Copies: none or one.
+    """Data as a tensor, without a copy where that is possible.
 
-    Raises:
-        RuntimeError: a tensor of PyTorch requires grad.
-        DeviceMissing: the device is not there.
+    Parameters
+    ----------
+    data : array_like
+        A tensor, an array (of NumPy, CuPy, PyTorch or JAX), or what `tensor` takes.
+    dtype : dtype, optional
+        By default that of the data.
+    device : Device or str, optional
+        By default that of the data, or else the default device.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself; a tensor over the array's memory; or a copy.
+
+    Raises
+    ------
+    RuntimeError
+        A tensor of PyTorch requires grad.
+    DeviceMissing
+        The device is not there.
+
+    See Also
+    --------
+    tensor, from_numpy, asarray
+
+    Notes
+    -----
+    Copies: none if the data is a tensor or an array of that dtype and on that device, else one.
+
+    Examples
+    --------
+    >>> array = np.zeros(2)
+    >>> x = st.as_tensor(array)
+    >>> x[0] = 5
+    >>> array
+    array([5., 0.])
     """
     if isinstance(data, native.TensorBase):
         return as_placed(data, dtype, device)
@@ -256,17 +325,49 @@ def asarray(
     copy: bool | None = None,
     requires_grad: bool | None = None,
 ) -> Tensor:
-    """A tensor from an object, over its memory if possible: a tensor, an array (of NumPy, PyTorch
-    or JAX), a DLPack capsule, a buffer (bytes, bytearray, memoryview, array.array: as elements of
-    the dtype); or from numbers in lists. Copies: none or one.
+    """A tensor from an object, over its memory if possible.
 
-    Args:
-        dtype: by default the object's; for a buffer the default dtype.
-        copy: True: always; False: never.
-        requires_grad: by default as the object; False: without history.
+    Parameters
+    ----------
+    obj : object
+        A tensor, an array (of NumPy, PyTorch or JAX), a DLPack capsule, a buffer (bytes, bytearray,
+        memoryview, array.array), or numbers in lists.
+    dtype : dtype, optional
+        By default the object's; that of a buffer's elements is the default dtype.
+    device : Device or str, optional
+        By default that of the object.
+    copy : bool, optional
+        True: always a copy; False: never; None: if it is needed.
+    requires_grad : bool, optional
+        By default as the object; False: without history.
 
-    Raises:
-        ValueError: `copy=False`, but a copy is needed. RuntimeError: the same for a NumPy scalar.
+    Returns
+    -------
+    Tensor
+        The tensor itself, a tensor over the memory, or a copy.
+
+    Raises
+    ------
+    ValueError
+        `copy=False`, but a copy is needed. For a NumPy scalar it is a RuntimeError.
+
+    See Also
+    --------
+    as_tensor, frombuffer, from_dlpack
+
+    Notes
+    -----
+    Copies: none or one.
+
+    Examples
+    --------
+    >>> st.asarray(bytearray([1, 2, 3]), dtype=st.uint8)
+    tensor([1, 2, 3], dtype=shmtensor.uint8)
+    >>> array = np.zeros(2)
+    >>> x = st.asarray(array, copy=True)
+    >>> x[0] = 5
+    >>> array
+    array([0., 0.])
     """
     target = None if dtype is None else dtypes.as_dtype(dtype)
     result = alias(obj, target)
@@ -328,7 +429,40 @@ def alias(obj: Any, dtype: Any) -> Tensor | None:
 
 
 def from_numpy(ndarray: Any) -> Tensor:
-    """A tensor that shares an array's memory. Copies: none."""
+    """A tensor that shares the memory of a NumPy array.
+
+    Parameters
+    ----------
+    ndarray : ndarray
+        Of a dtype that a tensor can have; strides may be negative or 0.
+
+    Returns
+    -------
+    Tensor
+        Writes to one of the two are seen in the other; it does not require grad.
+
+    Raises
+    ------
+    TypeError
+        It is not an array, or no tensor can have its dtype.
+
+    See Also
+    --------
+    as_tensor, tensor
+
+    Notes
+    -----
+    Copies: none. The memory is the array's own: another process gets a copy of it when the tensor
+    is sent.
+
+    Examples
+    --------
+    >>> array = np.arange(3)
+    >>> x = st.from_numpy(array)
+    >>> array[0] = 7
+    >>> x
+    tensor([7, 1, 2])
+    """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
     return native.wrap(as_canonical(ndarray))  # type: ignore[no-any-return]
@@ -337,10 +471,43 @@ def from_numpy(ndarray: Any) -> Tensor:
 def frombuffer(
     buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False
 ) -> Tensor:
-    """A 1-d tensor over an object's buffer. Copies: none.
+    """A vector over the memory of an object that supports the buffer protocol.
 
-    Raises:
-        ValueError: the buffer is empty, or too small for `count` elements.
+    Parameters
+    ----------
+    buffer : object
+        bytes, bytearray, memoryview, array.array, mmap and the like.
+    dtype : dtype
+        That of the elements.
+    count : int, optional
+        How many elements; -1: all.
+    offset : int, optional
+        The byte at which the first one begins.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Read-only if the buffer is.
+
+    Raises
+    ------
+    ValueError
+        The buffer is empty, or too small for `count` elements.
+
+    See Also
+    --------
+    from_numpy, asarray
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.frombuffer(bytearray([1, 0, 2, 0]), dtype=st.int16)
+    tensor([1, 2], dtype=shmtensor.int16)
     """
     size = memoryview(buffer).nbytes
     if not size or not count:
@@ -360,14 +527,47 @@ def from_file(
     pin_memory: bool = False,
     requires_grad: bool = False,
 ) -> Tensor:
-    """A 1-d tensor over a mapped file; on a GPU, of its content. Copies: none; to a GPU one.
+    """A vector over a file that is mapped into memory; on a GPU, of its content.
 
-    Args:
-        shared: writes go to the file, which is created if missing; else they are private.
-        size: the number of elements.
-        dtype: by default the default dtype.
+    Parameters
+    ----------
+    filename : str or path
+        The file.
+    shared : bool, optional
+        True: writes go to the file, which is created if missing. Else they are private.
+    size : int, optional
+        The number of elements.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
 
-    Raises: RuntimeError, the file is too short or missing.
+    Returns
+    -------
+    Tensor
+        Of shape `(size,)`.
+
+    Raises
+    ------
+    RuntimeError
+        The file is too short or missing.
+
+    See Also
+    --------
+    frombuffer, load
+
+    Notes
+    -----
+    Copies: none; to a GPU one.
+
+    Examples
+    --------
+    >>> x = st.from_file("numbers.bin", shared=True, size=3, dtype=st.int64)
+    >>> x[:] = 7
+    >>> st.from_file("numbers.bin", size=2, dtype=st.int64)
+    tensor([7, 7])
     """
     target = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     place = device_for_data(device)
@@ -388,7 +588,33 @@ def from_file(
 def scalar_tensor(
     s: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """A 0-d tensor of a number, by default of the default dtype."""
+    """A 0-d tensor of a number.
+
+    Parameters
+    ----------
+    s : number
+        The number.
+    dtype : dtype, optional
+        By default the default dtype, also for integers.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `()`.
+
+    See Also
+    --------
+    tensor, full
+
+    Examples
+    --------
+    >>> st.scalar_tensor(3)
+    tensor(3.)
+    """
     target = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     if isinstance(s, complex):
         fits_dtype("scalar_tensor", s, target)
@@ -396,22 +622,99 @@ def scalar_tensor(
 
 
 def is_tensor(obj: Any) -> bool:
-    """Whether an object is a Tensor."""
+    """Whether an object is a Tensor.
+
+    Parameters
+    ----------
+    obj : object
+        Anything.
+
+    Returns
+    -------
+    bool
+        False for arrays and numbers.
+
+    Examples
+    --------
+    >>> st.is_tensor(st.ones(2)), st.is_tensor([1., 1.])
+    (True, False)
+    """
     return isinstance(obj, Tensor)
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is a floating-point one; complex ones are not."""
+    """Whether the dtype of a tensor is a floating-point one.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any tensor.
+
+    Returns
+    -------
+    bool
+        False for complex dtypes.
+
+    See Also
+    --------
+    is_complex
+
+    Examples
+    --------
+    >>> st.is_floating_point(st.tensor([1.])), st.is_floating_point(st.tensor([1]))
+    (True, False)
+    """
     return input.is_floating_point()
 
 
 def is_complex(input: Tensor) -> bool:
-    """Whether the dtype is a complex one."""
+    """Whether the dtype of a tensor is a complex one.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any tensor.
+
+    Returns
+    -------
+    bool
+        True for complex64 and complex128.
+
+    See Also
+    --------
+    is_floating_point
+
+    Examples
+    --------
+    >>> st.is_complex(st.tensor([1j]))
+    True
+    """
     return input.is_complex()
 
 
 def is_nonzero(input: Tensor) -> bool:
-    """Whether a tensor of one element is not zero."""
+    """Whether the only element of a tensor is not 0.
+
+    Parameters
+    ----------
+    input : Tensor
+        A tensor of one element.
+
+    Returns
+    -------
+    bool
+        Its truth.
+
+    Raises
+    ------
+    RuntimeError
+        There is not exactly one element.
+
+    Examples
+    --------
+    >>> st.is_nonzero(st.tensor([0.])), st.is_nonzero(st.tensor(3))
+    (False, True)
+    """
     if input.numel() != 1:
         raise RuntimeError(
             f"is_nonzero: a Tensor with {input.numel()} elements is ambiguous: shape "
@@ -421,12 +724,51 @@ def is_nonzero(input: Tensor) -> bool:
 
 
 def numel(input: Tensor) -> int:
-    """The number of elements."""
+    """The number of elements of a tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any tensor.
+
+    Returns
+    -------
+    int
+        The product of its sizes.
+
+    Examples
+    --------
+    >>> st.numel(st.zeros(2, 3))
+    6
+    """
     return input.numel()
 
 
 def result_type(tensor1: Any, tensor2: Any) -> native.dtype:
-    """The result dtype of arithmetic on two tensors or numbers."""
+    """The dtype that arithmetic on two tensors or numbers gives.
+
+    Parameters
+    ----------
+    tensor1, tensor2 : Tensor or number
+        The operands.
+
+    Returns
+    -------
+    dtype
+        A number changes the dtype of a tensor only if it is of a higher kind: a float beside
+        integers.
+
+    See Also
+    --------
+    promote_types, can_cast
+
+    Examples
+    --------
+    >>> st.result_type(st.tensor([1]), 1.5)
+    shmtensor.float32
+    >>> st.result_type(st.tensor([1.]), st.tensor([1.], dtype=st.float64))
+    shmtensor.float64
+    """
     from ..autograd.dispatch.promote_operands import common_dtype
 
     return native.dtype(common_dtype((tensor1, tensor2)))

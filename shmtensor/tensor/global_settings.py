@@ -31,32 +31,100 @@ class State:
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """True: cuDNN runs deterministic engines only.
+    """Whether cuDNN runs deterministic engines only.
 
+    Parameters
+    ----------
+    mode : bool
+        True: deterministic ones only.
+    warn_only : bool, optional
+        Stored; `is_deterministic_algorithms_warn_only_enabled` returns it.
+
+    See Also
+    --------
+    are_deterministic_algorithms_enabled
+
+    Notes
+    -----
     On the CPU all ops are deterministic anyway. On a GPU the setting has no effect on others, and
     gives no error: sums at indices (`index_add`, `scatter_add`, `index_put_` with `accumulate`,
-    gradients of embeddings, sparse products) add with atomics, in an order that differs from run
-    to run.
+    gradients of embeddings, sparse products) add with atomics, in an order that differs from run to
+    run.
+
+    Examples
+    --------
+    >>> st.use_deterministic_algorithms(True)
+    >>> st.are_deterministic_algorithms_enabled()
+    True
+    >>> st.use_deterministic_algorithms(False)
     """
     State.deterministic, State.warn_only = bool(mode), bool(warn_only)
     cudnn_runtime.settings.all_deterministic = bool(mode)
 
 
 def are_deterministic_algorithms_enabled() -> bool:
-    """The setting of `use_deterministic_algorithms`."""
+    """The setting of `use_deterministic_algorithms`.
+
+    Returns
+    -------
+    bool
+        False by default.
+
+    See Also
+    --------
+    use_deterministic_algorithms
+
+    Examples
+    --------
+    >>> st.are_deterministic_algorithms_enabled()
+    False
+    """
     return State.deterministic
 
 
 def is_deterministic_algorithms_warn_only_enabled() -> bool:
-    """The setting `warn_only` of `use_deterministic_algorithms`."""
+    """The argument `warn_only` of `use_deterministic_algorithms`.
+
+    Returns
+    -------
+    bool
+        False by default.
+
+    See Also
+    --------
+    use_deterministic_algorithms
+
+    Examples
+    --------
+    >>> st.is_deterministic_algorithms_warn_only_enabled()
+    False
+    """
     return State.warn_only
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """Stores the setting: 0 or "default", 1 or "warn", 2 or "error".
+    """Sets `use_deterministic_algorithms` by a word or a number.
 
-    Raises:
-        RuntimeError: another value.
+    Parameters
+    ----------
+    debug_mode : int or str
+        0 or "default": off; 1 or "warn": on, with `warn_only`; 2 or "error": on.
+
+    Raises
+    ------
+    RuntimeError
+        It is another value.
+
+    See Also
+    --------
+    get_deterministic_debug_mode
+
+    Examples
+    --------
+    >>> st.set_deterministic_debug_mode("warn")
+    >>> st.get_deterministic_debug_mode()
+    1
+    >>> st.set_deterministic_debug_mode(0)
     """
     words = ["default", "warn", "error"]
     mode = words.index(debug_mode) if debug_mode in words else debug_mode
@@ -66,16 +134,52 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
 
 
 def get_deterministic_debug_mode() -> int:
-    """The setting of `set_deterministic_debug_mode`, as a number."""
+    """The setting of `set_deterministic_debug_mode`.
+
+    Returns
+    -------
+    int
+        0, 1 or 2.
+
+    See Also
+    --------
+    set_deterministic_debug_mode
+
+    Examples
+    --------
+    >>> st.get_deterministic_debug_mode()
+    0
+    """
     return (1 if State.warn_only else 2) if State.deterministic else 0
 
 
 def set_float32_matmul_precision(precision: str) -> None:
-    """Sets how precise products of float32 are on a GPU: "high" and "medium" allow TF32, which has
-    10 bits of mantissa. On the CPU they are always computed in float32.
+    """Sets how precise products of float32 matrices are on a GPU.
 
-    Raises:
-        RuntimeError: not one of highest, high, medium.
+    Parameters
+    ----------
+    precision : str
+        "highest"; "high" and "medium" allow TF32, which has 10 bits of mantissa.
+
+    Raises
+    ------
+    RuntimeError
+        It is another word.
+
+    See Also
+    --------
+    get_float32_matmul_precision
+
+    Notes
+    -----
+    On the CPU products are always computed in float32.
+
+    Examples
+    --------
+    >>> st.set_float32_matmul_precision("high")
+    >>> st.get_float32_matmul_precision()
+    'high'
+    >>> st.set_float32_matmul_precision("highest")
     """
     if precision not in ("highest", "high", "medium"):
         raise RuntimeError(
@@ -85,15 +189,45 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """The setting of `set_float32_matmul_precision`."""
+    """The setting of `set_float32_matmul_precision`.
+
+    Returns
+    -------
+    str
+        "highest" by default.
+
+    See Also
+    --------
+    set_float32_matmul_precision
+
+    Examples
+    --------
+    >>> st.get_float32_matmul_precision()
+    'highest'
+    """
     return cupy_runtime.state.precision
 
 
 def set_num_interop_threads(n: int) -> None:
-    """Stores the setting; ops run one after another.
+    """Stores a number of threads, without effect: operations run one after another.
 
-    Raises:
-        RuntimeError: not a positive number.
+    Parameters
+    ----------
+    n : int
+        A positive number.
+
+    Raises
+    ------
+    RuntimeError
+        It is not positive.
+
+    See Also
+    --------
+    set_num_threads
+
+    Examples
+    --------
+    >>> st.set_num_interop_threads(1)
     """
     if n < 1:
         raise RuntimeError(f"set_num_interop_threads: expected a positive number: {n}")
@@ -101,20 +235,80 @@ def set_num_interop_threads(n: int) -> None:
 
 
 def get_num_interop_threads() -> int:
-    """The setting of `set_num_interop_threads`."""
+    """The setting of `set_num_interop_threads`.
+
+    Returns
+    -------
+    int
+        1 by default.
+
+    See Also
+    --------
+    set_num_interop_threads
+
+    Examples
+    --------
+    >>> st.get_num_interop_threads()
+    1
+    """
     return State.interop
 
 
 def set_flush_denormal(mode: bool) -> bool:
-    """Whether denormal numbers are flushed to zero: False, never."""
+    """Asks that denormal numbers are flushed to 0, which does not happen here.
+
+    Parameters
+    ----------
+    mode : bool
+        Accepted; has no effect.
+
+    Returns
+    -------
+    bool
+        Whether they are: always False.
+
+    Examples
+    --------
+    >>> st.set_flush_denormal(True)
+    False
+    """
     return False
 
 
 def set_warn_always(b: bool) -> None:
-    """Stores the setting; Python's filters decide how often a warning is shown."""
+    """Stores a setting, without effect: Python's filters decide how often a warning is shown.
+
+    Parameters
+    ----------
+    b : bool
+        The setting.
+
+    See Also
+    --------
+    is_warn_always_enabled
+
+    Examples
+    --------
+    >>> st.set_warn_always(False)
+    """
     State.warn_always = bool(b)
 
 
 def is_warn_always_enabled() -> bool:
-    """The setting of `set_warn_always`."""
+    """The setting of `set_warn_always`.
+
+    Returns
+    -------
+    bool
+        False by default.
+
+    See Also
+    --------
+    set_warn_always
+
+    Examples
+    --------
+    >>> st.is_warn_always_enabled()
+    False
+    """
     return State.warn_always

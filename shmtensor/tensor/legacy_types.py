@@ -62,61 +62,294 @@ class Typed(type):
 
 
 class FloatTensor(Base, metaclass=Typed):
-    """Tensors of float32."""
+    """The old name of tensors of float32 on the CPU.
+
+    Parameters
+    ----------
+    *args : Any
+        Data as for `tensor`, or several sizes: `FloatTensor(2, 3)`, whose elements are arbitrary.
+    **kwargs : Any
+        `size`: the shape, in place of sizes.
+
+    See Also
+    --------
+    tensor, empty
+
+    Notes
+    -----
+    A call makes a plain Tensor, and `isinstance(x, FloatTensor)` asks for the dtype and the device.
+
+    Examples
+    --------
+    >>> st.FloatTensor([1, 2])
+    tensor([1., 2.])
+    >>> isinstance(st.zeros(2, dtype=st.float32), st.FloatTensor)
+    True
+    """
 
     dtype = dtype_objects.float32
 
 
 class DoubleTensor(Base, metaclass=Typed):
-    """Tensors of float64."""
+    """The old name of tensors of float64 on the CPU.
+
+    Parameters
+    ----------
+    *args : Any
+        Data as for `tensor`, or several sizes: `DoubleTensor(2, 3)`, whose elements are arbitrary.
+    **kwargs : Any
+        `size`: the shape, in place of sizes.
+
+    See Also
+    --------
+    tensor, empty
+
+    Notes
+    -----
+    A call makes a plain Tensor, and `isinstance(x, DoubleTensor)` asks for the dtype and the
+    device.
+
+    Examples
+    --------
+    >>> st.DoubleTensor([1, 2])
+    tensor([1., 2.], dtype=shmtensor.float64)
+    >>> isinstance(st.zeros(2, dtype=st.float64), st.DoubleTensor)
+    True
+    """
 
     dtype = dtype_objects.float64
 
 
 class HalfTensor(Base, metaclass=Typed):
-    """Tensors of float16."""
+    """The old name of tensors of float16 on the CPU.
+
+    Parameters
+    ----------
+    *args : Any
+        Data as for `tensor`, or several sizes: `HalfTensor(2, 3)`, whose elements are arbitrary.
+    **kwargs : Any
+        `size`: the shape, in place of sizes.
+
+    See Also
+    --------
+    tensor, empty
+
+    Notes
+    -----
+    A call makes a plain Tensor, and `isinstance(x, HalfTensor)` asks for the dtype and the device.
+
+    Examples
+    --------
+    >>> st.HalfTensor([1, 2])
+    tensor([1., 2.], dtype=shmtensor.float16)
+    >>> isinstance(st.zeros(2, dtype=st.float16), st.HalfTensor)
+    True
+    """
 
     dtype = dtype_objects.float16
 
 
 class BFloat16Tensor(Base, metaclass=Typed):
-    """Tensors of bfloat16."""
+    """The old name of tensors of bfloat16 on the CPU.
+
+    Parameters
+    ----------
+    *args : Any
+        Data as for `tensor`, or several sizes: `BFloat16Tensor(2, 3)`, whose elements are
+        arbitrary.
+    **kwargs : Any
+        `size`: the shape, in place of sizes.
+
+    See Also
+    --------
+    tensor, empty
+
+    Notes
+    -----
+    A call makes a plain Tensor, and `isinstance(x, BFloat16Tensor)` asks for the dtype and the
+    device.
+
+    Examples
+    --------
+    >>> st.BFloat16Tensor([1, 2])
+    tensor([1., 2.], dtype=shmtensor.bfloat16)
+    >>> isinstance(st.zeros(2, dtype=st.bfloat16), st.BFloat16Tensor)
+    True
+    """
 
     dtype = dtype_objects.bfloat16
 
 
 class LongTensor(Base, metaclass=Typed):
-    """Tensors of int64."""
+    """The old name of tensors of int64 on the CPU.
+
+    Parameters
+    ----------
+    *args : Any
+        Data as for `tensor`, or several sizes: `LongTensor(2, 3)`, whose elements are arbitrary.
+    **kwargs : Any
+        `size`: the shape, in place of sizes.
+
+    See Also
+    --------
+    tensor, empty
+
+    Notes
+    -----
+    A call makes a plain Tensor, and `isinstance(x, LongTensor)` asks for the dtype and the device.
+
+    Examples
+    --------
+    >>> st.LongTensor([1, 2])
+    tensor([1, 2])
+    >>> isinstance(st.zeros(2, dtype=st.int64), st.LongTensor)
+    True
+    """
 
     dtype = dtype_objects.int64
 
 
 class IntTensor(Base, metaclass=Typed):
-    """Tensors of int32."""
+    """The old name of tensors of int32 on the CPU.
+
+    Parameters
+    ----------
+    *args : Any
+        Data as for `tensor`, or several sizes: `IntTensor(2, 3)`, whose elements are arbitrary.
+    **kwargs : Any
+        `size`: the shape, in place of sizes.
+
+    See Also
+    --------
+    tensor, empty
+
+    Notes
+    -----
+    A call makes a plain Tensor, and `isinstance(x, IntTensor)` asks for the dtype and the device.
+
+    Examples
+    --------
+    >>> st.IntTensor([1, 2])
+    tensor([1, 2], dtype=shmtensor.int32)
+    >>> isinstance(st.zeros(2, dtype=st.int32), st.IntTensor)
+    True
+    """
 
     dtype = dtype_objects.int32
 
 
 class ShortTensor(Base, metaclass=Typed):
-    """Tensors of int16."""
+    """The old name of tensors of int16 on the CPU.
+
+    Parameters
+    ----------
+    *args : Any
+        Data as for `tensor`, or several sizes: `ShortTensor(2, 3)`, whose elements are arbitrary.
+    **kwargs : Any
+        `size`: the shape, in place of sizes.
+
+    See Also
+    --------
+    tensor, empty
+
+    Notes
+    -----
+    A call makes a plain Tensor, and `isinstance(x, ShortTensor)` asks for the dtype and the device.
+
+    Examples
+    --------
+    >>> st.ShortTensor([1, 2])
+    tensor([1, 2], dtype=shmtensor.int16)
+    >>> isinstance(st.zeros(2, dtype=st.int16), st.ShortTensor)
+    True
+    """
 
     dtype = dtype_objects.int16
 
 
 class CharTensor(Base, metaclass=Typed):
-    """Tensors of int8."""
+    """The old name of tensors of int8 on the CPU.
+
+    Parameters
+    ----------
+    *args : Any
+        Data as for `tensor`, or several sizes: `CharTensor(2, 3)`, whose elements are arbitrary.
+    **kwargs : Any
+        `size`: the shape, in place of sizes.
+
+    See Also
+    --------
+    tensor, empty
+
+    Notes
+    -----
+    A call makes a plain Tensor, and `isinstance(x, CharTensor)` asks for the dtype and the device.
+
+    Examples
+    --------
+    >>> st.CharTensor([1, 2])
+    tensor([1, 2], dtype=shmtensor.int8)
+    >>> isinstance(st.zeros(2, dtype=st.int8), st.CharTensor)
+    True
+    """
 
     dtype = dtype_objects.int8
 
 
 class ByteTensor(Base, metaclass=Typed):
-    """Tensors of uint8."""
+    """The old name of tensors of uint8 on the CPU.
+
+    Parameters
+    ----------
+    *args : Any
+        Data as for `tensor`, or several sizes: `ByteTensor(2, 3)`, whose elements are arbitrary.
+    **kwargs : Any
+        `size`: the shape, in place of sizes.
+
+    See Also
+    --------
+    tensor, empty
+
+    Notes
+    -----
+    A call makes a plain Tensor, and `isinstance(x, ByteTensor)` asks for the dtype and the device.
+
+    Examples
+    --------
+    >>> st.ByteTensor([1, 2])
+    tensor([1, 2], dtype=shmtensor.uint8)
+    >>> isinstance(st.zeros(2, dtype=st.uint8), st.ByteTensor)
+    True
+    """
 
     dtype = dtype_objects.uint8
 
 
 class BoolTensor(Base, metaclass=Typed):
-    """Tensors of bool."""
+    """The old name of tensors of bool on the CPU.
+
+    Parameters
+    ----------
+    *args : Any
+        Data as for `tensor`, or several sizes: `BoolTensor(2, 3)`, whose elements are arbitrary.
+    **kwargs : Any
+        `size`: the shape, in place of sizes.
+
+    See Also
+    --------
+    tensor, empty
+
+    Notes
+    -----
+    A call makes a plain Tensor, and `isinstance(x, BoolTensor)` asks for the dtype and the device.
+
+    Examples
+    --------
+    >>> st.BoolTensor([True, False])
+    tensor([ True, False])
+    >>> isinstance(st.zeros(2, dtype=st.bool), st.BoolTensor)
+    True
+    """
 
     dtype = dtype_objects.bool
 
@@ -125,12 +358,30 @@ gpu_is_default = threading.Event()  # by set_default_tensor_type
 
 
 def set_default_tensor_type(t: Any) -> None:
-    """The default dtype, and the default device, by an old name: `FloatTensor`,
-    "shmtensor.DoubleTensor", `cuda.FloatTensor`.
+    """Sets the default dtype, and the default device, by an old name.
 
-    Raises:
-        TypeError: not a floating-point type.
-        DeviceMissing: a type on GPUs, and there is none.
+    Parameters
+    ----------
+    t : class or str
+        `FloatTensor`, "shmtensor.DoubleTensor", `cuda.FloatTensor` and the like.
+
+    Raises
+    ------
+    TypeError
+        It is not a floating-point type.
+    DeviceMissing
+        It is a type on GPUs, and there is none.
+
+    See Also
+    --------
+    set_default_dtype, set_default_device
+
+    Examples
+    --------
+    >>> st.set_default_tensor_type(st.DoubleTensor)
+    >>> st.get_default_dtype()
+    shmtensor.float64
+    >>> st.set_default_tensor_type("FloatTensor")
     """
     name = t.rpartition(".")[2] if isinstance(t, str) else getattr(t, "__name__", str(t))
     is_cuda = ".cuda." in t if isinstance(t, str) else getattr(t, "is_cuda", False)
@@ -147,7 +398,23 @@ def set_default_tensor_type(t: Any) -> None:
 
 
 def typename(obj: Any) -> str:
-    """The name of an object's type; for a tensor, the old name of its type."""
+    """The name of an object's type; for a tensor, the old name of its type.
+
+    Parameters
+    ----------
+    obj : object
+        Anything.
+
+    Returns
+    -------
+    str
+        With its module, unless it is built in.
+
+    Examples
+    --------
+    >>> st.typename(st.zeros(2)), st.typename([])
+    ('shmtensor.FloatTensor', 'list')
+    """
     if isinstance(obj, Tensor):
         return type_name(obj.array)
     cls: Any = obj if isinstance(obj, type) else type(obj)
@@ -156,6 +423,26 @@ def typename(obj: Any) -> str:
 
 
 def is_storage(obj: Any) -> bool:
-    """Whether an object is a storage, as from `untyped_storage()`."""
+    """Whether an object is a storage, as `untyped_storage()` of a tensor returns.
+
+    Parameters
+    ----------
+    obj : object
+        Anything.
+
+    Returns
+    -------
+    bool
+        False for tensors.
+
+    See Also
+    --------
+    storage.UntypedStorage
+
+    Examples
+    --------
+    >>> st.is_storage(st.zeros(2).untyped_storage()), st.is_storage(st.zeros(2))
+    (True, False)
+    """
     module = sys.modules.get("shmtensor.storage")  # not imported: no storage exists
     return module is not None and isinstance(obj, module.UntypedStorage)

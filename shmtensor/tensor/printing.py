@@ -29,19 +29,36 @@ def set_printoptions(
     profile: str | None = None,
     sci_mode: bool | None = None,
 ) -> None:
-    """Sets how tensors are printed.
+    """Sets how tensors are printed, in all threads.
 
-    Args:
-        precision: digits after the point.
-        threshold: tensors with more elements show only their edges.
-        edgeitems: how many elements at each edge.
-        linewidth: characters in a line.
-        profile: "default", "short" or "full", instead of the above.
-        sci_mode: always or never use scientific notation; None decides by the values.
+    Parameters
+    ----------
+    precision : int, optional
+        Digits after the point; 4 by default.
+    threshold : int, optional
+        Tensors with more elements show only their edges; 1000 by default.
+    edgeitems : int, optional
+        How many elements at each edge; 3 by default.
+    linewidth : int, optional
+        Characters in a line; 80 by default.
+    profile : str, optional
+        "default", "short" or "full": sets the above.
+    sci_mode : bool, optional
+        Always or never scientific notation; None decides by the values.
 
-    Raises:
-        ValueError: a number is negative, or the profile is unknown; nothing is set.
-        TypeError: a number is not an integer; nothing is set.
+    Raises
+    ------
+    ValueError
+        A number is negative, or the profile is unknown; nothing is set.
+    TypeError
+        A number is not an integer; nothing is set.
+
+    Examples
+    --------
+    >>> st.set_printoptions(precision=2)
+    >>> st.tensor([0.12345])
+    tensor([0.12])
+    >>> st.set_printoptions(profile="default")
     """
     counts = {"precision": precision, "edgeitems": edgeitems, "linewidth": linewidth}
     for name, n in counts.items():

@@ -27,7 +27,29 @@ newaxis = None
 
 
 class memory_format:
-    """The order of a tensor's dimensions in memory. New tensors are always in row order."""
+    """The order of a tensor's dimensions in memory.
+
+    Parameters
+    ----------
+    name : str
+        One of the constants' names; use the constants.
+
+    See Also
+    --------
+    strided
+
+    Notes
+    -----
+    The constants are `contiguous_format` (row order), `channels_last` and `channels_last_3d`
+    (channels innermost), and `preserve_format` (as the tensor has it). New tensors are in row
+    order.
+
+    Examples
+    --------
+    >>> x = st.zeros(1, 3, 4, 4).contiguous(memory_format=st.channels_last)
+    >>> x.stride()
+    (48, 1, 12, 3)
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -40,7 +62,22 @@ class memory_format:
 
 
 class layout(memory_format):
-    """How a tensor's elements are stored: with strides."""
+    """How a tensor's elements are stored: with strides, or only some of them.
+
+    Parameters
+    ----------
+    name : str
+        One of the constants' names; use the constants.
+
+    Notes
+    -----
+    The constants are `strided` and `sparse_coo`.
+
+    Examples
+    --------
+    >>> st.zeros(2).layout
+    shmtensor.strided
+    """
 
 
 contiguous_format: memory_format = memory_format("contiguous_format")

@@ -58,9 +58,9 @@ def test_functions_keep_their_identity() -> None:
 @pytest.mark.parametrize(
     ("function", "doc"),
     [
-        (st.add, "Sum of two tensors, with broadcasting."),
-        (st.Tensor.add, "Sum of two tensors, with broadcasting."),
-        (st.addmm, "beta * input + alpha * (mat1 @ mat2)."),
+        (st.add, "The sum of two tensors, element by element."),
+        (st.Tensor.add, "The sum of two tensors, element by element."),
+        (st.addmm, "A product of two matrices added to a third."),
     ],
     ids=["row", "method", "composite"],
 )

@@ -105,8 +105,50 @@ def arange(
     requires_grad=False,
     pin_memory=False,
 ):
-    """start, start + step, ... up to end, which is excluded; integers give int64, others the
-    default dtype.
+    """Evenly spaced numbers: start, start + step, ... up to end, which is excluded.
+
+    Parameters
+    ----------
+    start : number, optional
+        The first number. A single argument is `end`, and the numbers start at 0.
+    end : number, optional
+        Where the numbers end; it is not one of them.
+    step : number, optional
+        The distance of two numbers; negative for descending ones.
+    dtype : dtype, optional
+        By default int64 if all three numbers are integers, otherwise the default dtype.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(ceil((end - start) / step),)`.
+
+    Raises
+    ------
+    RuntimeError
+        `step` is 0 or leads away from `end`, or a bound is not finite.
+
+    See Also
+    --------
+    linspace, range
+
+    Notes
+    -----
+    A step such as 0.1 is not exact in binary: whether a number close to `end` belongs to the result
+    depends on the rounding. `linspace` takes the number of elements instead.
+
+    Examples
+    --------
+    >>> st.arange(5)
+    tensor([0, 1, 2, 3, 4])
+    >>> st.arange(1, 2, 0.25)
+    tensor([1.0000, 1.2500, 1.5000, 1.7500])
+    >>> st.arange(5, 0, -2)
+    tensor([5, 3, 1])
     """
     if out is dtype is layout is device is None and not (requires_grad or pin_memory):
         fast_result = native.arange(start, end, step, get_default_dtype())
@@ -181,7 +223,39 @@ def range(
     device=None,
     requires_grad=False,
 ):
-    """start, start + step, ... up to end, which is included (PyTorch's old form of arange)."""
+    """Evenly spaced numbers from start to end, which is included: the older form of `arange`.
+
+    Parameters
+    ----------
+    start : number, optional
+        The first number. A single argument is `end`, and the numbers start at 0.
+    end : number, optional
+        The last number, if a whole number of steps leads to it.
+    step : number, optional
+        The distance of two numbers.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(floor((end - start) / step) + 1,)`, of the default dtype also for integers.
+
+    See Also
+    --------
+    arange
+
+    Examples
+    --------
+    >>> st.range(1, 4)
+    tensor([1., 2., 3., 4.])
+    >>> st.range(0, 1, 0.5)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
     start, end = (0, start) if end is None else (start, end)
     n = math.floor((end - start) / step) + 1
     dtype = dtype_or_default(dtype_or_out("range", out, dtype))
@@ -221,7 +295,48 @@ def dtype_of_ends(name: str, ends: tuple[Any, Any], dtype: Any) -> Any:
 def linspace(
     ops, start, end, steps, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
-    """`steps` numbers from start to end, both included, evenly spaced."""
+    """Numbers from start to end, both included, evenly spaced.
+
+    Parameters
+    ----------
+    start, end : number or Tensor
+        The ends: numbers or 0-d tensors.
+    steps : int
+        How many numbers.
+    dtype : dtype, optional
+        By default the default dtype, or the default complex one if an end is complex.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(steps,)`. With one step it holds `start`.
+
+    Raises
+    ------
+    RuntimeError
+        `steps` is negative.
+    TypeError
+        `steps` is a float.
+
+    See Also
+    --------
+    arange, logspace
+
+    Notes
+    -----
+    Element i is start + i * (end - start) / (steps - 1).
+
+    Examples
+    --------
+    >>> st.linspace(0, 1, 5)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    >>> st.linspace(10, 0, 3, dtype=st.int64)
+    tensor([10,  5,  0])
+    """
     check_steps("linspace", start, end, steps)
     ends = as_number(start), as_number(end)
     dtype = dtype_of_ends("linspace", ends, dtype_or_out("linspace", out, dtype))
@@ -245,7 +360,44 @@ def logspace(
     device=None,
     requires_grad=False,
 ):
-    """base to the power of `steps` evenly spaced numbers from start to end."""
+    """Powers of a base whose exponents are evenly spaced: from base ** start to base ** end.
+
+    Parameters
+    ----------
+    start, end : number or Tensor
+        The first and the last exponent: numbers or 0-d tensors.
+    steps : int
+        How many numbers.
+    base : float, optional
+        The base of the powers.
+    dtype : dtype, optional
+        By default the default dtype, or the default complex one if an end is complex.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(steps,)`.
+
+    Raises
+    ------
+    RuntimeError
+        `steps` is negative.
+
+    See Also
+    --------
+    linspace
+
+    Examples
+    --------
+    >>> st.logspace(0, 2, 3)
+    tensor([  1.,  10., 100.])
+    >>> st.logspace(0, 4, 5, base=2)
+    tensor([ 1.,  2.,  4.,  8., 16.])
+    """
     check_steps("logspace", start, end, steps)
     ends = as_number(start), as_number(end)
     dtype = dtype_of_ends("logspace", ends, dtype_or_out("logspace", out, dtype))

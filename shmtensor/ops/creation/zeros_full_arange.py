@@ -1,4 +1,7 @@
-"""New tensors: filled with a number, and with the shape of others."""
+"""New tensors: filled with a number, and with the shape of others.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 
@@ -87,6 +90,139 @@ def copy_into_out(out: Any, value: Any, keeps_shape: bool = False) -> Any:
 
 
 @composite(method=False)
+def zeros(
+    ops,
+    *size,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """A new tensor of zeros.
+
+    Parameters
+    ----------
+    *size : int
+        The shape: `zeros(2, 3)`, or one sequence: `zeros((2, 3))`. Without sizes the tensor is 0-d.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Contiguous, of the shape `size`.
+
+    Raises
+    ------
+    RuntimeError
+        A size is negative.
+    TypeError
+        A size is not an integer.
+
+    See Also
+    --------
+    zeros_like, ones, full, empty
+
+    Examples
+    --------
+    >>> st.zeros(2, 3)
+    tensor([[0., 0., 0.],
+            [0., 0., 0.]])
+    >>> st.zeros((2,), dtype=st.int64)
+    tensor([0, 0])
+    """
+    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        result = native.empty(size, get_default_dtype(), 1)
+        if result is not None:
+            return result
+    shape, dtype = as_shape("zeros", size), dtype_or_out("zeros", out, dtype)
+    return copy_into_out(
+        out,
+        new_tensor(
+            np.zeros,
+            shape,
+            dtype_or_default(dtype),
+            device=device,
+            requires_grad=requires_grad,
+            like=out,
+        ),
+    )
+
+
+@composite(method=False)
+def ones(
+    ops,
+    *size,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """A new tensor of ones.
+
+    Parameters
+    ----------
+    *size : int
+        The shape: `ones(2, 3)`, or one sequence: `ones((2, 3))`. Without sizes the tensor is 0-d.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Contiguous, of the shape `size`.
+
+    Raises
+    ------
+    RuntimeError
+        A size is negative.
+    TypeError
+        A size is not an integer.
+
+    See Also
+    --------
+    ones_like, zeros, full
+
+    Examples
+    --------
+    >>> st.ones(2, 3)
+    tensor([[1., 1., 1.],
+            [1., 1., 1.]])
+    >>> st.ones((2,), dtype=st.bool)
+    tensor([True, True])
+    """
+    if out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        result = native.empty(size, get_default_dtype(), 2)
+        if result is not None:
+            return result
+    shape, dtype = as_shape("ones", size), dtype_or_out("ones", out, dtype)
+    return copy_into_out(
+        out,
+        new_tensor(
+            of_one_number,
+            shape,
+            1,
+            dtype_or_default(dtype),
+            device=device,
+            requires_grad=requires_grad,
+            like=out,
+        ),
+    )
+
+
+@composite(method=False)
 def empty(
     ops,
     *size,
@@ -98,7 +234,45 @@ def empty(
     pin_memory=False,
     memory_format=None,
 ):
-    """A tensor of uninitialized memory."""
+    """A new tensor whose memory is not initialized: its elements are arbitrary until they are
+    written.
+
+    Parameters
+    ----------
+    *size : int
+        The shape: `empty(2, 3)`, or one sequence: `empty((2, 3))`.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+    memory_format : memory_format, optional
+        Accepted; has no effect: the tensor is in row order.
+
+    Returns
+    -------
+    Tensor
+        Contiguous, of the shape `size`.
+
+    Raises
+    ------
+    RuntimeError
+        A size is negative.
+
+    See Also
+    --------
+    zeros, empty_like, empty_strided
+
+    Examples
+    --------
+    >>> x = st.empty(2, 3, dtype=st.int32)
+    >>> x.shape, x.dtype
+    (Size([2, 3]), shmtensor.int32)
+    >>> x.fill_(7)
+    tensor([[7, 7, 7],
+            [7, 7, 7]], dtype=shmtensor.int32)
+    """
     if memory_format is out is dtype is layout is device is None and not (
         requires_grad or pin_memory
     ):
@@ -131,7 +305,44 @@ def small_full(size: Any, fill_value: Any) -> Any:
 def full(
     ops, size, fill_value, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
 ):
-    """A tensor of one number; its dtype is the number's."""
+    """A new tensor of one number.
+
+    Parameters
+    ----------
+    size : sequence of int
+        The shape.
+    fill_value : number or Tensor
+        A number, or a tensor of one element.
+    dtype : dtype, optional
+        By default the one that the number has as a tensor: bool, int64, the default dtype for a
+        float, or that of a tensor.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Contiguous, of the shape `size`.
+
+    Raises
+    ------
+    RuntimeError
+        A size is negative, or the number does not fit the dtype.
+
+    See Also
+    --------
+    full_like, zeros, ones
+
+    Examples
+    --------
+    >>> st.full((2, 2), 7)
+    tensor([[7, 7],
+            [7, 7]])
+    >>> st.full((3,), 1, dtype=st.float32)
+    tensor([1., 1., 1.])
+    """
     if out is dtype is layout is device is None and not requires_grad:
         result = small_full(size, fill_value)
         if result is not None:
@@ -173,37 +384,10 @@ def of_one_number_on_cuda(cupy: Any, shape: Any, value: Any, dtype: Any) -> Any:
     return cupy.full(shape, value, dtype)
 
 
-def filled(name: str, kind: int, kernel: Any, *numbers: int) -> None:
-    """Declares zeros and ones. kind: of `native.empty`; numbers: arguments of the kernel."""
-
-    def compute(
-        ops,
-        *size,
-        out=None,
-        dtype=None,
-        layout=None,
-        device=None,
-        requires_grad=False,
-        pin_memory=False,
-    ):
-        if out is dtype is layout is device is None and not (requires_grad or pin_memory):
-            result = native.empty(size, get_default_dtype(), kind)
-            if result is not None:
-                return result
-        shape, dtype = as_shape(name, size), dtype_or_default(dtype_or_out(name, out, dtype))
-        options = {"device": device, "requires_grad": requires_grad, "like": out}
-        return copy_into_out(out, new_tensor(kernel, shape, *numbers, dtype, **options))
-
-    compute.__doc__ = f"A tensor of {name}."
-    composite(compute, name=name, method=False)
-
-
-filled("zeros", 1, np.zeros)
-filled("ones", 2, of_one_number, 1)
-
-
-def like(name: str, kernel: Any, doc: str) -> Any:
-    """Declares zeros_like and the like."""
+def like(name: str, kernel: Any, doc: str, others: str, example: str) -> Any:
+    """Declares zeros_like and the like. doc: what they are, others: related functions, example: its
+    call and output, for the docstring.
+    """
 
     def compute(
         ops, input, *, dtype=None, layout=None, device=None, requires_grad=False, memory_format=None
@@ -220,7 +404,35 @@ def like(name: str, kernel: Any, doc: str) -> Any:
             memory_format=memory_format,
         )
 
-    compute.__doc__ = doc
+    compute.__doc__ = f"""A new tensor of {doc} in the shape and dtype of another.
+
+    Parameters
+    ----------
+    input : Tensor
+        Whose shape, dtype, device and layout are taken.
+    dtype : dtype, optional
+        By default that of `input`.
+    device : Device or str, optional
+        By default that of `input`.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+    memory_format : memory_format, optional
+        The order of the dimensions in memory; by default that of `input`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    See Also
+    --------
+    {others}
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 2.], [3., 4.]])
+    >>> {example}
+    """
     return composite(compute, name=name, method=False)
 
 
@@ -234,9 +446,27 @@ def ones_on_cuda(cupy: Any, shape: Any, dtype: Any) -> Any:
     return cupy.ones(shape, dtype)
 
 
-zeros_like = like("zeros_like", np.zeros, "Zeros in the shape and dtype of a tensor.")
-ones_like = like("ones_like", ones_of, "Ones in the shape and dtype of a tensor.")
-empty_like = like("empty_like", np.empty, "Uninitialized, in the shape and dtype of a tensor.")
+zeros_like = like(
+    "zeros_like",
+    np.zeros,
+    "zeros",
+    "zeros, ones_like, full_like",
+    "st.zeros_like(x)\n    tensor([[0., 0.],\n            [0., 0.]])",
+)
+ones_like = like(
+    "ones_like",
+    ones_of,
+    "ones",
+    "ones, zeros_like, full_like",
+    "st.ones_like(x, dtype=st.int64)\n    tensor([[1, 1],\n            [1, 1]])",
+)
+empty_like = like(
+    "empty_like",
+    np.empty,
+    "arbitrary numbers, not initialized,",
+    "empty, zeros_like",
+    "st.empty_like(x.t()).stride()\n    (1, 2)",
+)
 
 
 @composite(method=False)
@@ -251,7 +481,44 @@ def full_like(
     requires_grad=False,
     memory_format=None,
 ):
-    """One number in the shape and dtype of a tensor."""
+    """A new tensor of one number in the shape and dtype of another.
+
+    Parameters
+    ----------
+    input : Tensor
+        Whose shape, dtype, device and layout are taken.
+    fill_value : number or Tensor
+        A number, or a tensor of one element.
+    dtype : dtype, optional
+        By default that of `input`.
+    device : Device or str, optional
+        By default that of `input`.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+    memory_format : memory_format, optional
+        The order of the dimensions in memory; by default that of `input`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    Raises
+    ------
+    RuntimeError
+        The number does not fit the dtype.
+
+    See Also
+    --------
+    full, zeros_like
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 2.], [3., 4.]])
+    >>> st.full_like(x, 9)
+    tensor([[9., 9.],
+            [9., 9.]])
+    """
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     value = as_number(fill_value)
     return new_like(
@@ -266,7 +533,7 @@ def full_like(
 
 
 def new(name: str, kernel: Any, doc: str) -> Any:
-    """Declares new_zeros and the like."""
+    """Declares new_zeros and the like. doc: what they are, for the docstring."""
 
     def compute(
         ops,
@@ -284,13 +551,35 @@ def new(name: str, kernel: Any, doc: str) -> Any:
             kernel, shape, dtype, device=device, requires_grad=requires_grad, like=input
         )
 
-    compute.__doc__ = doc
+    compute.__doc__ = f"""A new tensor of {doc}, in the dtype and on the device of this one.
+
+    Parameters
+    ----------
+    *size : int
+        The shape, as several sizes or one sequence.
+    dtype : dtype, optional
+        By default that of this tensor.
+    device : Device or str, optional
+        By default that of this tensor.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the shape `size`.
+
+    Examples
+    --------
+    >>> st.tensor([1, 2]).{name}(3).dtype
+    shmtensor.int64
+    """
     return composite(compute, name=name, function=False)
 
 
-new_zeros = new("new_zeros", np.zeros, "Zeros of a shape, in this tensor's dtype.")
-new_ones = new("new_ones", ones_of, "Ones of a shape, in this tensor's dtype.")
-new_empty = new("new_empty", np.empty, "Uninitialized memory, in this tensor's dtype.")
+new_zeros = new("new_zeros", np.zeros, "zeros")
+new_ones = new("new_ones", ones_of, "ones")
+new_empty = new("new_empty", np.empty, "arbitrary numbers, not initialized")
 
 
 @composite(function=False)
@@ -306,7 +595,40 @@ def new_full(
     layout=None,
     pin_memory=False,
 ):
-    """One number in a shape, in this tensor's dtype."""
+    """A new tensor of one number, in the dtype and on the device of this one.
+
+    Parameters
+    ----------
+    size : sequence of int
+        The shape.
+    fill_value : number
+        The number.
+    dtype : dtype, optional
+        By default that of this tensor.
+    device : Device or str, optional
+        By default that of this tensor.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the shape `size`.
+
+    Raises
+    ------
+    RuntimeError
+        The number does not fit the dtype.
+
+    See Also
+    --------
+    full, full_like
+
+    Examples
+    --------
+    >>> st.tensor([1., 2.]).new_full((3,), 7)
+    tensor([7., 7., 7.])
+    """
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     value = as_number(fill_value)
     return new_tensor(
@@ -322,7 +644,45 @@ def new_full(
 
 @composite(method=False)
 def eye(ops, n, m=None, *, out=None, dtype=None, layout=None, device=None, requires_grad=False):
-    """n rows and m columns (as many, if not given), 1 on the diagonal and 0 elsewhere."""
+    """A matrix with 1 on its diagonal and 0 elsewhere.
+
+    Parameters
+    ----------
+    n : int
+        The number of rows.
+    m : int, optional
+        The number of columns; by default n.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(n, m)`.
+
+    Raises
+    ------
+    RuntimeError
+        n or m is negative.
+
+    See Also
+    --------
+    diag
+
+    Examples
+    --------
+    >>> st.eye(3)
+    tensor([[1., 0., 0.],
+            [0., 1., 0.],
+            [0., 0., 1.]])
+    >>> st.eye(2, 3, dtype=st.int64)
+    tensor([[1, 0, 0],
+            [0, 1, 0]])
+    """
     if n < 0 or (m is not None and m < 0):
         raise RuntimeError(f"eye: sizes must not be negative: {n}, {m}")
     dtype = dtype_or_out("eye", out, dtype)

@@ -1,4 +1,7 @@
-"""Reading and writing along one dimension: index_select, index_add, gather, scatter."""
+"""Reading and writing along one dimension: index_select, index_add, gather, scatter.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,42 @@ _index_select_backward.pullback(x=lambda ops, g, index, dim: ops._index_select(g
 
 @composite(exact_out=True)
 def index_select(ops, input, dim, index):
-    """The slices along a dimension at these indices. Copies: one (the result)."""
+    """The slices along a dimension at given indices.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype.
+    dim : int
+        The dimension that is indexed.
+    index : Tensor
+        A vector of int32 or int64; indices may repeat, and must not be negative.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input` with the length of `index` in place of its size along `dim`.
+
+    Raises
+    ------
+    IndexError
+        An index or `dim` is out of range.
+
+    See Also
+    --------
+    gather, take_along_dim, masked_select
+
+    Notes
+    -----
+    Copies: one (the result). The gradients of slices that are selected several times are added.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1, 2, 3], [4, 5, 6]])
+    >>> st.index_select(x, 1, st.tensor([2, 0]))
+    tensor([[3, 1],
+            [6, 4]])
+    """
     check_index_dtype("index_select", index)
     return ops._index_select(input, index, dim)
 
@@ -133,7 +171,49 @@ _index_add.pullback(
 
 @composite(inplace="_index_add")
 def index_add(ops, input, dim, index, source, *, alpha=1):
-    """The tensor with alpha times slices of source added at indices. Copies: one (the result)."""
+    """A copy of a tensor, with slices of another added at given indices.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+    dim : int
+        The dimension that is indexed.
+    index : Tensor
+        A vector of int32 or int64. At an index that repeats all its slices are added.
+    source : Tensor
+        Of the dtype of `input`, and of its shape with the length of `index` along `dim`.
+    alpha : number, optional
+        A factor of `source`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`; `index_add_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes or dtypes do not match.
+    IndexError
+        An index is out of range.
+
+    See Also
+    --------
+    index_copy, scatter_add
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> x = st.zeros(3, 2)
+    >>> st.index_add(x, 0, st.tensor([0, 2, 0]), st.ones(3, 2), alpha=10)
+    tensor([[20., 20.],
+            [ 0.,  0.],
+            [10., 10.]])
+    """
     check_index_dtype("index_add", index)
     source = source if alpha == 1 else ops.mul(source, alpha)
     if getattr(source, "dtype", None) is not input.dtype:
@@ -143,7 +223,44 @@ def index_add(ops, input, dim, index, source, *, alpha=1):
 
 @composite(inplace="_index_put", autocast="widest")
 def index_copy(ops, input, dim, index, source):
-    """The tensor with slices of source written at indices. Copies: one (the result)."""
+    """A copy of a tensor, with slices of another written at given indices.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+    dim : int
+        The dimension that is indexed.
+    index : Tensor
+        A vector of int64.
+    source : Tensor
+        Of the dtype of `input`, and of its shape with the length of `index` along `dim`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`; `index_copy_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes or dtypes do not match.
+
+    See Also
+    --------
+    index_add, index_fill, index_put
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.index_copy(st.zeros(3, 2), 0, st.tensor([2]), st.tensor([[5., 6.]]))
+    tensor([[0., 0.],
+            [0., 0.],
+            [5., 6.]])
+    """
     check_index_dtype("index_copy", index, "lq")
     check_same_dtype("index_copy", input, source)
     if not input.ndim:
@@ -153,7 +270,43 @@ def index_copy(ops, input, dim, index, source):
 
 @composite(inplace="_index_put")
 def index_fill(ops, input, dim, index, value):
-    """The tensor with one number in the slices at indices. Copies: one (the result)."""
+    """A copy of a tensor, with one number in the slices at given indices.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+    dim : int
+        The dimension that is indexed.
+    index : Tensor
+        A vector of int64.
+    value : number or Tensor
+        A number or a 0-d tensor.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`; `index_fill_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        `value` is a tensor with dimensions.
+
+    See Also
+    --------
+    index_copy, masked_fill
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.index_fill(st.zeros(2, 3), 1, st.tensor([0, 2]), -1)
+    tensor([[-1.,  0., -1.],
+            [-1.,  0., -1.]])
+    """
     check_index_dtype("index_fill", index, "lq", IndexError)
     if isinstance(value, (int, float, complex)):
         value = as_operand_of("index_fill", value, input)
@@ -249,8 +402,49 @@ _gather_backward.pullback(
 
 @composite(exact_out=True)
 def gather(ops, input, dim, index, *, sparse_grad=False):
-    """out[i][j] = input[i][index[i][j]] for dim = 1; the index may be smaller elsewhere. Copies:
-    one (the result). sparse_grad: the gradient of a leaf is a sparse tensor.
+    """Elements picked along a dimension, each by an index of its own.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of n dimensions.
+    dim : int
+        The dimension that the indices are of.
+    index : Tensor
+        int32 or int64, of n dimensions; in dimensions other than `dim` its sizes are at most those
+        of `input`.
+    sparse_grad : bool, optional
+        Whether the gradient of a leaf is a sparse tensor.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `index`.
+
+    Raises
+    ------
+    RuntimeError
+        An index is out of range, or the shape of `index` does not fit.
+
+    See Also
+    --------
+    take_along_dim, scatter, index_select
+
+    Notes
+    -----
+    For three dimensions and dim = 1: `out[i][j][k] = input[i][index[i][j][k]][k]`.
+
+    Copies: one (the result). The gradients of elements that are picked several times are added.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1, 2], [3, 4]])
+    >>> st.gather(x, 1, st.tensor([[0, 0], [1, 0]]))
+    tensor([[1, 1],
+            [4, 3]])
+    >>> scores, labels = st.tensor([[0.1, 0.9], [0.8, 0.2]]), st.tensor([1, 0])
+    >>> st.gather(scores, 1, labels[:, None]).squeeze(1)
+    tensor([0.9000, 0.8000])
     """
     check_index_dtype("gather", index)
     return ops._gather(input, index, dim, sparse_grad)
@@ -258,7 +452,43 @@ def gather(ops, input, dim, index, *, sparse_grad=False):
 
 @composite
 def take_along_dim(ops, input, indices, dim=None):
-    """`gather` with broadcasting; without dim from the flattened tensor."""
+    """Elements picked along a dimension by indices, as those that `argsort` or `argmax` return.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+    indices : Tensor
+        int64, of as many dimensions; the sizes other than along `dim` are broadcast. A negative
+        index counts from the end.
+    dim : int, optional
+        The dimension that the indices are of; None: both are flattened first.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape, with the size of `indices` along `dim`.
+
+    Raises
+    ------
+    RuntimeError
+        The numbers of dimensions differ, or an index is out of range.
+
+    See Also
+    --------
+    gather, argsort
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> x = st.tensor([[3, 1, 2], [9, 8, 7]])
+    >>> st.take_along_dim(x, st.argsort(x, 1), 1)
+    tensor([[1, 2, 3],
+            [7, 8, 9]])
+    """
     check_index_dtype("take_along_dim", indices, "lq")
     if dim is None:
         return ops._gather(ops.reshape(input, (-1,)), ops.reshape(indices, (-1,)), 0)
@@ -417,8 +647,54 @@ _scatter_add.pullback(
 
 @composite(inplace="_scatter _scatter_add _scatter_reduce")
 def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
-    """out[i][index[i][j]] = src[i][j] for dim = 1; reduce="add" or "multiply" combines. Copies: one
-    (the result).
+    """A copy of a tensor, with elements of another written along a dimension at given indices.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor, of n dimensions.
+    dim : int
+        The dimension that the indices are of.
+    index : Tensor
+        int32 or int64, of n dimensions, at most as large as `src`, and in dimensions other than
+        `dim` as `input`.
+    src : Tensor or number, optional
+        What is written, of the dtype of `input`; or one number.
+    value : number, optional
+        Another name of `src`, for one number.
+    reduce : str, optional
+        "add" or "multiply": the elements are combined with those of `input` instead.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`; `scatter_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        An index is out of range, or shapes or dtypes do not match.
+
+    See Also
+    --------
+    gather, scatter_add, scatter_reduce
+
+    Notes
+    -----
+    For two dimensions and dim = 1: `out[i][index[i][j]] = src[i][j]`. Of several elements with the
+    same index one is kept, and on the CPU only its gradient is not 0.
+
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.scatter(st.zeros(2, 3), 1, st.tensor([[2], [0]]), st.tensor([[5.], [6.]]))
+    tensor([[0., 0., 5.],
+            [6., 0., 0.]])
+    >>> labels = st.tensor([0, 2])
+    >>> st.scatter(st.zeros(2, 3), 1, labels[:, None], 1.0)
+    tensor([[1., 0., 0.],
+            [0., 0., 1.]])
     """
     check_index_dtype("scatter", index)
     src = value if src is None else src
@@ -439,7 +715,45 @@ def scatter(ops, input, dim, index, src=None, *, value=None, reduce=None):
 
 @composite(autocast_cuda="widest", inplace="_scatter_add")
 def scatter_add(ops, input, dim, index, src):
-    """out[i][index[i][j]] += src[i][j] for dim = 1. Copies: one (the result)."""
+    """A copy of a tensor, with elements of another added along a dimension at given indices.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor, of n dimensions.
+    dim : int
+        The dimension that the indices are of.
+    index : Tensor
+        int32 or int64, of n dimensions, at most as large as `src`. All elements with the same index
+        are added.
+    src : Tensor
+        Of the dtype of `input`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`; `scatter_add_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        An index is out of range, or shapes or dtypes do not match.
+
+    See Also
+    --------
+    scatter, scatter_reduce, index_add
+
+    Notes
+    -----
+    For two dimensions and dim = 1: `out[i][index[i][j]] += src[i][j]`.
+
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.scatter_add(st.zeros(3), 0, st.tensor([0, 0, 2]), st.tensor([1., 2., 3.]))
+    tensor([3., 0., 3.])
+    """
     check_index_dtype("scatter_add", index)
     if getattr(src, "dtype", None) is not input.dtype:
         check_same_dtype("scatter_add", input, src)

@@ -1,5 +1,7 @@
 """`x[index]`, index_put, where, masked_fill, take, nonzero: reading and writing at indices and
 masks.
+
+The file is long because its functions have full docstrings.
 """
 
 from __future__ import annotations
@@ -62,8 +64,42 @@ _where_other.pullback(
 
 @composite(method=False)
 def where(ops, condition, input=None, other=None):
-    """The elements of one tensor where a condition holds, of another where not; without them
-    `nonzero` as a tuple.
+    """Elements of one tensor where a condition holds, and of another where it does not.
+
+    Parameters
+    ----------
+    condition : Tensor
+        Of bool. Without the other two arguments of any dtype: then the indices of what is not 0 are
+        returned, as of `nonzero(condition, as_tuple=True)`.
+    input, other : Tensor or number, optional
+        Broadcast against the condition, and converted to their common dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the common shape; or a tuple of index vectors.
+
+    Raises
+    ------
+    RuntimeError
+        The condition is not of bool, or the shapes do not fit.
+
+    See Also
+    --------
+    nonzero, masked_fill
+
+    Notes
+    -----
+    Copies: one (the result). The gradient of each operand is 0 where the other one was chosen, but
+    an infinite or NaN derivative of an operand itself still gives NaN: 0 * inf.
+
+    Examples
+    --------
+    >>> x = st.tensor([-1., 2., -3.])
+    >>> st.where(x > 0, x, 0.0)
+    tensor([0., 2., 0.])
+    >>> st.where(x < 0)
+    (tensor([0, 2]),)
     """
     if input is None and other is None:
         return ops.nonzero(condition, as_tuple=True)
@@ -245,8 +281,46 @@ _getitem_kept.pullback(
 
 @composite(autocast_cuda="widest", inplace="_index_put")
 def index_put(ops, input, indices, values, accumulate=False):
-    """The tensor with values written (accumulate=True: added) at a tuple of index tensors. Copies:
-    one.
+    """A copy of a tensor, with values written at positions that index tensors give.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+    indices : tuple of Tensor
+        An index tensor for each of the first dimensions, broadcast against each other; or masks of
+        bool.
+    values : Tensor
+        Of the dtype of `input`, broadcast to the shape of `input[indices]`.
+    accumulate : bool, optional
+        Whether the values are added, at an index that repeats each of them, instead of written.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`; `index_put_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        The dtypes or shapes do not match.
+    IndexError
+        An index is out of range.
+
+    See Also
+    --------
+    scatter, put, masked_fill
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> x, at = st.zeros(2, 3), (st.tensor([0, 1, 1]), st.tensor([2, 0, 0]))
+    >>> st.index_put(x, at, st.tensor(1.), accumulate=True)
+    tensor([[0., 0., 1.],
+            [2., 0., 0.]])
     """
     check_same_dtype("index_put", input, values)
     return ops._index_put(input, values, tuple(indices), accumulate)
@@ -279,7 +353,46 @@ def sum_to_shape(ops: Any, g: Any, shape: Shape) -> Any:
 
 @composite(inplace=True)
 def masked_fill(ops, input, mask, value):
-    """The tensor with one number where the mask is true. Copies: one (the result)."""
+    """A copy of a tensor, with one number where a mask is true.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+    mask : Tensor
+        Of bool; broadcast against `input`.
+    value : number or Tensor
+        A number, or a 0-d tensor, which may have a gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape and the dtype of `input`; `masked_fill_` writes into the tensor
+        itself.
+
+    Raises
+    ------
+    RuntimeError
+        The mask is not of bool, or the value does not fit the dtype.
+
+    See Also
+    --------
+    where, masked_select, masked_scatter
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 2.], [3., 4.]])
+    >>> st.masked_fill(x, x > 2, 0)
+    tensor([[1., 2.],
+            [0., 0.]])
+    >>> st.masked_fill(x, st.tensor([True, False]), -float("inf"))
+    tensor([[-inf, 2.],
+            [-inf, 4.]])
+    """
     if isinstance(value, (int, float, complex)):
         if input.dtype.kind == "f" and value.__class__ in (int, float) and mask.dtype == np.bool_:
             fits_dtype("masked_fill", value, input.dtype)
@@ -294,7 +407,39 @@ def masked_fill(ops, input, mask, value):
 
 @composite(exact_out=True)
 def masked_select(ops, input, mask):
-    """The elements where the mask is true, in one dimension. Copies: one (the result)."""
+    """The elements where a mask is true, in row order.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+    mask : Tensor
+        Of bool; broadcast against `input`.
+
+    Returns
+    -------
+    Tensor
+        A vector of as many elements as the mask selects.
+
+    Raises
+    ------
+    RuntimeError
+        The mask is not of bool, or the shapes do not fit.
+
+    See Also
+    --------
+    masked_fill, nonzero
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> x = st.tensor([[1, 5], [7, 2]])
+    >>> st.masked_select(x, x > 3)
+    tensor([5, 7])
+    """
     if mask.dtype != np.bool_:
         raise RuntimeError(f"masked_select: the mask must be bool: {mask.dtype.name}")
     shape = broadcast_shape("masked_select", input.shape, mask.shape)
@@ -343,7 +488,41 @@ _masked_scatter_backward.pullback(x=lambda ops, g, x_shape: ops.reshape(g, (-1,)
 
 @composite(inplace=True)
 def masked_scatter(ops, input, mask, source):
-    """The tensor with the elements of source, in order, where the mask is true. Copies: one."""
+    """A copy of a tensor, with the elements of another, one after the other, where a mask is true.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+    mask : Tensor
+        Of bool; broadcast against `input`.
+    source : Tensor
+        Of the dtype of `input`, with at least as many elements as the mask selects.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape; `masked_scatter_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        `source` has too few elements, or shapes or dtypes do not fit.
+
+    See Also
+    --------
+    masked_fill, masked_select
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> mask = st.tensor([True, False, True])
+    >>> st.masked_scatter(st.zeros(3), mask, st.tensor([8., 9.]))
+    tensor([8., 0., 9.])
+    """
     check_same_dtype("masked_scatter", input, source)
     return ops._masked_scatter(input, source, mask)
 
@@ -353,7 +532,38 @@ def masked_scatter(ops, input, mask, source):
 
 @composite(exact_out=True)
 def take(ops, input, index):
-    """Elements of the flattened tensor at these indices."""
+    """Elements of the flattened tensor at given indices.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape.
+    index : Tensor
+        int64; a negative index counts from the end.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `index`.
+
+    Raises
+    ------
+    IndexError
+        An index is out of range.
+
+    See Also
+    --------
+    put, take_along_dim, gather
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.take(st.tensor([[1, 2], [3, 4]]), st.tensor([0, -1]))
+    tensor([1, 4])
+    """
     check_index_dtype("take", index, "lq")
     return ops._getitem(ops.reshape(input, (-1,)), index)
 
@@ -378,7 +588,43 @@ def put_in_place(ops: Any, input: Any, index: Any, source: Any, accumulate: bool
 
 @composite(inplace=put_in_place)
 def put(ops, input, index, source, accumulate=False):
-    """The tensor with values written (or added) at indices of the flattened tensor. Copies: one."""
+    """A copy of a tensor, with values written at indices of the flattened tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+    index : Tensor
+        int64; a negative index counts from the end.
+    source : Tensor
+        Of the dtype of `input`, with as many elements as `index`.
+    accumulate : bool, optional
+        Whether the values are added instead of written.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`; `put_` writes into the tensor itself.
+
+    Raises
+    ------
+    IndexError
+        An index is out of range.
+
+    See Also
+    --------
+    take, index_put
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.put(st.zeros(2, 2), st.tensor([1, 1]), st.tensor([4., 5.]), accumulate=True)
+    tensor([[0., 9.],
+            [0., 0.]])
+    """
     check_index_dtype("put", index, "lq")
     check_same_dtype("put", input, source)
     flat = ops._index_put(
@@ -395,7 +641,37 @@ def _argwhere(xp, x, /):
 
 @composite(exact_out=True)
 def nonzero(ops, input, *, as_tuple=False):
-    """The indices of the elements that are not 0: a row for each, or a tuple of vectors."""
+    """The indices of the elements that are not 0.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype, of n dimensions.
+    as_tuple : bool, optional
+        Whether one vector for each dimension is returned, which can index the tensor.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        int64, of shape `(count, n)`, in row order; or n vectors of shape `(count,)`.
+
+    See Also
+    --------
+    argwhere, count_nonzero, where
+
+    Notes
+    -----
+    Copies: one (the result). On a GPU the number of elements is waited for.
+
+    Examples
+    --------
+    >>> x = st.tensor([[0, 3], [4, 0]])
+    >>> st.nonzero(x)
+    tensor([[0, 1],
+            [1, 0]])
+    >>> x[st.nonzero(x, as_tuple=True)]
+    tensor([3, 4])
+    """
     rows = ops._argwhere(input)
     if not as_tuple:
         return rows
@@ -404,7 +680,38 @@ def nonzero(ops, input, *, as_tuple=False):
 
 @composite
 def nonzero_static(ops, input, *, size, fill_value=-1):
-    """`nonzero` with exactly `size` rows: truncated, or padded with one number."""
+    """The indices of the elements that are not 0, in a result of given size.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype, of n dimensions.
+    size : int
+        The number of rows: further indices are left out, missing ones filled up.
+    fill_value : int, optional
+        The number in the rows that are missing.
+
+    Returns
+    -------
+    Tensor
+        int64, of shape `(size, n)`.
+
+    Raises
+    ------
+    RuntimeError
+        `size` is negative.
+
+    See Also
+    --------
+    nonzero
+
+    Examples
+    --------
+    >>> st.nonzero_static(st.tensor([0, 7, 8]), size=3)
+    tensor([[ 1],
+            [ 2],
+            [-1]])
+    """
     if size < 0:
         raise RuntimeError(f"nonzero_static: size must not be negative: {size}")
     rows = ops._argwhere(input)[:size]
@@ -417,5 +724,26 @@ def nonzero_static(ops, input, *, size, fill_value=-1):
 
 @composite
 def argwhere(ops, input):
-    """The indices of the elements that are not 0, a row for each."""
+    """The indices of the elements that are not 0, a row for each.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype, of n dimensions.
+
+    Returns
+    -------
+    Tensor
+        int64, of shape `(count, n)`, in row order; of a 0-d tensor `(count, 0)`.
+
+    See Also
+    --------
+    nonzero
+
+    Examples
+    --------
+    >>> st.argwhere(st.tensor([[True, False], [False, True]]))
+    tensor([[0, 0],
+            [1, 1]])
+    """
     return ops._argwhere(input)

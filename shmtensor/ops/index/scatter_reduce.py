@@ -261,8 +261,49 @@ _scatter_reduce.joint_pullback(scatter_reduce_backward, x="x source index", sour
 
 @composite(inplace="_scatter_reduce")
 def scatter_reduce(ops, input, dim, index, src, reduce, *, include_self=True):
-    """Elements of src combined ("sum", "prod", "mean", "amax", "amin") into the tensor at indices.
-    Copies: one.
+    """A copy of a tensor, with elements of another combined into it along a dimension at given
+    indices.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor, of n dimensions.
+    dim : int
+        The dimension that the indices are of.
+    index : Tensor
+        int32 or int64, of n dimensions, at most as large as `src`.
+    src : Tensor
+        Of the dtype of `input`.
+    reduce : str
+        "sum", "prod", "mean", "amax" or "amin" of the elements with the same index.
+    include_self : bool, optional
+        Whether the element of `input` counts, too. Where no index leads it stays in any case.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`; `scatter_reduce_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        An index is out of range, shapes or dtypes do not match, or there is no such reduction.
+
+    See Also
+    --------
+    scatter_add, index_reduce, segment_reduce
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> x, index = st.tensor([1., 1., 1.]), st.tensor([0, 0, 2])
+    >>> st.scatter_reduce(x, 0, index, st.tensor([4., 6., 5.]), "mean", include_self=False)
+    tensor([5., 1., 5.])
+    >>> st.scatter_reduce(x, 0, index, st.tensor([4., 6., 5.]), "amax")
+    tensor([6., 1., 5.])
     """
     check_index_dtype("scatter_reduce", index)
     if getattr(src, "dtype", None) is not input.dtype:
@@ -272,8 +313,47 @@ def scatter_reduce(ops, input, dim, index, src, reduce, *, include_self=True):
 
 @composite(inplace="_scatter_reduce")
 def index_reduce(ops, input, dim, index, source, reduce, *, include_self=True):
-    """Slices of source combined ("prod", "mean", "amax", "amin") into the tensor at indices.
-    Copies: one.
+    """A copy of a tensor, with slices of another combined into it at given indices.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+    dim : int
+        The dimension that is indexed.
+    index : Tensor
+        A vector of int32 or int64.
+    source : Tensor
+        Of the dtype of `input`, and of its shape with the length of `index` along `dim`.
+    reduce : str
+        "prod", "mean", "amax" or "amin" of the slices with the same index.
+    include_self : bool, optional
+        Whether the slice of `input` counts, too.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`; `index_reduce_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        There is no such reduction, or shapes or dtypes do not match.
+
+    See Also
+    --------
+    index_add, scatter_reduce
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> source = st.tensor([[2., 3.], [4., 5.]])
+    >>> st.index_reduce(st.ones(2, 2), 0, st.tensor([1, 1]), source, "prod")
+    tensor([[ 1.,  1.],
+            [ 8., 15.]])
     """
     if reduce not in ("prod", "mean", "amax", "amin"):
         raise RuntimeError(f"index_reduce: no such reduction: {reduce!r}")

@@ -69,12 +69,41 @@ _cdist.joint_pullback(cdist_backward, x="x y", y="x y")
 
 @composite(autocast_cuda="full", method=False, autocast="full")
 def cdist(ops, x1, x2, p=2.0, compute_mode=None):
-    """Distances of all pairs of rows: (..., P, M) and (..., R, M) give (..., P, R).
+    """The distances of all pairs of rows of two tensors.
 
-    Args:
-        p: The order of the norm of the difference. 0, 1, 2 and infinity have kernels.
-        compute_mode: PyTorch's choice of an algorithm; accepted. Differences are always taken, for
-            a matrix product cancels where points are close.
+    Parameters
+    ----------
+    x1, x2 : Tensor
+        `(..., P, M)` and `(..., R, M)`, of one floating-point dtype.
+    p : number, optional
+        The order of the norm of the difference. 0, 1, 2 and infinity have kernels.
+    compute_mode : str, optional
+        Accepted; has no effect. Differences are always taken, because a matrix product cancels
+        where points are close.
+
+    Returns
+    -------
+    Tensor
+        `(..., P, R)`.
+
+    Raises
+    ------
+    RuntimeError
+        The rows differ in size, the dtypes do not fit, or p is negative.
+
+    See Also
+    --------
+    dist, norm
+
+    Examples
+    --------
+    >>> x = st.tensor([[0., 0.], [3., 4.]])
+    >>> st.cdist(x, x)
+    tensor([[0., 5.],
+            [5., 0.]])
+    >>> st.cdist(x, x[:1], p=1)
+    tensor([[0.],
+            [7.]])
     """
     if x1.ndim < 2 or x2.ndim < 2 or x1.shape[-1] != x2.shape[-1]:
         raise RuntimeError(

@@ -116,12 +116,34 @@ _linalg_cholesky.pullback(x=cholesky_backward)
 
 @composite(method=False, function=False, autocast="full")
 def linalg_cholesky(ops, A, *, upper=False):
-    """A = L @ L.mH of Hermitian positive-definite matrices; upper: U with A = U.mH @ U.
+    """The Cholesky factor of Hermitian positive-definite matrices: A = L @ L.mH.
 
-    Args:
-        A: (..., n, n), of which only one triangle is read.
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex, of which only one triangle is read.
+    upper : bool, optional
+        Whether U with A = U.mH @ U is returned.
 
-    Raises: LinAlgError, a matrix is not positive-definite.
+    Returns
+    -------
+    Tensor
+        L, a lower triangle, or U.
+
+    Raises
+    ------
+    LinAlgError
+        A matrix is not positive-definite.
+
+    See Also
+    --------
+    cholesky_ex, eigh, solve
+
+    Examples
+    --------
+    >>> st.linalg.cholesky(st.tensor([[4., 2.], [2., 5.]]))
+    tensor([[2., 0.],
+            [1., 2.]])
     """
     check_square("linalg.cholesky", A)
     if upper:
@@ -131,7 +153,32 @@ def linalg_cholesky(ops, A, *, upper=False):
 
 @composite(method=False, function=False, autocast="full")
 def linalg_cholesky_ex(ops, A, *, upper=False, check_errors=False):
-    """(L, info): as `cholesky`, but a matrix that is not positive-definite has info > 0."""
+    """The Cholesky factor of Hermitian matrices, with a number that says whether they have one.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex, of which only one triangle is read.
+    upper : bool, optional
+        Whether U with A = U.mH @ U is returned.
+    check_errors : bool, optional
+        Whether the error of `cholesky` is raised.
+
+    Returns
+    -------
+    (L, info) : Tensor, Tensor
+        `info` is int32: 0, or the order of the first leading minor that is not positive; then L is
+        that of the identity.
+
+    See Also
+    --------
+    cholesky
+
+    Examples
+    --------
+    >>> st.linalg.cholesky_ex(st.tensor([[1., 0.], [0., -1.]])).info
+    tensor(2, dtype=shmtensor.int32)
+    """
     check_square("linalg.cholesky_ex", A)
     info = ops._linalg_leading_minors(conj_transpose(A) if upper else A)
     if check_errors or not host_array(info).any():
@@ -180,12 +227,40 @@ _linalg_qr.pullback(x=qr_backward)
 
 @composite(method=False, function=False, autocast="full")
 def linalg_qr(ops, A, mode="reduced"):
-    """A = Q @ R: orthonormal columns and an upper triangle.
+    """The QR decomposition of matrices: A = Q @ R.
 
-    Args:
-        A: (..., m, n)
-        mode: "reduced": Q (..., m, k), R (..., k, n), k the smaller; "complete": Q (..., m, m);
-            "r": only R, Q is empty, and there are no gradients.
+    Parameters
+    ----------
+    A : Tensor
+        `(..., m, n)`, float32, float64 or complex; k is the smaller of m and n.
+    mode : str, optional
+        "reduced": Q `(..., m, k)`, R `(..., k, n)`; "complete": Q `(..., m, m)`, R `(..., m, n)`;
+        "r": only R, and Q is empty.
+
+    Returns
+    -------
+    (Q, R) : Tensor, Tensor
+        Orthonormal columns and an upper triangle.
+
+    Raises
+    ------
+    RuntimeError
+        There is no such mode.
+
+    See Also
+    --------
+    householder_product, svd
+
+    Notes
+    -----
+    "r" has no gradients, "complete" none if there are more rows than columns.
+
+    Examples
+    --------
+    >>> A = st.tensor([[3., 1.], [4., 2.]])
+    >>> Q, R = st.linalg.qr(A)
+    >>> st.allclose(Q @ R, A, atol=1e-5)
+    True
     """
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(
@@ -241,7 +316,35 @@ def reflect(ops: Any, vectors: list[Any], tau: Any, x: Any, adjoint: bool) -> An
 
 @composite(method=False, function=False, autocast="full")
 def linalg_householder_product(ops, A, tau):
-    """The first n columns of the product of the reflectors that A (..., m, n) and tau describe."""
+    """The first columns of the product of Householder reflectors.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., m, n)`: the reflectors below the diagonal, as `geqrf` returns them.
+    tau : Tensor
+        `(..., k)`: their factors, k at most n.
+
+    Returns
+    -------
+    Tensor
+        `(..., m, n)`, with orthonormal columns.
+
+    Raises
+    ------
+    RuntimeError
+        The sizes or dtypes do not fit.
+
+    See Also
+    --------
+    geqrf, qr
+
+    Examples
+    --------
+    >>> st.linalg.householder_product(st.zeros(2, 2), st.zeros(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     check_floating("linalg.householder_product", A)
     m, n, k = A.shape[-2], A.shape[-1], tau.shape[-1]
     if m < n or n < k:

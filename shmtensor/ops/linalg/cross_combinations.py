@@ -32,7 +32,34 @@ _cross.pullback(
 
 @composite(autocast_cuda="widest")
 def cross(ops, input, other, dim=None):
-    """Vector product along a dimension of size 3 (the first such one, if none is given)."""
+    """The vector product of vectors of three numbers.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of one dtype, broadcast against each other.
+    dim : int, optional
+        The dimension of the vectors, of size 3; by default the first such one, with a warning.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape.
+
+    Raises
+    ------
+    RuntimeError
+        The dimension is not of size 3.
+
+    See Also
+    --------
+    linalg.cross, dot
+
+    Examples
+    --------
+    >>> st.cross(st.tensor([1., 0., 0.]), st.tensor([0., 1., 0.]), dim=0)
+    tensor([0., 0., 1.])
+    """
     check_same_dtype("cross", input, other)
     if dim is None:
         dims = [d for d, n in enumerate(input.shape) if n == 3]
@@ -59,7 +86,42 @@ def cross(ops, input, other, dim=None):
 
 @composite(method=False)
 def combinations(ops, input, r=2, with_replacement=False):
-    """All combinations of r elements of a vector, one row each."""
+    """All combinations of elements of a vector, as the rows of a matrix.
+
+    Parameters
+    ----------
+    input : Tensor
+        A vector.
+    r : int, optional
+        How many elements are in a combination.
+    with_replacement : bool, optional
+        Whether an element may occur several times.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(count, r)`, in the order of the positions.
+
+    Raises
+    ------
+    RuntimeError
+        The tensor is not a vector, or r is negative.
+
+    See Also
+    --------
+    cartesian_prod
+
+    Examples
+    --------
+    >>> st.combinations(st.tensor([1, 2, 3]))
+    tensor([[1, 2],
+            [1, 3],
+            [2, 3]])
+    >>> st.combinations(st.tensor([1, 2]), with_replacement=True)
+    tensor([[1, 1],
+            [1, 2],
+            [2, 2]])
+    """
     if input.ndim != 1 or r < 0:
         raise RuntimeError(
             f"combinations: a vector and r >= 0 are needed: {tuple(input.shape)}, {r}"

@@ -68,11 +68,39 @@ def triangle_of(UPLO: Any) -> str:
 
 @composite(method=False, function=False, autocast="full")
 def linalg_eigh(ops, A, UPLO="L"):
-    """(eigenvalues, eigenvectors) of Hermitian matrices (..., n, n); the values are real,
-    ascending.
+    """The eigenvalues and eigenvectors of Hermitian matrices.
 
-    Args:
-        UPLO: which triangle is read, "L" or "U".
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+    UPLO : str, optional
+        Which triangle is read, "L" or "U".
+
+    Returns
+    -------
+    (eigenvalues, eigenvectors) : Tensor, Tensor
+        Real and ascending, `(..., n)`; the columns of `(..., n, n)`.
+
+    Raises
+    ------
+    RuntimeError
+        UPLO is something else.
+
+    See Also
+    --------
+    eigvalsh, eig, svd
+
+    Notes
+    -----
+    Eigenvectors are unique only up to a factor of modulus 1. Their gradients have no limit where
+    eigenvalues coincide.
+
+    Examples
+    --------
+    >>> A = st.tensor([[3., 0.], [0., 1.]])
+    >>> st.linalg.eigh(A).eigenvalues.round()
+    tensor([1., 3.])
     """
     values, vectors = ops._linalg_eigh(A, triangle_of(UPLO))
     return named_result("linalg_eigh", eigenvalues=values, eigenvectors=vectors)
@@ -80,7 +108,29 @@ def linalg_eigh(ops, A, UPLO="L"):
 
 @composite(method=False, function=False, autocast="full")
 def linalg_eigvalsh(ops, A, UPLO="L"):
-    """The eigenvalues of Hermitian matrices, ascending."""
+    """The eigenvalues of Hermitian matrices.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+    UPLO : str, optional
+        Which triangle is read, "L" or "U".
+
+    Returns
+    -------
+    Tensor
+        Real and ascending, `(..., n)`.
+
+    See Also
+    --------
+    eigh, eigvals
+
+    Examples
+    --------
+    >>> st.linalg.eigvalsh(st.tensor([[3., 0.], [0., 1.]])).round()
+    tensor([1., 3.])
+    """
     return ops._linalg_eigh(A, triangle_of(UPLO))[0]
 
 
@@ -113,14 +163,71 @@ _linalg_eig.pullback(x=eig_backward)
 
 @composite(method=False, function=False, autocast="full")
 def linalg_eig(ops, A):
-    """(eigenvalues, eigenvectors) of square matrices, complex; A @ v = value * v."""
+    """The eigenvalues and eigenvectors of square matrices: A @ v = value * v.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+
+    Returns
+    -------
+    (eigenvalues, eigenvectors) : Tensor, Tensor
+        Complex, in no order: `(..., n)`, and the columns of `(..., n, n)`.
+
+    Raises
+    ------
+    RuntimeError
+        An element is infinite or NaN.
+
+    See Also
+    --------
+    eigvals, eigh
+
+    Notes
+    -----
+    Eigenvectors are unique only up to a factor of modulus 1. Their gradients have no limit where
+    eigenvalues coincide.
+
+    Examples
+    --------
+    >>> A = st.tensor([[2., 0.], [0., 3.]])
+    >>> values, vectors = st.linalg.eig(A)
+    >>> st.allclose((A + 0j) @ vectors, values * vectors, atol=1e-5)
+    True
+    """
     values, vectors = ops._linalg_eig(A)
     return named_result("linalg_eig", eigenvalues=values, eigenvectors=vectors)
 
 
 @composite(method=False, function=False, autocast="full")
 def linalg_eigvals(ops, A):
-    """The eigenvalues of square matrices, complex, in no order."""
+    """The eigenvalues of square matrices.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+
+    Returns
+    -------
+    Tensor
+        Complex, `(..., n)`, in no order.
+
+    Raises
+    ------
+    RuntimeError
+        An element is infinite or NaN.
+
+    See Also
+    --------
+    eig, eigvalsh
+
+    Examples
+    --------
+    >>> st.linalg.eigvals(st.tensor([[2., 0.], [0., 3.]])).real.round()
+    tensor([2., 3.])
+    """
     return ops._linalg_eig(A)[0]
 
 
@@ -147,12 +254,42 @@ _linalg_svd.pullback(x=full_backward)
 
 @composite(method=False, function=False, autocast="full")
 def linalg_svd(ops, A, full_matrices=True, *, driver=None):
-    """A = U @ diag(S) @ Vh, with descending S: (U, S, Vh).
+    """The singular value decomposition of matrices: A = U @ diag(S) @ Vh.
 
-    Args:
-        A: (..., m, n)
-        full_matrices: square U and Vh (of which only the first columns have gradients), else
-            (..., m, k) and (..., k, n), k the smaller.
+    Parameters
+    ----------
+    A : Tensor
+        `(..., m, n)`, float32, float64 or complex; k is the smaller of m and n.
+    full_matrices : bool, optional
+        Whether U and Vh are square; False: `(..., m, k)` and `(..., k, n)`.
+    driver : None, optional
+        Only None on the CPU.
+
+    Returns
+    -------
+    (U, S, Vh) : Tensor, Tensor, Tensor
+        S is real and descending, `(..., k)`.
+
+    Raises
+    ------
+    RuntimeError
+        A driver is given.
+
+    See Also
+    --------
+    svdvals, pinv, eigh
+
+    Notes
+    -----
+    Only the first k columns of U and rows of Vh have gradients; they have no limit where singular
+    values coincide.
+
+    Examples
+    --------
+    >>> A = st.tensor([[3., 0., 0.], [0., 2., 0.]])
+    >>> U, S, Vh = st.linalg.svd(A, full_matrices=False)
+    >>> S.round(), Vh.shape
+    (tensor([3., 2.]), Size([2, 3]))
     """
     if driver is not None:
         raise RuntimeError(f"linalg.svd: driver= is only supported on CUDA: {driver!r}")
@@ -164,7 +301,33 @@ def linalg_svd(ops, A, full_matrices=True, *, driver=None):
 
 @composite(method=False, function=False, autocast="full")
 def linalg_svdvals(ops, A, *, driver=None):
-    """The singular values of matrices, descending."""
+    """The singular values of matrices.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., m, n)`, float32, float64 or complex.
+    driver : str, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    Tensor
+        Real and descending, `(..., min(m, n))`.
+
+    See Also
+    --------
+    svd, matrix_norm
+
+    Notes
+    -----
+    The gradients are right even if singular values coincide.
+
+    Examples
+    --------
+    >>> st.linalg.svdvals(st.tensor([[0., 2.], [3., 0.]])).round()
+    tensor([3., 2.])
+    """
     check_floating("linalg.svdvals", A)
     return ops._svdvals(A)
 

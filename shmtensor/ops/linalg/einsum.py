@@ -16,10 +16,46 @@ Labels = list[str]
 
 @composite(autocast_cuda="lower", method=False)
 def einsum(ops, equation, *operands):
-    """Sums of products by letters: `einsum("bij,bjk->bik", x, y)`; also `einsum(x, [0, 1], y, [1,
-    2], [0, 2])`.
+    """Sums of products of tensors, written with letters for their dimensions.
 
+    Parameters
+    ----------
+    equation : str
+        The letters of each operand, separated by commas, and after "->" those of the result.
+        Letters that the result lacks are summed over. "..." stands for dimensions that are
+        broadcast. Without "->" the result has the letters that occur once, in alphabetical order.
+    *operands : Tensor
+        The tensors. Another form gives numbers instead of letters: `einsum(x, [0, 1], y, [1, 2],
+        [0, 2])`.
+
+    Returns
+    -------
+    Tensor
+        With the dimensions of the result's letters.
+
+    Raises
+    ------
+    RuntimeError
+        Letters and dimensions do not match, or sizes of one letter differ.
+
+    See Also
+    --------
+    matmul, tensordot
+
+    Notes
+    -----
     Operands are contracted from the left, each pair by one (batched) matrix product.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 2.], [3., 4.]])
+    >>> st.einsum("ij,jk->ik", x, x)
+    tensor([[ 7., 10.],
+            [15., 22.]])
+    >>> st.einsum("ii", x)
+    tensor(5.)
+    >>> st.einsum("bij,bkj->bik", st.ones(8, 3, 4), st.ones(8, 5, 4)).shape
+    Size([8, 3, 5])
     """
     if not isinstance(equation, str):
         equation, operands = equation_of(equation, *operands)

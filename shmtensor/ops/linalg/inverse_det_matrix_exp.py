@@ -82,7 +82,30 @@ of_matrices = functools.partial(op, halves="checks", vmap="alone")
 def inverse(xp, x, /):
     """The inverse of square matrices.
 
-    Raises: RuntimeError, one is singular.
+    Parameters
+    ----------
+    input : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Raises
+    ------
+    LinAlgError
+        A matrix is singular.
+
+    See Also
+    --------
+    linalg.inv, linalg.solve, pinverse
+
+    Examples
+    --------
+    >>> st.inverse(st.tensor([[2., 0.], [0., 4.]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
     """
     check_square("inverse", x)
     return call_numpy("inverse", xp.linalg.inv, x)
@@ -128,7 +151,34 @@ _solve.joint_pullback(solve_backward, x="x", y="x")
 
 @of_matrices(outputs="sign logabsdet", samples=[(NEAR_ONE,), (BATCH,)])
 def slogdet(xp, x, /):
-    """The sign (complex: the phase) of the determinant and the logarithm of its absolute value."""
+    """The sign and the logarithm of the absolute value of the determinant of square matrices.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+
+    Returns
+    -------
+    (sign, logabsdet) : Tensor, Tensor
+        Of shape `(...)`; the determinant is sign * exp(logabsdet). For complex matrices the sign
+        has modulus 1; of singular ones it is 0 and the logarithm -inf.
+
+    See Also
+    --------
+    det, logdet
+
+    Notes
+    -----
+    Large matrices have determinants beyond the dtype's range, but not their logarithms.
+
+    Examples
+    --------
+    >>> st.slogdet(st.tensor([[0., 1.], [1., 0.]]))
+    shmtensor.return_types.slogdet(
+    sign=tensor(-1.),
+    logabsdet=tensor(0.))
+    """
     check_square("slogdet", x)
     sign, size = xp.linalg.slogdet(x)
     return xp.asarray(sign, x.dtype), xp.asarray(size, x.real.dtype)
@@ -147,7 +197,27 @@ slogdet.pullback(x=slogdet_backward)
 
 @composite
 def logdet(ops, input):
-    """The logarithm of the determinant of square matrices; NaN where it is negative."""
+    """The logarithm of the determinant of square matrices.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(...)`; -inf where the determinant is 0, NaN where it is negative.
+
+    See Also
+    --------
+    slogdet, det
+
+    Examples
+    --------
+    >>> st.logdet(st.eye(3))
+    tensor(0.)
+    """
     sign, size = ops.slogdet(input)
     return ops.add(size, ops.log(sign))
 
@@ -161,7 +231,36 @@ def product_of_others(ops: Any, s: Any) -> Any:
 
 @of_matrices(complex_gradients=True, samples=[(NEAR_ONE,), (BATCH,), ((2, 0, 0),)])
 def det(xp, x, /):
-    """The determinant of square matrices."""
+    """The determinant of square matrices.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(...)`.
+
+    Raises
+    ------
+    RuntimeError
+        The matrices are not square.
+
+    See Also
+    --------
+    slogdet, linalg.det
+
+    Notes
+    -----
+    The gradient of singular matrices is computed from their singular values.
+
+    Examples
+    --------
+    >>> st.det(st.tensor([[2., 0.], [0., 3.]]))
+    tensor(6.)
+    """
     check_square("det", x)
     return xp.asarray(xp.linalg.det(x), x.dtype)
 
@@ -237,9 +336,36 @@ _svdvals.pullback(x=svdvals_backward)
 
 @composite(autocast="full")
 def svd(ops, input, some=True, compute_uv=True):
-    """input = U @ diag(S) @ V.mH: (U, S, V); some=False: square U and V.
+    """The singular value decomposition of matrices: input = U @ diag(S) @ V.mH.
 
-    With compute_uv=False U and V are zeros.
+    Parameters
+    ----------
+    input : Tensor
+        `(..., m, n)`, float32, float64 or complex; k is the smaller of m and n.
+    some : bool, optional
+        False gives square U and V.
+    compute_uv : bool, optional
+        False gives zeros for U and V.
+
+    Returns
+    -------
+    (U, S, V) : Tensor, Tensor, Tensor
+        `(..., m, k)`, `(..., k)` in descending order, and `(..., n, k)`; with `some=False` U `(...,
+        m, m)` and V `(..., n, n)`.
+
+    See Also
+    --------
+    linalg.svd, linalg.svdvals
+
+    Notes
+    -----
+    `linalg.svd` returns the adjoint of V. The gradients of U and V have no limit where singular
+    values coincide.
+
+    Examples
+    --------
+    >>> st.svd(st.tensor([[2., 0.], [0., 3.]])).S.round()
+    tensor([3., 2.])
     """
     m, n = (input.shape[-2], input.shape[-1]) if input.ndim > 1 else (0, 0)
     if not compute_uv:
@@ -253,8 +379,28 @@ def svd(ops, input, some=True, compute_uv=True):
 
 @of_matrices(samples=[(TALL,), (TALL.T,), (BATCH,)], autocast="full")
 def pinverse(xp, x, /, rcond=1e-15):
-    """The pseudo-inverse (Moore and Penrose); singular values up to rcond times the largest count
-    as 0.
+    """The pseudo-inverse of matrices (Moore and Penrose).
+
+    Parameters
+    ----------
+    input : Tensor
+        `(..., m, n)`, float32, float64 or complex.
+    rcond : float, optional
+        Singular values up to rcond times the largest one count as 0.
+
+    Returns
+    -------
+    Tensor
+        `(..., n, m)`.
+
+    See Also
+    --------
+    linalg.pinv, inverse
+
+    Examples
+    --------
+    >>> st.pinverse(st.tensor([[2., 0.], [0., 4.]])).shape
+    Size([2, 2])
     """
     check_floating("pinverse", x)
     if not x.size:
@@ -292,12 +438,35 @@ pinverse.pullback(x=pinverse_backward)
 
 @composite(autocast="full")
 def triangular_solve(ops, input, A, upper=True, transpose=False, unitriangular=False):
-    """The solution of A @ x = input for a triangular A: (solution, cloned_coefficient).
+    """The solution of a system of equations with a triangular matrix: A @ x = input.
 
-    Args:
-        upper: which triangle of A counts.
-        transpose: solve with A's transpose.
-        unitriangular: A's diagonal counts as ones.
+    Parameters
+    ----------
+    input : Tensor
+        `(..., n, k)`: the right-hand sides.
+    A : Tensor
+        `(..., n, n)`.
+    upper : bool, optional
+        Which triangle of A counts: the upper or the lower one.
+    transpose : bool, optional
+        Whether the transpose of A is the matrix.
+    unitriangular : bool, optional
+        Whether the diagonal of A counts as ones.
+
+    Returns
+    -------
+    (solution, cloned_coefficient) : Tensor, Tensor
+        The solution `(..., n, k)`, and a copy of A.
+
+    See Also
+    --------
+    linalg.solve_triangular
+
+    Examples
+    --------
+    >>> st.triangular_solve(st.tensor([[4.], [4.]]), st.tensor([[2., 1.], [9., 4.]])).solution
+    tensor([[1.5000],
+            [1.0000]])
     """
     check_square("triangular_solve", A)
     check_floating("triangular_solve", input)
@@ -326,7 +495,32 @@ PADE = (
 
 @op(complex_gradients=True, samples=[(NEAR_ONE,), (BATCH,), ((2, 2),), ((0, 2, 2),)], vmap="alone")
 def matrix_exp(xp, x, /):
-    """The exponential of square matrices, by scaling and squaring (Higham 2005)."""
+    """The exponential of square matrices: the sum of A ** k / k! over k = 0, 1, ...
+
+    Parameters
+    ----------
+    input : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    See Also
+    --------
+    matrix_power, exp
+
+    Notes
+    -----
+    By scaling and squaring with a Padé approximant of order 13 (Higham 2005), in float64.
+
+    Examples
+    --------
+    >>> st.matrix_exp(st.tensor([[0., 1.], [0., 0.]]))
+    tensor([[1., 1.],
+            [0., 1.]])
+    """
     check_square("matrix_exp", x)
     if not x.size:
         return x.copy()
@@ -368,7 +562,39 @@ matrix_exp.pullback(x=matrix_exp_backward)
 
 @composite
 def matrix_power(ops, input, n):
-    """Square matrices to an integer power, by squaring; negative powers of the inverse."""
+    """Square matrices to an integer power.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(..., n, n)`.
+    n : int
+        The power; a negative one is that of the inverse, 0 gives the identity.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Raises
+    ------
+    RuntimeError
+        The matrices are not square.
+
+    See Also
+    --------
+    linalg.matrix_power, matrix_exp
+
+    Notes
+    -----
+    By repeated squaring: about log2(n) products.
+
+    Examples
+    --------
+    >>> st.matrix_power(st.tensor([[1., 1.], [0., 1.]]), 5)
+    tensor([[1., 5.],
+            [0., 1.]])
+    """
     if input.ndim < 2 or input.shape[-1] != input.shape[-2]:
         raise RuntimeError(f"matrix_power: square matrices are needed: {tuple(input.shape)}")
     if n < 0:

@@ -135,10 +135,35 @@ def check_pivot(name: str, pivot: bool) -> None:
 
 @composite(method=False, function=False)
 def linalg_lu_factor(ops, A, *, pivot=True):
-    """(LU, pivots): the factors of A = P @ L @ U in one matrix, and the row exchanges.
+    """The LU decomposition of matrices in packed form: A = P @ L @ U.
 
-    Raises:
-        LinAlgError: a matrix is singular; `lu_factor_ex` factorizes it all the same.
+    Parameters
+    ----------
+    A : Tensor
+        `(..., m, n)`, float32, float64 or complex.
+    pivot : bool, optional
+        Only True on the CPU: rows are exchanged.
+
+    Returns
+    -------
+    (LU, pivots) : Tensor, Tensor
+        L below the diagonal, U on and above it; the row exchanges, int32 and counted from 1.
+
+    Raises
+    ------
+    LinAlgError
+        A matrix is singular; `lu_factor_ex` factorizes it all the same.
+
+    See Also
+    --------
+    lu, lu_solve, lu_factor_ex
+
+    Examples
+    --------
+    >>> LU, pivots = st.linalg.lu_factor(st.tensor([[1., 2.], [2., 0.]]))
+    >>> LU, pivots
+    (tensor([[2.0000, 0.0000],
+            [0.5000, 2.0000]]), tensor([2, 2], dtype=shmtensor.int32))
     """
     out = ops.linalg_lu_factor_ex(A, pivot=pivot, check_errors=True)
     return named_result("linalg_lu_factor", LU=out[0], pivots=out[1])
@@ -146,7 +171,33 @@ def linalg_lu_factor(ops, A, *, pivot=True):
 
 @composite(method=False, function=False)
 def linalg_lu_factor_ex(ops, A, *, pivot=True, check_errors=False):
-    """(LU, pivots, info): as `lu_factor`; info is the first zero of U's diagonal, or 0."""
+    """The LU decomposition of matrices in packed form, with a number that says whether they are
+    singular.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., m, n)`, float32, float64 or complex.
+    pivot : bool, optional
+        Only True on the CPU: rows are exchanged.
+    check_errors : bool, optional
+        Whether the error of `lu_factor` is raised.
+
+    Returns
+    -------
+    (LU, pivots, info) : Tensor, Tensor, Tensor
+        As of `lu_factor`; `info` is the position of the first zero of U's diagonal, counted from 1,
+        or 0.
+
+    See Also
+    --------
+    lu_factor
+
+    Examples
+    --------
+    >>> st.linalg.lu_factor_ex(st.zeros(2, 2)).info
+    tensor(1, dtype=shmtensor.int32)
+    """
     check_pivot("linalg.lu_factor", pivot)
     check_floating("linalg.lu_factor", A)
     LU, pivots, info = ops._linalg_lu_factor(A)
@@ -185,10 +236,32 @@ def linalg_lu_unpacked(ops, LU_data, LU_pivots, unpack_data=True, unpack_pivots=
 
 @composite(method=False, function=False)
 def linalg_lu(ops, A, *, pivot=True):
-    """(P, L, U) with A = P @ L @ U: a permutation, a lower and an upper triangle.
+    """The LU decomposition of matrices: A = P @ L @ U.
 
-    Args:
-        A: (..., m, n); L is (..., m, k), U (..., k, n), k the smaller.
+    Parameters
+    ----------
+    A : Tensor
+        `(..., m, n)`, float32, float64 or complex; k is the smaller of m and n.
+    pivot : bool, optional
+        Only True on the CPU: rows are exchanged.
+
+    Returns
+    -------
+    (P, L, U) : Tensor, Tensor, Tensor
+        A permutation `(..., m, m)`, a lower triangle `(..., m, k)` with ones on its diagonal, and
+        an upper triangle `(..., k, n)`.
+
+    See Also
+    --------
+    lu_factor
+
+    Examples
+    --------
+    >>> P, L, U = st.linalg.lu(st.tensor([[1., 2.], [2., 0.]]))
+    >>> P, U
+    (tensor([[0., 1.],
+            [1., 0.]]), tensor([[2., 0.],
+            [0., 2.]]))
     """
     check_pivot("linalg.lu", pivot)
     P, L, U = ops.linalg_lu_unpacked(*ops._linalg_lu_factor(A)[:2])
@@ -197,10 +270,39 @@ def linalg_lu(ops, A, *, pivot=True):
 
 @composite(method=False, function=False, autocast="alone")
 def linalg_lu_solve(ops, LU, pivots, B, *, left=True, adjoint=False):
-    """X with A @ X = B (left=False: X @ A = B) for the A that `lu_factor` factorized.
+    """The solution of equations from the LU decomposition of their matrix.
 
-    Args:
-        adjoint: solve with A's conjugate transpose.
+    Parameters
+    ----------
+    LU, pivots : Tensor
+        What `lu_factor` returned.
+    B : Tensor
+        `(..., n, k)`: the right-hand sides, of the same dtype.
+    left : bool, optional
+        False solves X @ A = B.
+    adjoint : bool, optional
+        Whether the conjugate transpose of A is the matrix.
+
+    Returns
+    -------
+    Tensor
+        X with A @ X = B.
+
+    Raises
+    ------
+    RuntimeError
+        The sizes or dtypes do not fit.
+
+    See Also
+    --------
+    lu_factor, solve
+
+    Examples
+    --------
+    >>> factors = st.linalg.lu_factor(st.tensor([[1., 2.], [2., 0.]]))
+    >>> st.linalg.lu_solve(*factors, st.tensor([[5.], [2.]]))
+    tensor([[1.],
+            [2.]])
     """
     check_square("linalg.lu_solve", LU)
     check_floating("linalg.lu_solve", B)
@@ -241,9 +343,33 @@ def _linalg_ldl_factor(xp, x, /, hermitian):
 
 @composite(method=False, function=False)
 def linalg_ldl_factor(ops, A, *, hermitian=False):
-    """(LD, pivots): A = P L D L.T P.T of symmetric or Hermitian matrices, packed as LAPACK does.
+    """The LDL decomposition of symmetric or Hermitian matrices: A = P L D L.T P.T.
 
-    Only the lower triangles are read. No gradients.
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, of which only the lower triangles are read.
+    hermitian : bool, optional
+        Whether complex matrices are Hermitian instead of symmetric.
+
+    Returns
+    -------
+    (LD, pivots) : Tensor, Tensor
+        Packed as LAPACK does.
+
+    See Also
+    --------
+    ldl_solve, cholesky
+
+    Notes
+    -----
+    D has blocks of size 1 or 2; the matrices need not be positive-definite. No gradients.
+
+    Examples
+    --------
+    >>> st.linalg.ldl_factor(st.tensor([[2., 0.], [0., -3.]])).LD
+    tensor([[ 2.,  0.],
+            [ 0., -3.]])
     """
     out = ops.linalg_ldl_factor_ex(A, hermitian=hermitian, check_errors=True)
     return named_result("linalg_ldl_factor", LD=out[0], pivots=out[1])
@@ -251,7 +377,32 @@ def linalg_ldl_factor(ops, A, *, hermitian=False):
 
 @composite(method=False, function=False)
 def linalg_ldl_factor_ex(ops, A, *, hermitian=False, check_errors=False):
-    """(LD, pivots, info): as `ldl_factor`; info > 0 where D is singular."""
+    """The LDL decomposition of symmetric or Hermitian matrices, with a number that says whether D
+    is singular.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, of which only the lower triangles are read.
+    hermitian : bool, optional
+        Whether complex matrices are Hermitian instead of symmetric.
+    check_errors : bool, optional
+        Whether a singular D raises an error.
+
+    Returns
+    -------
+    (LD, pivots, info) : Tensor, Tensor, Tensor
+        As of `ldl_factor`; `info` is positive where D is singular.
+
+    See Also
+    --------
+    ldl_factor
+
+    Examples
+    --------
+    >>> st.linalg.ldl_factor_ex(st.zeros(2, 2)).info
+    tensor(1, dtype=shmtensor.int32)
+    """
     LD, pivots, info = ops._linalg_ldl_factor(A, hermitian)
     if check_errors and info.any():
         raise errors.LinAlgError(
@@ -291,7 +442,33 @@ _linalg_ldl_solve.pullback(
 
 @composite(method=False, function=False)
 def linalg_ldl_solve(ops, LD, pivots, B, *, hermitian=False):
-    """X with A @ X = B for the A that `ldl_factor` factorized; differentiable in B only."""
+    """The solution of equations from the LDL decomposition of their matrix.
+
+    Parameters
+    ----------
+    LD, pivots : Tensor
+        What `ldl_factor` returned.
+    B : Tensor
+        `(..., n, k)`: the right-hand sides.
+    hermitian : bool, optional
+        As for `ldl_factor`.
+
+    Returns
+    -------
+    Tensor
+        X with A @ X = B; differentiable in B only.
+
+    See Also
+    --------
+    ldl_factor, solve
+
+    Examples
+    --------
+    >>> factors = st.linalg.ldl_factor(st.tensor([[2., 0.], [0., -4.]]))
+    >>> st.linalg.ldl_solve(*factors, st.tensor([[2.], [4.]]))
+    tensor([[ 1.],
+            [-1.]])
+    """
     check_square("linalg.ldl_solve", LD)
     check_floating("linalg.ldl_solve", B)
     if (

@@ -1,4 +1,7 @@
-"""Products of matrices and vectors."""
+"""Products of matrices and vectors.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 
@@ -46,8 +49,44 @@ product = functools.partial(
     exact_out=True,
 )
 def matmul(xp, x, y, /):
-    """Matrix product, batched over leading dimensions; vectors are rows on the left and columns on
-    the right.
+    """The matrix product of two tensors, batched over leading dimensions.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of one dtype: `(..., n, m)` and `(..., m, p)`. A vector is a row on the left and a column on
+        the right. Leading dimensions are broadcast.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        `(..., n, p)`, without the dimension of a vector; 0-d for two vectors.
+
+    Raises
+    ------
+    RuntimeError
+        The inner sizes or the dtypes differ, or leading sizes do not fit.
+
+    See Also
+    --------
+    mm, bmm, einsum, linalg.multi_dot
+
+    Notes
+    -----
+    `x @ y` is the same. Under `autocast` the product is computed in the lower precision.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 2.], [3., 4.]])
+    >>> st.matmul(x, x)
+    tensor([[ 7., 10.],
+            [15., 22.]])
+    >>> st.matmul(x, st.tensor([1., 1.]))
+    tensor([3., 7.])
+    >>> st.matmul(st.zeros(8, 1, 3, 4), st.zeros(5, 4, 2)).shape
+    Size([8, 5, 3, 2])
     """
     return xp.matmul(x, y)
 
@@ -184,7 +223,36 @@ def check_batches(x: Any, y: Any) -> None:
 
 @composite(autocast_cuda="lower", autocast="lower", exact_out=True)
 def mm(ops, input, mat2):
-    """Product of two matrices."""
+    """The product of two matrices.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(n, m)`.
+    mat2 : Tensor
+        `(m, p)`, of the same dtype.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        `(n, p)`.
+
+    Raises
+    ------
+    RuntimeError
+        An operand is not a matrix, or the inner sizes or the dtypes differ.
+
+    See Also
+    --------
+    matmul, bmm, addmm
+
+    Examples
+    --------
+    >>> st.mm(st.tensor([[1., 2.]]), st.tensor([[3.], [4.]]))
+    tensor([[11.]])
+    """
     if not input.ndim == mat2.ndim == 2:
         check_ranks("mm", (2, 2), input, mat2)
     return ops.matmul(input, mat2)
@@ -200,7 +268,41 @@ def mm(ops, input, mat2):
     exact_out=True,
 )
 def bmm(xp, x, mat2, /):
-    """Products of two batches of matrices, (B, n, m) and (B, m, p)."""
+    """The products of two batches of matrices.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(B, n, m)`.
+    mat2 : Tensor
+        `(B, m, p)`, of the same dtype.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        `(B, n, p)`.
+
+    Raises
+    ------
+    RuntimeError
+        An operand does not have three dimensions, or sizes or dtypes differ.
+
+    See Also
+    --------
+    matmul, baddbmm
+
+    Notes
+    -----
+    Batches are not broadcast; `matmul` does that.
+
+    Examples
+    --------
+    >>> x, y = st.ones(2, 1, 3), st.ones(2, 3, 1)
+    >>> st.bmm(x, y).flatten()
+    tensor([3., 3.])
+    """
     check_batches(x, mat2)
     return xp.matmul(x, mat2)
 
@@ -213,7 +315,34 @@ bmm.pullback(
 
 @composite(autocast_cuda="lower", autocast="alone", exact_out=True)
 def mv(ops, input, vec):
-    """Product of a matrix and a vector."""
+    """The product of a matrix and a vector.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(n, m)`.
+    vec : Tensor
+        `(m,)`, of the same dtype.
+
+    Returns
+    -------
+    Tensor
+        `(n,)`.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes or dtypes do not fit.
+
+    See Also
+    --------
+    matmul, addmv
+
+    Examples
+    --------
+    >>> st.mv(st.tensor([[1., 2.], [3., 4.]]), st.tensor([1., 10.]))
+    tensor([21., 43.])
+    """
     if input.ndim != 2 or vec.ndim != 1:
         check_ranks("mv", (2, 1), input, vec)
     return ops.matmul(input, vec)
@@ -230,7 +359,40 @@ def mv(ops, input, vec):
     exact_out=True,
 )
 def dot(xp, x, tensor, /):
-    """Sum of the products of two vectors."""
+    """The sum of the products of two vectors.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(n,)`.
+    tensor : Tensor
+        `(n,)`, of the same dtype.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        0-d.
+
+    Raises
+    ------
+    RuntimeError
+        An operand is not a vector, or the sizes or dtypes differ.
+
+    See Also
+    --------
+    vdot, inner, linalg.vecdot
+
+    Notes
+    -----
+    Complex numbers are not conjugated.
+
+    Examples
+    --------
+    >>> st.dot(st.tensor([1, 2, 3]), st.tensor([4, 5, 6]))
+    tensor(32)
+    """
     check_ranks("dot", (1, 1), x, tensor)
     return xp.matmul(x, tensor)
 
@@ -240,7 +402,32 @@ dot.pullback(x=lambda g, tensor: g * tensor.conjugate(), tensor=lambda g, x: g *
 
 @composite(autocast_cuda="widest", autocast="alone", exact_out=True)
 def vdot(ops, input, other):
-    """Sum of the products of two vectors, the first one conjugated."""
+    """The sum of the products of two vectors, the first one conjugated.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        `(n,)`, of the same dtype.
+
+    Returns
+    -------
+    Tensor
+        0-d.
+
+    Raises
+    ------
+    RuntimeError
+        An operand is not a vector, or the sizes or dtypes differ.
+
+    See Also
+    --------
+    dot, linalg.vecdot
+
+    Examples
+    --------
+    >>> st.vdot(st.tensor([1j, 2]), st.tensor([1j, 1]))
+    tensor(3.+0.j)
+    """
     check_ranks("vdot", (1, 1), input, other)
     if input.dtype.kind == other.dtype.kind == "c":
         check_same_dtype("vdot", input, other)
@@ -259,7 +446,32 @@ _vdot.pullback(x=lambda g, x, y: g.conjugate() * y, y=lambda g, x, y: g * x)
 
 @composite
 def inner(ops, input, other):
-    """Sums of products over the last dimensions."""
+    """The sums of products over the last dimensions of two tensors.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        `(..., n)` and `(..., n)`; a 0-d tensor is a factor.
+
+    Returns
+    -------
+    Tensor
+        The leading dimensions of `input`, then those of `other`.
+
+    Raises
+    ------
+    RuntimeError
+        The last sizes differ.
+
+    See Also
+    --------
+    dot, tensordot, matmul
+
+    Examples
+    --------
+    >>> st.inner(st.tensor([[1, 2], [3, 4]]), st.tensor([1, 10]))
+    tensor([21, 43])
+    """
     if not input.ndim or not other.ndim:
         return ops.mul(input, other)
     if input.ndim == other.ndim == 1 and input.shape == other.shape:
@@ -273,7 +485,39 @@ def inner(ops, input, other):
 
 @composite
 def outer(ops, input, vec2):
-    """All products of the elements of two vectors."""
+    """All products of an element of one vector with an element of another.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(n,)`.
+    vec2 : Tensor
+        `(m,)`.
+
+    Returns
+    -------
+    Tensor
+        `(n, m)`.
+
+    Raises
+    ------
+    RuntimeError
+        An operand is not a vector.
+
+    See Also
+    --------
+    addr, kron
+
+    Notes
+    -----
+    `ger` is another name of `outer`.
+
+    Examples
+    --------
+    >>> st.outer(st.tensor([1, 2]), st.tensor([3, 4, 5]))
+    tensor([[ 3,  4,  5],
+            [ 6,  8, 10]])
+    """
     check_ranks("outer", (1, 1), input, vec2)
     return ops.mul(ops.unsqueeze(input, 1), vec2)
 
@@ -303,27 +547,149 @@ def blend_product(ops: Any, product: Any, x: Any, a: Any, b: Any, beta: Any, alp
 
 @composite(autocast_cuda="lower", inplace=True, autocast="lower", exact_out=True)
 def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
-    """beta * input + alpha * (mat1 @ mat2)."""
+    """A product of two matrices added to a third.
+
+    Parameters
+    ----------
+    input : Tensor
+        What the product is added to; broadcast to `(n, p)`.
+    mat1, mat2 : Tensor
+        `(n, m)` and `(m, p)`.
+    beta : number, optional
+        A factor of `input`; for 0 `input` is ignored, even NaN.
+    alpha : number, optional
+        A factor of the product.
+
+    Returns
+    -------
+    Tensor
+        beta * input + alpha * (mat1 @ mat2).
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit, or the dtypes differ.
+
+    See Also
+    --------
+    mm, addmv, baddbmm
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 2.], [3., 4.]])
+    >>> st.addmm(st.ones(2), x, st.eye(2), beta=10)
+    tensor([[11., 12.],
+            [13., 14.]])
+    """
     check_same_dtype("addmm", input, mat1, mat2)
     return blend_product(ops, ops.mm, input, mat1, mat2, beta, alpha)
 
 
 @composite(autocast_cuda="lower", inplace=True, autocast="alone", exact_out=True)
 def addmv(ops, input, mat, vec, *, beta=1, alpha=1):
-    """beta * input + alpha * (mat @ vec)."""
+    """A product of a matrix and a vector added to a vector.
+
+    Parameters
+    ----------
+    input : Tensor
+        What the product is added to; broadcast to `(n,)`.
+    mat, vec : Tensor
+        `(n, m)` and `(m,)`.
+    beta : number, optional
+        A factor of `input`; for 0 `input` is ignored, even NaN.
+    alpha : number, optional
+        A factor of the product.
+
+    Returns
+    -------
+    Tensor
+        beta * input + alpha * (mat @ vec).
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit, or the dtypes differ.
+
+    See Also
+    --------
+    mv, addmm
+
+    Examples
+    --------
+    >>> st.addmv(st.ones(2), st.eye(2), st.tensor([5., 6.]))
+    tensor([6., 7.])
+    """
     check_same_dtype("addmv", input, mat, vec)
     return blend_product(ops, ops.mv, input, mat, vec, beta, alpha)
 
 
 @composite(autocast_cuda="lower", inplace=True)
 def addr(ops, input, vec1, vec2, *, beta=1, alpha=1):
-    """beta * input + alpha * outer(vec1, vec2)."""
+    """All products of the elements of two vectors added to a matrix.
+
+    Parameters
+    ----------
+    input : Tensor
+        What the products are added to; broadcast to `(n, m)`.
+    vec1, vec2 : Tensor
+        `(n,)` and `(m,)`.
+    beta : number, optional
+        A factor of `input`; for 0 `input` is ignored, even NaN.
+    alpha : number, optional
+        A factor of the products.
+
+    Returns
+    -------
+    Tensor
+        beta * input + alpha * outer(vec1, vec2).
+
+    See Also
+    --------
+    outer, addmm
+
+    Examples
+    --------
+    >>> st.addr(st.zeros(2, 2), st.tensor([1., 2.]), st.tensor([3., 4.]))
+    tensor([[3., 4.],
+            [6., 8.]])
+    """
     return blend_product(ops, ops.outer, input, vec1, vec2, beta, alpha)
 
 
 @composite(autocast_cuda="lower", inplace=True, autocast="lower", exact_out=True)
 def baddbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
-    """beta * input + alpha * (batch1 @ batch2), batch by batch."""
+    """The products of two batches of matrices added to a batch.
+
+    Parameters
+    ----------
+    input : Tensor
+        What the products are added to; broadcast to `(B, n, p)`.
+    batch1, batch2 : Tensor
+        `(B, n, m)` and `(B, m, p)`.
+    beta : number, optional
+        A factor of `input`; for 0 `input` is ignored, even NaN.
+    alpha : number, optional
+        A factor of the products.
+
+    Returns
+    -------
+    Tensor
+        beta * input + alpha * bmm(batch1, batch2).
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit, or the dtypes differ.
+
+    See Also
+    --------
+    bmm, addbmm
+
+    Examples
+    --------
+    >>> st.baddbmm(st.ones(1), st.ones(2, 1, 3), st.ones(2, 3, 1), alpha=2).flatten()
+    tensor([7., 7.])
+    """
     check_same_dtype("baddbmm", input, batch1, batch2)
     return blend_product(ops, ops.bmm, input, batch1, batch2, beta, alpha)
 
@@ -339,7 +705,38 @@ def sum_of_products(ops: Any, x: Any, y: Any) -> Any:
 
 @composite(autocast_cuda="lower", inplace=True, autocast="lower", exact_out=True)
 def addbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
-    """beta * input + alpha * the sum over the batch of batch1 @ batch2."""
+    """The sum of the products of two batches of matrices added to a matrix.
+
+    Parameters
+    ----------
+    input : Tensor
+        What the sum is added to; broadcast to `(n, p)`.
+    batch1, batch2 : Tensor
+        `(B, n, m)` and `(B, m, p)`.
+    beta : number, optional
+        A factor of `input`; for 0 `input` is ignored, even NaN.
+    alpha : number, optional
+        A factor of the sum.
+
+    Returns
+    -------
+    Tensor
+        beta * input + alpha * bmm(batch1, batch2).sum(0).
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit, or the dtypes differ.
+
+    See Also
+    --------
+    baddbmm, bmm
+
+    Examples
+    --------
+    >>> st.addbmm(st.zeros(1, 1), st.ones(2, 1, 3), st.ones(2, 3, 1))
+    tensor([[6.]])
+    """
     check_same_dtype("addbmm", input, batch1, batch2)
     product = functools.partial(sum_of_products, ops)
     return blend_product(ops, product, input, batch1, batch2, beta, alpha)
@@ -347,7 +744,33 @@ def addbmm(ops, input, batch1, batch2, *, beta=1, alpha=1):
 
 @composite(autocast_cuda="lower", method=False)
 def chain_matmul(ops, *matrices):
-    """Product of several matrices, from the left."""
+    """The product of several matrices, from the left.
+
+    Parameters
+    ----------
+    *matrices : Tensor
+        Matrices whose inner sizes fit.
+
+    Returns
+    -------
+    Tensor
+        The product.
+
+    See Also
+    --------
+    linalg.multi_dot
+
+    Notes
+    -----
+    `linalg.multi_dot` multiplies in the order that costs least.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 1.], [0., 1.]])
+    >>> st.chain_matmul(x, x, x)
+    tensor([[1., 3.],
+            [0., 1.]])
+    """
     out = matrices[0]
     for matrix in matrices[1:]:
         out = ops.mm(out, matrix)
@@ -356,7 +779,28 @@ def chain_matmul(ops, *matrices):
 
 @composite
 def kron(ops, input, other):
-    """Kronecker product: each element of one times the whole other."""
+    """The Kronecker product: each element of one tensor times the whole other.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        The one with fewer dimensions gets new ones of size 1 in front.
+
+    Returns
+    -------
+    Tensor
+        Each size is the product of the two sizes.
+
+    See Also
+    --------
+    outer
+
+    Examples
+    --------
+    >>> st.kron(st.tensor([[1, 2]]), st.tensor([[1, 0], [0, 1]]))
+    tensor([[1, 0, 2, 0],
+            [0, 1, 0, 2]])
+    """
     n = max(input.ndim, other.ndim)
     a = (1,) * (n - input.ndim) + tuple(input.shape)
     b = (1,) * (n - other.ndim) + tuple(other.shape)
@@ -367,8 +811,38 @@ def kron(ops, input, other):
 
 @composite(autocast_cuda="widest", method=False)
 def tensordot(ops, a, b, dims=2):
-    """Sums of products over dims: the last ones of a with the first ones of b, or two lists of
-    dims.
+    """The sums of products of two tensors over pairs of dimensions.
+
+    Parameters
+    ----------
+    a, b : Tensor
+        Tensors of one dtype.
+    dims : int or pair of sequences of int, optional
+        A number: so many last dimensions of `a` with the first ones of `b`. Two sequences: the
+        dimensions of `a` and, in the same order, those of `b`.
+
+    Returns
+    -------
+    Tensor
+        The other dimensions of `a`, then those of `b`.
+
+    Raises
+    ------
+    RuntimeError
+        The sizes of a pair differ, or there are too many dimensions.
+
+    See Also
+    --------
+    matmul, einsum, inner
+
+    Examples
+    --------
+    >>> x = st.arange(4.).reshape(2, 2)
+    >>> st.tensordot(x, x, dims=1)
+    tensor([[ 2.,  3.],
+            [ 6., 11.]])
+    >>> st.tensordot(x, x, dims=([0, 1], [0, 1]))
+    tensor(14.)
     """
     if hasattr(dims, "tolist"):
         dims = dims.tolist()

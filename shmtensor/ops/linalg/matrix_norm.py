@@ -36,8 +36,43 @@ def cast_for_norm(ops: Any, name: str, A: Any, dtype: Any) -> Any:
 
 @composite(autocast_cuda="full", method=False, function=False)
 def linalg_vector_norm(ops, x, ord=2, dim=None, keepdim=False, *, dtype=None):
-    """(sum of |x| ** ord) ** (1 / ord), of all elements or along dimensions; infinity: the largest
-    of |x|, 0: how many are not 0.
+    """The norm of the elements, of all or along dimensions.
+
+    Parameters
+    ----------
+    x : Tensor
+        Of a floating-point or complex dtype.
+    ord : number, optional
+        The order: sum(abs(x) ** ord) ** (1 / ord); infinity is the largest abs(x), -infinity the
+        smallest, 0 counts the elements that are not 0.
+    dim : int or sequence of int, optional
+        The dimensions; by default all.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        The elements are converted to it first; at least as wide as that of `x`.
+
+    Returns
+    -------
+    Tensor
+        Without these dimensions; real.
+
+    Raises
+    ------
+    RuntimeError
+        The order is a string, or the dtype does not fit.
+
+    See Also
+    --------
+    norm, matrix_norm
+
+    Examples
+    --------
+    >>> x = st.tensor([[3., 4.], [6., 8.]])
+    >>> st.linalg.vector_norm(x, dim=1)
+    tensor([ 5., 10.])
+    >>> st.linalg.vector_norm(x, ord=1)
+    tensor(21.)
     """
     if isinstance(ord, str):
         raise RuntimeError(f"linalg.vector_norm: ord must be a number: {ord!r}")
@@ -64,8 +99,44 @@ def two_dims(name: str, A: Any, dim: Any) -> tuple[int, int]:
 
 @composite(autocast_cuda="full", method=False, function=False)
 def linalg_matrix_norm(ops, A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=None):
-    """A norm of matrices: "fro" of all elements; "nuc", 2, -2 of the singular values their sum,
-    largest, smallest; 1 and -1 the largest and smallest sum of a column, infinity of a row.
+    """A norm of matrices.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., m, n)`, float32, float64 or complex.
+    ord : number or str, optional
+        "fro": the root of the sum of squares; "nuc", 2, -2: the sum, the largest and the smallest
+        of the singular values; 1 and -1: the largest and smallest sum of abs(A) in a column,
+        infinity and -infinity in a row.
+    dim : pair of int, optional
+        The dimensions of rows and columns.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        The elements are converted to it first.
+
+    Returns
+    -------
+    Tensor
+        Without these dimensions; real.
+
+    Raises
+    ------
+    RuntimeError
+        There is no such order, or the dimensions are the same.
+
+    See Also
+    --------
+    norm, vector_norm, cond
+
+    Examples
+    --------
+    >>> A = st.tensor([[3., 0.], [4., 1.]])
+    >>> st.linalg.matrix_norm(A, ord=1)
+    tensor(7.)
+    >>> st.linalg.matrix_norm(A, ord=float("inf"))
+    tensor(5.)
     """
     A = cast_for_norm(ops, "linalg.matrix_norm", A, dtype)
     row, column = two_dims("linalg.matrix_norm", A, dim)
@@ -90,7 +161,44 @@ def linalg_matrix_norm(ops, A, ord="fro", dim=(-2, -1), keepdim=False, *, dtype=
 
 @composite(autocast_cuda="full", method=False, function=False)
 def linalg_norm(ops, A, ord=None, dim=None, keepdim=False, *, dtype=None):
-    """A vector norm (one dimension, or ord=None), or a matrix norm (two dimensions)."""
+    """A norm of vectors or of matrices.
+
+    Parameters
+    ----------
+    A : Tensor
+        Of a floating-point or complex dtype.
+    ord : number or str, optional
+        None: the root of the sum of squares of all elements. Else the order of `matrix_norm` for
+        two dimensions, of `vector_norm` for one.
+    dim : int or sequence of int, optional
+        One dimension or two; by default those of a vector or a matrix.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        The elements are converted to it first.
+
+    Returns
+    -------
+    Tensor
+        Without these dimensions; real.
+
+    Raises
+    ------
+    RuntimeError
+        An order is given for more than two dimensions.
+
+    See Also
+    --------
+    vector_norm, matrix_norm
+
+    Examples
+    --------
+    >>> A = st.tensor([[3., 0.], [4., 0.]])
+    >>> st.linalg.norm(A)
+    tensor(5.)
+    >>> st.linalg.norm(A, ord=1, dim=1)
+    tensor([3., 4.])
+    """
     n = 1 if isinstance(dim, int) else None if dim is None else len(dim)
     if ord is None:
         return ops.linalg_vector_norm(A, 2, dim, keepdim, dtype=dtype)
@@ -112,8 +220,34 @@ def linalg_norm(ops, A, ord=None, dim=None, keepdim=False, *, dtype=None):
 
 @composite(method=False, function=False, autocast="full")
 def linalg_cond(ops, A, p=None):
-    """The condition number: norm(A, p) * norm(inv(A), p), by default of the 2-norm; of singular
-    matrices infinite.
+    """The condition number of matrices: norm(A, p) * norm(inv(A), p).
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`; for p of 2, -2 or None `(..., m, n)`.
+    p : number or str, optional
+        The order of the norm, as for `matrix_norm`; None is 2.
+
+    Returns
+    -------
+    Tensor
+        `(...)`, real; infinite for singular matrices, but NaN if all elements are 0 and p is 2 or
+        -2.
+
+    Raises
+    ------
+    RuntimeError
+        There is no such order.
+
+    See Also
+    --------
+    matrix_norm, svdvals
+
+    Examples
+    --------
+    >>> st.linalg.cond(st.tensor([[4., 0.], [0., 2.]])).round()
+    tensor(2.)
     """
     check_floating("linalg.cond", A)
     if p is None or p in (2, -2):

@@ -14,10 +14,35 @@ from ..table.sizes import check_size
 
 @composite(autocast_cuda="lower", method=False, function=False)
 def linalg_multi_dot(ops, tensors):
-    """The product of two or more matrices in the order that costs least; the first and the last may
-    be vectors.
+    """The product of two or more matrices, in the order that costs least.
 
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Matrices whose inner sizes fit; the first and the last one may be vectors.
+
+    Returns
+    -------
+    Tensor
+        The product.
+
+    Raises
+    ------
+    RuntimeError
+        There are fewer than two, or sizes or dtypes do not fit.
+
+    See Also
+    --------
+    matmul, chain_matmul
+
+    Notes
+    -----
     Source of the order: dynamic programming over the products' costs (Cormen et al., 15.2).
+
+    Examples
+    --------
+    >>> st.linalg.multi_dot([st.ones(10, 100), st.ones(100, 5), st.ones(5, 50)]).shape
+    Size([10, 50])
     """
     matrices = list(tensors)
     if len(matrices) < 2:
@@ -75,7 +100,34 @@ def cheapest_splits(sizes: list[int]) -> dict[tuple[int, int], int]:
 
 @composite(autocast_cuda="lower", method=False, function=False, autocast="lower")
 def linalg_vecdot(ops, x, y, *, dim=-1):
-    """The sum of conj(x) * y along a dimension, with broadcasting."""
+    """The sums of products of vectors along a dimension, the first ones conjugated.
+
+    Parameters
+    ----------
+    x, y : Tensor
+        Of one dtype, broadcast against each other.
+    dim : int, optional
+        The dimension of the vectors; the last by default.
+
+    Returns
+    -------
+    Tensor
+        sum(conj(x) * y) along `dim`.
+
+    Raises
+    ------
+    RuntimeError
+        The dtypes differ.
+
+    See Also
+    --------
+    dot, vdot
+
+    Examples
+    --------
+    >>> st.linalg.vecdot(st.tensor([[1., 2.], [3., 4.]]), st.tensor([1., 10.]))
+    tensor([21., 43.])
+    """
     if x.dtype != y.dtype:
         raise RuntimeError(
             f"linalg.vecdot: Expected the same dtype: {x.dtype.name}, {y.dtype.name}"
@@ -85,7 +137,34 @@ def linalg_vecdot(ops, x, y, *, dim=-1):
 
 @composite(autocast_cuda="widest", method=False, function=False)
 def linalg_cross(ops, input, other, *, dim=-1):
-    """The vector product of vectors of three along a dimension, with broadcasting."""
+    """The vector products of vectors of three numbers along a dimension.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of one dtype and as many dimensions, broadcast against each other.
+    dim : int, optional
+        The dimension of the vectors, of size 3; the last by default.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape.
+
+    Raises
+    ------
+    RuntimeError
+        The dimension is not of size 3, or the numbers of dimensions differ.
+
+    See Also
+    --------
+    vecdot
+
+    Examples
+    --------
+    >>> st.linalg.cross(st.tensor([1., 0., 0.]), st.tensor([0., 1., 0.]))
+    tensor([0., 0., 1.])
+    """
     if input.ndim != other.ndim:
         raise RuntimeError(
             "linalg.cross: inputs must have the same number of dimensions: "
@@ -104,13 +183,61 @@ def linalg_cross(ops, input, other, *, dim=-1):
 
 @composite(method=False, function=False)
 def linalg_diagonal(ops, A, *, offset=0, dim1=-2, dim2=-1):
-    """The diagonals of matrices, a view; by default of the last two dimensions."""
+    """The diagonals of matrices, a view.
+
+    Parameters
+    ----------
+    A : Tensor
+        With at least two dimensions.
+    offset : int, optional
+        Which diagonal: above the main one if positive, below it if negative.
+    dim1, dim2 : int, optional
+        The dimensions of rows and columns; the last two by default.
+
+    Returns
+    -------
+    Tensor
+        With the diagonal in its last dimension.
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.linalg.diagonal(st.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
     return ops.diagonal(A, offset, dim1, dim2)
 
 
 @composite(method=False, function=False)
 def linalg_vander(ops, x, N=None):
-    """The powers 0 to N - 1 of numbers (..., n): (..., n, N), by default N = n."""
+    """The powers of numbers, in ascending order along a new last dimension.
+
+    Parameters
+    ----------
+    x : Tensor
+        `(..., n)`.
+    N : int, optional
+        How many powers, from 0 to N - 1; by default n.
+
+    Returns
+    -------
+    Tensor
+        `(..., n, N)`.
+
+    Raises
+    ------
+    RuntimeError
+        N is 1 or less.
+
+    Examples
+    --------
+    >>> st.linalg.vander(st.tensor([2, 3]), N=3)
+    tensor([[1, 2, 4],
+            [1, 3, 9]])
+    """
     x = ops.reshape(x, (1,)) if not x.ndim else x
     n = x.shape[-1] if N is None else N
     if n <= 1 and N is not None:

@@ -1,4 +1,7 @@
-"""Systems of equations, inverses, least squares, ranks: `torch.linalg` by name. Batched."""
+"""Systems of equations, inverses, least squares, ranks: `torch.linalg` by name. Batched.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,34 @@ def check_system(name: str, A: Any, B: Any, left: bool = True) -> None:
 def linalg_inv(ops, A):
     """The inverse of square matrices.
 
-    Raises: LinAlgError, a matrix is singular.
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Raises
+    ------
+    LinAlgError
+        A matrix is singular.
+
+    See Also
+    --------
+    inv_ex, solve, pinv
+
+    Notes
+    -----
+    `solve(A, B)` is faster and more precise than `inv(A) @ B`.
+
+    Examples
+    --------
+    >>> st.linalg.inv(st.tensor([[2., 0.], [0., 4.]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
     """
     check_square("linalg.inv", A)
     return ops.inverse(A)
@@ -68,7 +98,30 @@ def info_of(ops: Any, A: Any) -> Any:
 
 @composite(method=False, function=False, autocast="full")
 def linalg_inv_ex(ops, A, *, check_errors=False):
-    """(inverse, info): as `inv`, but a singular matrix has info > 0 and NaN for its inverse."""
+    """The inverse of square matrices, with a number that says whether they are singular.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+    check_errors : bool, optional
+        Whether a singular matrix raises the error of `inv`.
+
+    Returns
+    -------
+    (inverse, info) : Tensor, Tensor
+        A singular matrix has info > 0 and NaN for its inverse.
+
+    See Also
+    --------
+    inv
+
+    Examples
+    --------
+    >>> st.linalg.inv_ex(st.zeros(2, 2)).inverse
+    tensor([[nan, nan],
+            [nan, nan]])
+    """
     check_square("linalg.inv", A)
     try:
         out, info = ops.inverse(A), filled(tuple(A.shape[:-2]), 0, np.int32, A)
@@ -88,13 +141,36 @@ def is_vector(A: Any, B: Any) -> bool:
 
 @composite(method=False, function=False, autocast="full")
 def linalg_solve(ops, A, B, *, left=True):
-    """X with A @ X = B; left=False: X @ A = B.
+    """The solution of systems of linear equations: A @ X = B.
 
-    Args:
-        A: (..., n, n)
-        B: (..., n, k), or (..., n) if that is A's shape without the last size.
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+    B : Tensor
+        `(..., n, k)`, or `(..., n)` if that is A's shape without the last size: vectors.
+    left : bool, optional
+        False solves X @ A = B.
 
-    Raises: LinAlgError, a matrix is singular.
+    Returns
+    -------
+    Tensor
+        X, of the shape of B.
+
+    Raises
+    ------
+    LinAlgError
+        A matrix is singular.
+
+    See Also
+    --------
+    solve_ex, solve_triangular, lstsq, inv
+
+    Examples
+    --------
+    >>> A, b = st.tensor([[2., 0.], [0., 4.]]), st.tensor([2., 8.])
+    >>> st.linalg.solve(A, b)
+    tensor([1., 2.])
     """
     if is_vector(A, B):
         if not left:
@@ -114,7 +190,36 @@ def linalg_solve(ops, A, B, *, left=True):
 
 @composite(method=False, function=False)
 def linalg_solve_ex(ops, A, B, *, left=True, check_errors=False):
-    """(result, info): as `solve`, but for a singular matrix info > 0 and the result is NaN."""
+    """The solution of systems of linear equations, with a number that says whether they are
+    singular.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+    B : Tensor
+        As for `solve`.
+    left : bool, optional
+        False solves X @ A = B.
+    check_errors : bool, optional
+        Whether a singular matrix raises the error of `solve`.
+
+    Returns
+    -------
+    (result, info) : Tensor, Tensor
+        For a singular matrix info > 0 and the result is NaN.
+
+    See Also
+    --------
+    solve
+
+    Examples
+    --------
+    >>> st.linalg.solve_ex(st.zeros(1, 1), st.ones(1, 1))
+    shmtensor.return_types.linalg_solve_ex(
+    result=tensor([[nan]]),
+    info=tensor(1, dtype=shmtensor.int32))
+    """
     try:
         out, info = ops.linalg_solve(A, B, left=left), filled(tuple(A.shape[:-2]), 0, np.int32, A)
     except errors.LinAlgError:
@@ -132,10 +237,36 @@ def linalg_solve_ex(ops, A, B, *, left=True, check_errors=False):
 
 @composite(method=False, function=False)
 def linalg_solve_triangular(ops, A, B, *, upper, left=True, unitriangular=False):
-    """X with A @ X = B (left=False: X @ A = B) for triangular A; the other triangle is not read.
+    """The solution of systems of linear equations with triangular matrices: A @ X = B.
 
-    Args:
-        unitriangular: A's diagonal counts as ones.
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`; the other triangle is not read.
+    B : Tensor
+        `(..., n, k)`.
+    upper : bool
+        Whether A is an upper triangle.
+    left : bool, optional
+        False solves X @ A = B.
+    unitriangular : bool, optional
+        Whether A's diagonal counts as ones.
+
+    Returns
+    -------
+    Tensor
+        X, of the shape of B.
+
+    See Also
+    --------
+    solve
+
+    Examples
+    --------
+    >>> A, B = st.tensor([[2., 1.], [0., 4.]]), st.tensor([[4.], [4.]])
+    >>> st.linalg.solve_triangular(A, B, upper=True)
+    tensor([[1.5000],
+            [1.0000]])
     """
     check_system("linalg.solve_triangular", A, B, left)
     part = ops.triu(A) if upper else ops.tril(A)
@@ -233,12 +364,34 @@ _linalg_pinv.pullback(x=lambda ops, g, x, out: pinverse_backward(ops, g, x, out)
 
 @composite(method=False, function=False)
 def linalg_pinv(ops, A, rcond=None, hermitian=False, *, atol=None, rtol=None):
-    """The pseudo-inverse of matrices (Moore and Penrose): (..., m, n) to (..., n, m).
+    """The pseudo-inverse of matrices (Moore and Penrose).
 
-    Args:
-        atol, rtol: singular values up to the larger of atol and rtol times the largest count as 0;
-            by default rtol is max(m, n) times the dtype's epsilon. rcond is an old name of rtol.
-        hermitian: the matrices are Hermitian; only their lower triangle is read.
+    Parameters
+    ----------
+    A : Tensor
+        `(..., m, n)`, float32, float64 or complex.
+    rcond : float, optional
+        An old name of `rtol`.
+    hermitian : bool, optional
+        Whether the matrices are Hermitian; then only their lower triangle is read.
+    atol, rtol : float, optional
+        Singular values up to the larger of atol and rtol times the largest one count as 0; by
+        default rtol is max(m, n) times the dtype's epsilon.
+
+    Returns
+    -------
+    Tensor
+        `(..., n, m)`.
+
+    See Also
+    --------
+    lstsq, inv, svd
+
+    Examples
+    --------
+    >>> st.linalg.pinv(st.tensor([[1., 0.], [0., 0.]])).abs().round()
+    tensor([[1., 0.],
+            [0., 0.]])
     """
     check_floating("linalg.pinv", A)
     if hermitian:
@@ -249,7 +402,33 @@ def linalg_pinv(ops, A, rcond=None, hermitian=False, *, atol=None, rtol=None):
 
 @composite(method=False, function=False, autocast="full")
 def linalg_matrix_rank(ops, A, tol=None, hermitian=False, *, atol=None, rtol=None):
-    """How many singular values exceed the tolerances, as in `pinv`; tol is absolute."""
+    """The rank of matrices: how many singular values exceed a tolerance.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., m, n)`, float32, float64 or complex.
+    tol : float, optional
+        An old name of `atol`, with an rtol of 0.
+    hermitian : bool, optional
+        Whether the matrices are Hermitian; then only their lower triangle is read.
+    atol, rtol : float, optional
+        The tolerances, as for `pinv`.
+
+    Returns
+    -------
+    Tensor
+        int64, `(...)`.
+
+    See Also
+    --------
+    svdvals, pinv
+
+    Examples
+    --------
+    >>> st.linalg.matrix_rank(st.tensor([[1., 2.], [2., 4.]]))
+    tensor(1)
+    """
     if A.ndim < 2:
         raise RuntimeError(
             f"linalg.matrix_rank: The input must have at least 2 dimensions: {tuple(A.shape)}"
@@ -269,15 +448,40 @@ def linalg_matrix_rank(ops, A, tol=None, hermitian=False, *, atol=None, rtol=Non
 
 @composite(method=False, function=False, autocast="full")
 def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
-    """(solution, residuals, rank, singular_values) of the least squares problem A @ X = B.
+    """The solution of least squares problems: X that minimizes norm(A @ X - B).
 
-    Args:
-        A: (..., m, n)
-        B: (..., m, k), or (..., m).
-        rcond: singular values up to rcond times the largest count as 0; by default max(m, n) times
-            the dtype's epsilon.
-        driver: "gelsy" (the default), "gels", "gelsd" or "gelss": what is returned besides the
-            solution follows PyTorch; the solution is computed from singular values in any case.
+    Parameters
+    ----------
+    A : Tensor
+        `(..., m, n)`, float32, float64 or complex.
+    B : Tensor
+        `(..., m, k)`, or `(..., m)`: vectors.
+    rcond : float, optional
+        Singular values up to rcond times the largest one count as 0; by default max(m, n) times the
+        dtype's epsilon.
+    driver : str, optional
+        "gelsy" (the default), "gels", "gelsd" or "gelss": what is returned besides the solution;
+        the solution is computed from singular values in any case.
+
+    Returns
+    -------
+    (solution, residuals, rank, singular_values) : Tensor, Tensor, Tensor, Tensor
+        Those that the driver does not compute are empty.
+
+    Raises
+    ------
+    RuntimeError
+        Shapes or dtypes do not fit, or there is no such driver.
+
+    See Also
+    --------
+    pinv, solve
+
+    Examples
+    --------
+    >>> A, b = st.tensor([[1., 0.], [0., 2.], [0., 0.]]), st.tensor([3., 4., 5.])
+    >>> st.allclose(st.linalg.lstsq(A, b).solution, st.tensor([3., 2.]), atol=1e-5)
+    True
     """
     check_floating("linalg.lstsq", A)
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
@@ -323,7 +527,35 @@ def linalg_lstsq(ops, A, B, rcond=None, *, driver=None):
 
 @composite(method=False, function=False, autocast="full")
 def linalg_tensorinv(ops, A, ind=2):
-    """The inverse of A as a linear map from its last dimensions to its first `ind` ones."""
+    """The inverse of a tensor as a linear map from its last dimensions to its first ones.
+
+    Parameters
+    ----------
+    A : Tensor
+        Whose first `ind` sizes have the same product as the others.
+    ind : int, optional
+        How many dimensions are the first ones.
+
+    Returns
+    -------
+    Tensor
+        The last sizes of A, then the first ones.
+
+    Raises
+    ------
+    RuntimeError
+        The products differ, or `ind` is not positive.
+
+    See Also
+    --------
+    tensorsolve, inv
+
+    Examples
+    --------
+    >>> A = st.eye(6).reshape(2, 3, 6)
+    >>> st.linalg.tensorinv(A).shape
+    Size([6, 2, 3])
+    """
     shape = tuple(A.shape)
     if ind <= 0:
         raise RuntimeError(
@@ -340,7 +572,37 @@ def linalg_tensorinv(ops, A, ind=2):
 
 @composite(method=False, function=False, autocast="full")
 def linalg_tensorsolve(ops, A, B, dims=None):
-    """X with tensordot(A, X, X.ndim) = B; dims: those of A moved to the end first."""
+    """The solution of equations in tensors: tensordot(A, X, X.ndim) = B.
+
+    Parameters
+    ----------
+    A : Tensor
+        Whose first sizes are those of B, and whose others have the same product.
+    B : Tensor
+        The right-hand side.
+    dims : sequence of int, optional
+        The dimensions of A that are moved to its end first.
+
+    Returns
+    -------
+    Tensor
+        X, of the last sizes of A.
+
+    Raises
+    ------
+    RuntimeError
+        The sizes do not fit.
+
+    See Also
+    --------
+    tensorinv, solve
+
+    Examples
+    --------
+    >>> A = 2 * st.eye(6).reshape(2, 3, 6)
+    >>> st.linalg.tensorsolve(A, st.ones(2, 3))
+    tensor([0.5000, 0.5000, 0.5000, 0.5000, 0.5000, 0.5000])
+    """
     if dims is not None:
         A = ops.movedim(A, tuple(dims), tuple(range(A.ndim - len(dims), A.ndim)))
     solution_shape = tuple(A.shape[B.ndim :])
@@ -375,12 +637,118 @@ def declare_linalg(name: str, core: str, doc: str) -> None:
     composite(compute, name=f"linalg_{name}", method=False, function=False)
 
 
-declare_linalg("det", "det", "The determinant of square matrices (..., n, n).")
-declare_linalg("slogdet", "slogdet", "(sign, logabsdet) of the determinant of square matrices.")
-declare_linalg("matrix_exp", "matrix_exp", "The exponential of square matrices.")
+declare_linalg(
+    "det",
+    "det",
+    """The determinant of square matrices.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(...)`.
+
+    See Also
+    --------
+    slogdet
+
+    Notes
+    -----
+    The gradient of singular matrices is computed from their singular values.
+
+    Examples
+    --------
+    >>> st.linalg.det(st.tensor([[2., 0.], [0., 3.]]))
+    tensor(6.)
+    """,
+)
+declare_linalg(
+    "slogdet",
+    "slogdet",
+    """The sign and the logarithm of the absolute value of the determinant of square matrices.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+
+    Returns
+    -------
+    (sign, logabsdet) : Tensor, Tensor
+        Of shape `(...)`; the determinant is sign * exp(logabsdet). For complex matrices the sign
+        has modulus 1; of singular ones it is 0 and the logarithm -inf.
+
+    See Also
+    --------
+    det
+
+    Examples
+    --------
+    >>> st.linalg.slogdet(st.tensor([[0., 1.], [1., 0.]])).sign
+    tensor(-1.)
+    """,
+)
+declare_linalg(
+    "matrix_exp",
+    "matrix_exp",
+    """The exponential of square matrices: the sum of A ** k / k! over k = 0, 1, ...
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`, float32, float64 or complex.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    See Also
+    --------
+    matrix_power
+
+    Examples
+    --------
+    >>> st.linalg.matrix_exp(st.tensor([[0., 1.], [0., 0.]]))
+    tensor([[1., 1.],
+            [0., 1.]])
+    """,
+)
 
 
 @composite(method=False, function=False)
 def linalg_matrix_power(ops, A, n):
-    """Square matrices to an integer power; for a negative n, the inverse to the power -n."""
+    """Square matrices to an integer power.
+
+    Parameters
+    ----------
+    A : Tensor
+        `(..., n, n)`.
+    n : int
+        The power; a negative one is that of the inverse, 0 gives the identity.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    Raises
+    ------
+    RuntimeError
+        The matrices are not square.
+
+    See Also
+    --------
+    inv, matrix_exp
+
+    Examples
+    --------
+    >>> st.linalg.matrix_power(st.tensor([[1., 1.], [0., 1.]]), -2)
+    tensor([[ 1., -2.],
+            [ 0.,  1.]])
+    """
     return ops.matrix_power(A, n)

@@ -1,4 +1,7 @@
-"""Arithmetic, element by element: add, sub, mul, div, addcmul, lerp, square, sqrt, abs, sign."""
+"""Arithmetic, element by element: add, sub, mul, div, addcmul, lerp, square, sqrt, abs, sign.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,39 @@ arithmetic = functools.partial(
 
 @arithmetic(operator="add", numpy=parallel(np.add))
 def add(xp, x, y, /):
-    """Sum of two tensors, with broadcasting."""
+    """The sum of two tensors, element by element.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        Broadcast against each other, and converted to their common dtype.
+    alpha : number, optional
+        A factor of `other`.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        input + alpha * other, of the broadcast shape; `add_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit, or alpha is a fraction for integers.
+
+    See Also
+    --------
+    sub, addcmul
+
+    Examples
+    --------
+    >>> st.add(st.tensor([1, 2]), 10)
+    tensor([11, 12])
+    >>> st.add(st.tensor([[1.], [2.]]), st.tensor([10., 20.]), alpha=2)
+    tensor([[21., 41.],
+            [22., 42.]])
+    """
     return x + y
 
 
@@ -74,7 +109,42 @@ def refuse_bool(*operands: Any) -> None:
     numpy=parallel(np.subtract),
 )
 def sub(xp, x, y, /):
-    """Difference of two tensors, with broadcasting."""
+    """The difference of two tensors, element by element.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        Broadcast against each other, and converted to their common dtype; not of bool.
+    alpha : number, optional
+        A factor of `other`.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        input - alpha * other, of the broadcast shape; `sub_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit, or an operand is of bool.
+
+    See Also
+    --------
+    add, rsub
+
+    Notes
+    -----
+    `subtract` is another name.
+
+    Examples
+    --------
+    >>> st.sub(st.tensor([5, 7]), st.tensor([1, 2]))
+    tensor([4, 5])
+    >>> st.sub(st.tensor([5., 7.]), 2, alpha=0.5)
+    tensor([4., 6.])
+    """
     return x - y
 
 
@@ -84,7 +154,31 @@ sub.alias("subtract")
 
 @composite(inplace=True)
 def rsub(ops, input, other, *, alpha=1):
-    """other - alpha * input."""
+    """The difference of two tensors in the opposite order, element by element.
+
+    Parameters
+    ----------
+    input : Tensor
+        What is subtracted.
+    other : Tensor or number
+        From which it is subtracted.
+    alpha : number, optional
+        A factor of `input`.
+
+    Returns
+    -------
+    Tensor
+        other - alpha * input, of the broadcast shape.
+
+    See Also
+    --------
+    sub
+
+    Examples
+    --------
+    >>> st.rsub(st.tensor([1, 2]), 10)
+    tensor([9, 8])
+    """
     check_tensors("rsub", input)
     if alpha.__class__ is int and alpha == 1:
         return ops.sub(other, input)
@@ -93,7 +187,41 @@ def rsub(ops, input, other, *, alpha=1):
 
 @arithmetic(operator="mul", numpy=parallel(np.multiply))
 def mul(xp, x, y, /):
-    """Product of two tensors, with broadcasting."""
+    """The product of two tensors, element by element.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        Broadcast against each other, and converted to their common dtype.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        input * other, of the broadcast shape; `mul_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit.
+
+    See Also
+    --------
+    div, matmul
+
+    Notes
+    -----
+    `multiply` is another name. The product of matrices is `matmul`.
+
+    Examples
+    --------
+    >>> st.mul(st.tensor([1, 2]), 3)
+    tensor([3, 6])
+    >>> st.mul(st.tensor([[1.], [2.]]), st.tensor([10., 20.]))
+    tensor([[10., 20.],
+            [20., 40.]])
+    """
     return x * y
 
 
@@ -114,7 +242,46 @@ holomorphic = functools.partial(op, complex_gradients=True, promote="float")
     samples=NONZERO_DIVISORS,
 )
 def div(xp, x, y, /):
-    """Quotient of two tensors, with broadcasting; integers divide to the default dtype."""
+    """The quotient of two tensors, element by element.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        Broadcast against each other, and converted to their common dtype; integers are converted to
+        the default dtype, unless the quotient is rounded.
+    rounding_mode : str, optional
+        None does not round; "floor" rounds down; "trunc" rounds towards 0.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        input / other, of the broadcast shape; `div_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit, there is no such rounding mode, or integers are divided by 0 with
+        one. Without one the quotient is infinite or NaN.
+
+    See Also
+    --------
+    floor_divide, remainder, fmod
+
+    Notes
+    -----
+    `divide` and `true_divide` are other names.
+
+    Examples
+    --------
+    >>> st.div(st.tensor([7, -7]), 2)
+    tensor([ 3.5000, -3.5000])
+    >>> st.div(st.tensor([7, -7]), 2, rounding_mode="floor")
+    tensor([ 3, -4])
+    >>> st.div(st.tensor([7, -7]), 2, rounding_mode="trunc")
+    tensor([ 3, -3])
+    """
     return x / y
 
 
@@ -144,7 +311,32 @@ def div_with_rounding_mode(ops, x, y, /, *, rounding_mode):
     exact_out=True,
 )
 def neg(xp, x, /):
-    """Each element with the opposite sign."""
+    """Each element with the opposite sign.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype but bool; unsigned integers wrap around.
+
+    Returns
+    -------
+    Tensor
+        -input.
+
+    Raises
+    ------
+    RuntimeError
+        The tensor is of bool.
+
+    See Also
+    --------
+    abs, logical_not
+
+    Examples
+    --------
+    >>> st.neg(st.tensor([1., -2.]))
+    tensor([-1.,  2.])
+    """
     return -x
 
 
@@ -154,7 +346,36 @@ neg.alias("negative")
 
 @composite(operator="pos")
 def positive(ops, input):
-    """The tensor itself, as `+x`; refuses bool."""
+    """The tensor itself, as `+x`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype but bool.
+
+    Returns
+    -------
+    Tensor
+        `input`, no copy of it.
+
+    Raises
+    ------
+    RuntimeError
+        The tensor is of bool.
+
+    See Also
+    --------
+    neg
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.positive(st.tensor([1, -2]))
+    tensor([ 1, -2])
+    """
     if input.dtype.kind == "b":
         raise RuntimeError(f"positive: not for bool: shape {tuple(input.shape)}, use int() first")
     return input
@@ -187,7 +408,32 @@ def addcmul_kernel(x: Any, tensor1: Any, tensor2: Any, value: Any, out: Any = No
     tensors="x tensor1 tensor2",
 )
 def addcmul(xp, x, tensor1, tensor2, /, *, value=1):
-    """x + value * tensor1 * tensor2; for integer tensors value is truncated to an integer."""
+    """A product of two tensors added to a third, element by element.
+
+    Parameters
+    ----------
+    input : Tensor
+        What the product is added to.
+    tensor1, tensor2 : Tensor
+        The factors. All three are broadcast against each other.
+    value : number, optional
+        A factor of the product; for integer tensors it is truncated to an integer.
+
+    Returns
+    -------
+    Tensor
+        input + value * tensor1 * tensor2; `addcmul_` writes into the tensor itself.
+
+    See Also
+    --------
+    addcdiv, add
+
+    Examples
+    --------
+    >>> x, y = st.tensor([1., 2.]), st.tensor([3., 4.])
+    >>> st.addcmul(st.ones(2), x, y, value=0.5)
+    tensor([2.5000, 5.0000])
+    """
     if is_one(value):
         return x + tensor1 * tensor2
     return x + check_factor("addcmul", value, x) * tensor1 * tensor2
@@ -230,7 +476,36 @@ def refuse_integer_division(x: Any, tensor1: Any, tensor2: Any) -> None:
     tensors="x tensor1 tensor2",
 )
 def addcdiv(xp, x, tensor1, tensor2, /, *, value=1):
-    """x + value * tensor1 / tensor2."""
+    """A quotient of two tensors added to a third, element by element.
+
+    Parameters
+    ----------
+    input : Tensor
+        What the quotient is added to.
+    tensor1, tensor2 : Tensor
+        Dividend and divisor, not both of integers. All three are broadcast against each other.
+    value : number, optional
+        A factor of the quotient.
+
+    Returns
+    -------
+    Tensor
+        input + value * tensor1 / tensor2; `addcdiv_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        Both `tensor1` and `tensor2` are of integers or bool.
+
+    See Also
+    --------
+    addcmul, div
+
+    Examples
+    --------
+    >>> st.addcdiv(st.ones(2), st.tensor([1., 2.]), st.tensor([4., 4.]), value=2)
+    tensor([1.5000, 2.0000])
+    """
     return x + (tensor1 / tensor2 if is_one(value) else value * tensor1 / tensor2)
 
 
@@ -282,7 +557,40 @@ def check_same_floating(x: Any, end: Any, weight: Any) -> None:
     tensors="x end",
 )
 def lerp(xp, x, end, weight, /):
-    """The point at `weight` of the way from one tensor to the other: x + weight * (end - x)."""
+    """The point at a given part of the way from one tensor to another: linear interpolation.
+
+    Parameters
+    ----------
+    input : Tensor
+        The start, of a floating-point dtype.
+    end : Tensor
+        The end, of the same dtype.
+    weight : Tensor or number
+        Which part of the way: 0 gives `input`, 1 gives `end`. Numbers outside [0, 1] extrapolate.
+
+    Returns
+    -------
+    Tensor
+        input + weight * (end - input), of the broadcast shape; `lerp_` writes into the tensor
+        itself.
+
+    Raises
+    ------
+    RuntimeError
+        The dtypes differ.
+    NotImplementedError
+        They are not floating point.
+
+    Notes
+    -----
+    From weight 0.5 on end - (1 - weight) * (end - input) is computed, so that weight 1 gives `end`
+    exactly.
+
+    Examples
+    --------
+    >>> st.lerp(st.tensor([0., 10.]), st.tensor([4., 20.]), 0.25)
+    tensor([ 1.0000, 12.5000])
+    """
     difference = end - x
     return xp.where(xp.abs(weight) < 0.5, x + weight * difference, end - difference * (1 - weight))
 
@@ -314,7 +622,27 @@ def square_kernel(x: Any, out: Any = None) -> Any:
     layout="pointwise",
 )
 def square(xp, x, /):
-    """Each element times itself; of bool an int64."""
+    """Each element times itself.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype; bool gives int64.
+
+    Returns
+    -------
+    Tensor
+        input ** 2; `square_` writes into the tensor itself.
+
+    See Also
+    --------
+    sqrt, pow
+
+    Examples
+    --------
+    >>> st.square(st.tensor([-3, 2]))
+    tensor([9, 4])
+    """
     return x.astype(xp.int64) if x.dtype == bool else x * x
 
 
@@ -326,7 +654,35 @@ parallel_sqrt = parallel(np.sqrt)
 
 @holomorphic(numpy=parallel_sqrt, samples=unary(0.2, 3.0))
 def sqrt(xp, x, /):
-    """Square root."""
+    """The square root of each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        NaN for negative real numbers; of complex ones the root whose real part is not negative.
+
+    See Also
+    --------
+    rsqrt, square, pow
+
+    Notes
+    -----
+    The gradient is 1 / (2 sqrt(x)), infinite at 0.
+
+    Examples
+    --------
+    >>> st.sqrt(st.tensor([4., 9., -1.]))
+    tensor([2., 3., nan])
+    >>> st.sqrt(st.tensor([-1 + 0j]))
+    tensor([0.+1.j])
+    """
     return xp.sqrt(x)
 
 
@@ -335,7 +691,27 @@ sqrt.pullback(x=lambda g, out: g / (2 * out).conjugate())
 
 @holomorphic(autocast_cuda="full", native=native.rsqrt, samples=unary(0.2, 3.0), layout="pointwise")
 def rsqrt(xp, x, /):
-    """One over the square root."""
+    """One over the square root of each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        1 / sqrt(input): infinite at 0, NaN for negative real numbers.
+
+    See Also
+    --------
+    sqrt, reciprocal
+
+    Examples
+    --------
+    >>> st.rsqrt(st.tensor([4., 0.25]))
+    tensor([0.5000, 2.0000])
+    """
     return 1 / xp.sqrt(x)
 
 
@@ -346,7 +722,27 @@ rsqrt.pullback(x=lambda g, out: g * (-0.5 * out * out * out).conjugate())
     autocast_cuda="full", numpy=parallel(np.reciprocal), samples=unary(0.3, 2.0), layout="pointwise"
 )
 def reciprocal(xp, x, /):
-    """One over each element."""
+    """One over each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        1 / input: infinite at 0.
+
+    See Also
+    --------
+    div, rsqrt
+
+    Examples
+    --------
+    >>> st.reciprocal(st.tensor([2, 4]))
+    tensor([0.5000, 0.2500])
+    """
     return 1 / x
 
 
@@ -365,7 +761,37 @@ reciprocal.pullback(x=lambda g, out: -g * (out * out).conjugate())
     exact_out=True,
 )
 def abs(xp, x, /):
-    """Absolute value; of complex numbers the modulus, a real tensor."""
+    """The absolute value of each element; of complex numbers the modulus.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype; real for complex numbers.
+
+    See Also
+    --------
+    sign, angle
+
+    Notes
+    -----
+    The gradient is the sign, 0 at 0; of complex numbers x / abs(x). The smallest number of a signed
+    integer dtype, such as -128 of int8, has no positive counterpart and stays as it is. `absolute`
+    is another name.
+
+    Examples
+    --------
+    >>> st.abs(st.tensor([-1, 2, -3]))
+    tensor([1, 2, 3])
+    >>> st.abs(st.tensor([3 + 4j]))
+    tensor([5.])
+    """
     return xp.abs(x)
 
 
@@ -381,7 +807,36 @@ abs.alias("absolute")
     exact_out=True,
 )
 def sign(xp, x, /):
-    """-1, 0 or 1 by the sign of each element; 0 of NaN, as in PyTorch."""
+    """The sign of each element: -1, 0 or 1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype; 0 for NaN.
+
+    Raises
+    ------
+    NotImplementedError
+        The tensor is complex: `sgn` has their sign.
+
+    See Also
+    --------
+    sgn, signbit, copysign
+
+    Notes
+    -----
+    The gradient is 0.
+
+    Examples
+    --------
+    >>> st.sign(st.tensor([-2.5, 0., 7.]))
+    tensor([-1.,  0.,  1.])
+    """
     if x.dtype.kind == "c":
         raise NotImplementedError(f"sign: not for complex numbers: {x.dtype.name}, use sgn()")
     return signs(xp, x)
@@ -406,7 +861,29 @@ sign.pullback(x=zero_gradient)
     exact_out=True,
 )
 def sgn(xp, x, /):
-    """x / abs(x), and 0 at 0: the sign of real and complex numbers."""
+    """The sign of real numbers, and of complex ones the number of modulus 1 with the same angle.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype.
+
+    Returns
+    -------
+    Tensor
+        x / abs(x), and 0 at 0.
+
+    See Also
+    --------
+    sign, angle
+
+    Examples
+    --------
+    >>> st.sgn(st.tensor([3 + 4j, 0j]))
+    tensor([0.6000+0.8000j, 0.0000+0.0000j])
+    >>> st.sgn(st.tensor([-5., 0., 2.]))
+    tensor([-1.,  0.,  1.])
+    """
     if x.dtype.kind != "c":
         return signs(xp, x)
     size = xp.abs(x)
@@ -433,7 +910,29 @@ sgn.pullback(x=sgn_backward)
     tensors="x",
 )
 def copysign(xp, x, y, /):
-    """The size of one tensor with the sign of the other."""
+    """The absolute values of one tensor with the signs of another.
+
+    Parameters
+    ----------
+    input : Tensor
+        Whose absolute values are taken; integers are converted to the default dtype.
+    other : Tensor or number
+        Whose signs are taken; -0.0 is negative.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape.
+
+    See Also
+    --------
+    sign, abs
+
+    Examples
+    --------
+    >>> st.copysign(st.tensor([1., -2., 3.]), -1)
+    tensor([-1., -2., -3.])
+    """
     return xp.copysign(x, y)
 
 
@@ -451,7 +950,27 @@ copysign.pullback(
     tensors="x y",
 )
 def hypot(xp, x, y, /):
-    """Length of the hypotenuse: sqrt(x * x + y * y), without overflow."""
+    """The length of the hypotenuse of a right triangle with two given legs, element by element.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        The legs, of a floating-point dtype, broadcast against each other.
+
+    Returns
+    -------
+    Tensor
+        sqrt(input ** 2 + other ** 2), without overflow of the squares.
+
+    See Also
+    --------
+    atan2
+
+    Examples
+    --------
+    >>> st.hypot(st.tensor([3., 5.]), st.tensor([4., 12.]))
+    tensor([ 5., 13.])
+    """
     return xp.hypot(x, y)
 
 
@@ -460,7 +979,29 @@ hypot.pullback(x=lambda g, x, out: g * x / out, y=lambda g, y, out: g * y / out)
 
 @composite(inplace=True)
 def ldexp(ops, input, other):
-    """input * 2 ** other."""
+    """Each element times a power of two.
+
+    Parameters
+    ----------
+    input : Tensor
+        The factor.
+    other : Tensor
+        The exponent of two.
+
+    Returns
+    -------
+    Tensor
+        input * 2 ** other; integers give the default dtype.
+
+    See Also
+    --------
+    frexp
+
+    Examples
+    --------
+    >>> st.ldexp(st.tensor([1., 3.]), st.tensor([4, -1]))
+    tensor([16.0000,  1.5000])
+    """
     check_tensors("ldexp", input, other)
     power = ops.pow(2.0, other)
     if input.dtype.kind == "f" and power.dtype.kind == "f" and other.dtype.kind != "f":

@@ -23,7 +23,32 @@ _conj_physical.pullback(x=lambda g: g.conjugate())
 
 @composite(inplace=True)
 def conj(ops, input):
-    """Complex conjugate; a real tensor itself."""
+    """The complex conjugate of each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any dtype.
+
+    Returns
+    -------
+    Tensor
+        A copy with opposite imaginary parts; a real tensor itself.
+
+    See Also
+    --------
+    adjoint, resolve_conj
+
+    Notes
+    -----
+    Copies: one for complex numbers, none for real ones. `conjugate` and `conj_physical` are other
+    names.
+
+    Examples
+    --------
+    >>> st.conj(st.tensor([1 + 2j]))
+    tensor([1.-2.j])
+    """
     return ops._conj_physical(input) if input.dtype.kind == "c" else input
 
 
@@ -41,13 +66,66 @@ _real.pullback(x=lambda g: g)
 
 @composite(method=False)
 def real(ops, input):
-    """Real part, a view; a real tensor itself."""
+    """The real parts of complex numbers, as a view.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any dtype; a real tensor is returned as it is.
+
+    Returns
+    -------
+    Tensor
+        float32 for complex64, float64 for complex128.
+
+    See Also
+    --------
+    imag, view_as_real
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.real(st.tensor([1 + 2j, 3 - 4j]))
+    tensor([1., 3.])
+    """
     return ops._real(input) if input.dtype.kind == "c" else input
 
 
 @op(view=True, method=False, samples=[], vmap="alone")
 def imag(xp, x, /):
-    """Imaginary part of a complex tensor, a view."""
+    """The imaginary parts of complex numbers, as a view.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a complex dtype.
+
+    Returns
+    -------
+    Tensor
+        float32 for complex64, float64 for complex128.
+
+    Raises
+    ------
+    RuntimeError
+        The tensor is not complex.
+
+    See Also
+    --------
+    real, view_as_real
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.imag(st.tensor([1 + 2j, 3 - 4j]))
+    tensor([ 2., -4.])
+    """
     if x.dtype.kind != "c":
         raise RuntimeError(f"imag: the tensor is not complex: {x.dtype.name}")
     return x.imag
@@ -63,7 +141,27 @@ imag.pullback(x=lambda g: g * 1j)
     layout="pointwise",
 )
 def angle(xp, x, /):
-    """Angle of complex numbers in the plane; of real ones 0, or pi for negative ones."""
+    """The angle of complex numbers against the positive real axis.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype.
+
+    Returns
+    -------
+    Tensor
+        Radians in [-pi, pi]; of real numbers 0, or pi for negative ones, or NaN.
+
+    See Also
+    --------
+    abs, polar
+
+    Examples
+    --------
+    >>> st.angle(st.tensor([1j, -1 + 0j]))
+    tensor([1.5708, 3.1416])
+    """
     if x.dtype.kind == "c":
         return xp.arctan2(x.imag, x.real)
     return xp.where(xp.isnan(x), x, xp.where(x < 0, xp.asarray(xp.pi, x.dtype), 0))
@@ -93,7 +191,32 @@ angle.pullback(x=angle_backward)
     exact_out=True,
 )
 def complex(xp, real, imag, /):
-    """Complex numbers from their real and imaginary parts."""
+    """Complex numbers from their real and imaginary parts.
+
+    Parameters
+    ----------
+    real, imag : Tensor
+        float32 or float64, both of the same, broadcast against each other.
+
+    Returns
+    -------
+    Tensor
+        complex64 or complex128.
+
+    Raises
+    ------
+    RuntimeError
+        The dtypes differ.
+
+    See Also
+    --------
+    polar, view_as_complex
+
+    Examples
+    --------
+    >>> st.complex(st.tensor([1., 2.]), st.tensor([3., -4.]))
+    tensor([1.+3.j, 2.-4.j])
+    """
     out = xp.empty(xp.broadcast(real, imag).shape, xp.result_type(real.dtype, xp.complex64))
     out.real, out.imag = real, imag
     return out
@@ -114,7 +237,34 @@ complex.pullback(real=lambda ops, g: ops.real(g), imag=lambda ops, g: ops.real(g
     exact_out=True,
 )
 def polar(xp, abs, angle, /):
-    """Complex numbers from their modulus and angle."""
+    """Complex numbers from their modulus and angle.
+
+    Parameters
+    ----------
+    abs : Tensor
+        The modulus, float32 or float64.
+    angle : Tensor
+        The angle in radians, of the same dtype.
+
+    Returns
+    -------
+    Tensor
+        abs * cos(angle) + 1j * abs * sin(angle): complex64 or complex128.
+
+    Raises
+    ------
+    RuntimeError
+        The dtypes differ.
+
+    See Also
+    --------
+    complex, angle
+
+    Examples
+    --------
+    >>> st.polar(st.tensor([2.]), st.tensor([0.]))
+    tensor([2.+0.j])
+    """
     out = xp.empty(xp.broadcast(abs, angle).shape, xp.result_type(abs.dtype, xp.complex64))
     out.real, out.imag = abs * xp.cos(angle), abs * xp.sin(angle)
     return out
@@ -128,19 +278,97 @@ polar.pullback(
 
 @composite
 def resolve_conj(ops, input):
-    """The tensor itself: conjugation is never lazy here."""
+    """The tensor itself: conjugation is never lazy here.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any dtype.
+
+    Returns
+    -------
+    Tensor
+        `input`.
+
+    See Also
+    --------
+    conj
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.resolve_conj(st.tensor([1j]).conj())
+    tensor([0.-1.j])
+    """
     return input
 
 
 @composite
 def resolve_neg(ops, input):
-    """The tensor itself: negation is never lazy here."""
+    """The tensor itself: negation is never lazy here.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any dtype.
+
+    Returns
+    -------
+    Tensor
+        `input`.
+
+    See Also
+    --------
+    neg
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.resolve_neg(st.tensor([1.]))
+    tensor([1.])
+    """
     return input
 
 
 @composite(method=False)
 def view_as_real(ops, input):
-    """Complex numbers as pairs of real ones: (...) to (..., 2)."""
+    """Complex numbers as pairs of real ones, a view.
+
+    Parameters
+    ----------
+    input : Tensor
+        complex64 or complex128, of shape `(...)`.
+
+    Returns
+    -------
+    Tensor
+        float32 or float64, of shape `(..., 2)`: the real and the imaginary part.
+
+    Raises
+    ------
+    RuntimeError
+        The tensor is not complex.
+
+    See Also
+    --------
+    view_as_complex, real
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.view_as_real(st.tensor([1 + 2j, 3 - 4j]))
+    tensor([[ 1.,  2.],
+            [ 3., -4.]])
+    """
     if input.dtype.kind != "c":
         raise RuntimeError(
             f"view_as_real: is only supported for complex tensors: {input.dtype.name}"
@@ -150,7 +378,36 @@ def view_as_real(ops, input):
 
 @composite(method=False, autocast="full")
 def view_as_complex(ops, input):
-    """Pairs of real numbers as complex ones: (..., 2) to (...)."""
+    """Pairs of real numbers as complex ones, a view.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32 or float64, of shape `(..., 2)`, the pairs side by side in memory.
+
+    Returns
+    -------
+    Tensor
+        complex64 or complex128, of shape `(...)`.
+
+    Raises
+    ------
+    RuntimeError
+        The last dimension is not 2, or its stride is not 1.
+
+    See Also
+    --------
+    view_as_real, complex
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.view_as_complex(st.tensor([[1., 2.], [3., -4.]]))
+    tensor([1.+2.j, 3.-4.j])
+    """
     if input.dtype.kind != "f" or not input.ndim or input.shape[-1] != 2:
         raise RuntimeError(
             "view_as_complex: a real tensor whose last dimension is 2 is needed: "

@@ -22,7 +22,35 @@ holomorphic = functools.partial(op, complex_gradients=True, promote="float")
 
 @holomorphic(autocast_cuda="full", numpy=parallel(np.exp), samples=UNARY)
 def exp(xp, x, /):
-    """e to the power of each element."""
+    """The exponential of each element: e ** x.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        Infinite where it exceeds the dtype's range, in float32 above 88.7.
+
+    See Also
+    --------
+    log, expm1, exp2, logsumexp
+
+    Notes
+    -----
+    The gradient is the result.
+
+    Examples
+    --------
+    >>> st.exp(st.tensor([0., 1., -float("inf")]))
+    tensor([1.0000, 2.7183, 0.0000])
+    >>> st.exp(st.tensor(0))
+    tensor(1.)
+    """
     return xp.exp(x)
 
 
@@ -31,7 +59,27 @@ exp.pullback(x=lambda g, out: g * out.conjugate())
 
 @holomorphic(numpy=parallel(np.exp2), samples=UNARY)
 def exp2(xp, x, /):
-    """2 to the power of each element."""
+    """Two to the power of each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        2 ** input.
+
+    See Also
+    --------
+    exp, log2, ldexp
+
+    Examples
+    --------
+    >>> st.exp2(st.tensor([0., 3., -1.]))
+    tensor([1.0000, 8.0000, 0.5000])
+    """
     return xp.exp2(x)
 
 
@@ -40,7 +88,31 @@ exp2.pullback(x=lambda g, out: g * (LN2 * out).conjugate())
 
 @holomorphic(autocast_cuda="full", numpy=parallel(np.expm1), samples=UNARY)
 def expm1(xp, x, /):
-    """e to the power of each element, less 1; exact near 0."""
+    """The exponential of each element less 1, without the loss of digits near 0.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        exp(input) - 1.
+
+    See Also
+    --------
+    exp, log1p
+
+    Notes
+    -----
+    For x = 1e-8 in float32 `exp(x) - 1` is 0.
+
+    Examples
+    --------
+    >>> st.expm1(st.tensor([0., 1e-8]))
+    tensor([0.0000e+00, 1.0000e-08])
+    """
     return xp.expm1(x)
 
 
@@ -49,7 +121,36 @@ expm1.pullback(x=lambda g, out: g * (out + 1).conjugate())
 
 @holomorphic(autocast_cuda="full", numpy=parallel(np.log), samples=unary(0.2, 3.0))
 def log(xp, x, /):
-    """Natural logarithm."""
+    """The natural logarithm of each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        -inf at 0, NaN for negative real numbers; of complex ones the logarithm with the imaginary
+        part in [-pi, pi].
+
+    See Also
+    --------
+    exp, log1p, log2, log10, xlogy
+
+    Notes
+    -----
+    The gradient is 1 / x.
+
+    Examples
+    --------
+    >>> st.log(st.tensor([1., 0., -1.]))
+    tensor([0., -inf, nan])
+    >>> st.log(st.tensor([-1 + 0j]))
+    tensor([0.+3.1416j])
+    """
     return xp.log(x)
 
 
@@ -58,7 +159,27 @@ log.pullback(x=lambda g, x: g / x.conjugate())
 
 @holomorphic(autocast_cuda="full", numpy=parallel(np.log2), samples=unary(0.2, 3.0))
 def log2(xp, x, /):
-    """Logarithm to the base 2."""
+    """The logarithm to the base 2 of each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        -inf at 0, NaN for negative real numbers.
+
+    See Also
+    --------
+    log, exp2
+
+    Examples
+    --------
+    >>> st.log2(st.tensor([8., 0.5]))
+    tensor([ 3., -1.])
+    """
     return xp.log2(x)
 
 
@@ -67,7 +188,29 @@ log2.pullback(x=lambda g, x: g / (x * LN2).conjugate())
 
 @holomorphic(autocast_cuda="full", numpy=parallel(np.log10), samples=unary(0.2, 3.0))
 def log10(xp, x, /):
-    """Logarithm to the base 10."""
+    """The logarithm to the base 10 of each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        -inf at 0, NaN for negative real numbers.
+
+    See Also
+    --------
+    log
+
+    Examples
+    --------
+    >>> st.log10(st.tensor([1000., 0.01])).round()
+    tensor([ 3., -2.])
+    >>> st.log10(st.tensor([1., 0., -1.]))
+    tensor([0., -inf, nan])
+    """
     return xp.log10(x)
 
 
@@ -76,7 +219,31 @@ log10.pullback(x=lambda g, x: g / (x * LN10).conjugate())
 
 @holomorphic(autocast_cuda="full", numpy=parallel(np.log1p), samples=unary(-0.7, 2.0))
 def log1p(xp, x, /):
-    """Logarithm of 1 + x; exact near 0."""
+    """The logarithm of one plus each element, without the loss of digits near 0.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        log(1 + input): -inf at -1, NaN below.
+
+    See Also
+    --------
+    log, expm1
+
+    Notes
+    -----
+    For x = 1e-8 in float32 `log(1 + x)` is 0.
+
+    Examples
+    --------
+    >>> st.log1p(st.tensor([0., 1e-8, -1.]))
+    tensor([0.0000e+00, 1.0000e-08,       -inf])
+    """
     return xp.log1p(x)
 
 
@@ -115,7 +282,31 @@ parallel_logaddexp = parallel(np.logaddexp)
     tensors="x y",
 )
 def logaddexp(xp, x, y, /):
-    """log(exp(x) + exp(y)), without overflow."""
+    """The logarithm of the sum of two exponentials, without overflow.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of a floating-point or complex dtype, broadcast against each other.
+
+    Returns
+    -------
+    Tensor
+        log(exp(input) + exp(other)).
+
+    See Also
+    --------
+    logsumexp, logaddexp2
+
+    Notes
+    -----
+    Adds probabilities whose logarithms are given.
+
+    Examples
+    --------
+    >>> st.logaddexp(st.tensor([1000.]), st.tensor([1000. - 50]))
+    tensor([1000.])
+    """
     return complex_logaddexp(xp, x, y) if x.dtype.kind == "c" else xp.logaddexp(x, y)
 
 
@@ -134,7 +325,27 @@ logaddexp.pullback(
     tensors="x y",
 )
 def logaddexp2(xp, x, y, /):
-    """log2(2 ** x + 2 ** y), without overflow."""
+    """The logarithm to the base 2 of the sum of two powers of two, without overflow.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of a floating-point dtype, broadcast against each other.
+
+    Returns
+    -------
+    Tensor
+        log2(2 ** input + 2 ** other).
+
+    See Also
+    --------
+    logaddexp
+
+    Examples
+    --------
+    >>> st.logaddexp2(st.tensor([3.]), st.tensor([3.]))
+    tensor([4.])
+    """
     return xp.logaddexp2(x, y)
 
 
@@ -159,7 +370,27 @@ def xlogy_kernel(x: Any, y: Any) -> Any:
     samples=[((3, 4), reals((3, 4), 0.2, 3.0))],
 )
 def xlogy(xp, x, y, /):
-    """x log(y), and 0 where x is 0 (NaN where y is NaN)."""
+    """The product x log(y), which is 0 where x is 0.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        x and y, broadcast against each other; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        x log(y); 0 where x is 0, but NaN where y is NaN.
+
+    See Also
+    --------
+    log, special.xlog1py, special.entr
+
+    Examples
+    --------
+    >>> st.xlogy(st.tensor([0., 2.]), st.tensor([0., 1.]))
+    tensor([0., 0.])
+    """
     if y.__class__ in (int, float):
         y = xp.asarray(y, x.dtype)
     if x.dtype.kind == "c":
@@ -184,7 +415,35 @@ xlogy.pullback(
     layout="pointwise",
 )
 def logit(xp, x, /, eps=None):
-    """log(x / (1 - x)); x is first clamped to [eps, 1 - eps] if eps is given."""
+    """The inverse of the sigmoid: log(x / (1 - x)).
+
+    Parameters
+    ----------
+    input : Tensor
+        Probabilities; integers are converted to the default dtype.
+    eps : float, optional
+        The elements are clamped to [eps, 1 - eps] first; by default they are not.
+
+    Returns
+    -------
+    Tensor
+        Without `eps` -inf at 0, inf at 1 and NaN outside [0, 1].
+
+    See Also
+    --------
+    sigmoid, special.expit
+
+    Notes
+    -----
+    The gradient is 1 / (x (1 - x)), and 0 where x was clamped.
+
+    Examples
+    --------
+    >>> st.logit(st.tensor([0., 0.5, 1.]))
+    tensor([-inf, 0., inf])
+    >>> st.logit(st.tensor([0., 0.5]), eps=0.5)
+    tensor([0., 0.])
+    """
     if eps is not None:
         x = xp.clip(x, eps, 1 - eps)
     return xp.log(x / (1 - x))
@@ -265,7 +524,31 @@ def error_function(xp: Any, x: Any, complement: bool) -> Any:
 
 @op(numpy=elementwise("erf"), promote="float", samples=unary(-3.0, 3.0))
 def erf(xp, x, /):
-    """Error function: 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x."""
+    """The error function of each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        In [-1, 1].
+
+    See Also
+    --------
+    erfc, erfinv, special.ndtr
+
+    Notes
+    -----
+    erf(x) = 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x.
+
+    Examples
+    --------
+    >>> st.erf(st.tensor([0., 10., -10.]))
+    tensor([ 0.,  1., -1.])
+    """
     return error_function(xp, x, False)
 
 
@@ -274,7 +557,27 @@ erf.pullback(x=lambda ops, g, x: g * (2 / ROOT_PI) * ops.exp(-x * x))
 
 @op(numpy=elementwise("erfc"), promote="float", samples=unary(-3.0, 3.0))
 def erfc(xp, x, /):
-    """1 - erf(x), exact for large x."""
+    """The complementary error function of each element, exact where erf is close to 1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        1 - erf(input), in [0, 2].
+
+    See Also
+    --------
+    erf, special.erfcx
+
+    Examples
+    --------
+    >>> st.erfc(st.tensor([0., -10.]))
+    tensor([1., 2.])
+    """
     return error_function(xp, x, True)
 
 
@@ -283,7 +586,31 @@ erfc.pullback(x=lambda ops, g, x: g * (-2 / ROOT_PI) * ops.exp(-x * x))
 
 @op(autocast_cuda="full", numpy=elementwise("erfinv"), promote="float", samples=unary(-0.95, 0.95))
 def erfinv(xp, x, /):
-    """The inverse of erf on (-1, 1): Giles' polynomials in log(1 - x * x), then Halley steps."""
+    """The inverse of the error function.
+
+    Parameters
+    ----------
+    input : Tensor
+        In [-1, 1]; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        -inf at -1, inf at 1, NaN outside.
+
+    See Also
+    --------
+    erf, special.ndtri
+
+    Notes
+    -----
+    The first approximation is Giles' polynomials in log(1 - x * x); Halley steps refine it.
+
+    Examples
+    --------
+    >>> st.erfinv(st.tensor([0., 1., -1.]))
+    tensor([0., inf, -inf])
+    """
     wide = x.astype(xp.float64)
     w = -xp.log1p(-wide * wide)
     near, far = w - 2.5, xp.sqrt(xp.maximum(w, 0)) - 3

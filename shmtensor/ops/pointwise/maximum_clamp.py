@@ -24,7 +24,31 @@ extreme = functools.partial(op, broadcast=True, promote="common", samples=PAIR, 
 
 @extreme(numpy=parallel(np.maximum, "c"))
 def maximum(xp, x, y, /):
-    """The larger element of each pair; NaN if one of them is."""
+    """The larger of two elements.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of a real dtype, broadcast against each other.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape; NaN if one of the two is.
+
+    See Also
+    --------
+    minimum, fmax, max, clamp
+
+    Notes
+    -----
+    The gradient goes to the larger one; both get half of it where they are equal.
+
+    Examples
+    --------
+    >>> st.maximum(st.tensor([1, 5]), st.tensor([3, 2]))
+    tensor([3, 5])
+    """
     return xp.maximum(x, y)
 
 
@@ -36,7 +60,31 @@ maximum.pullback(
 
 @extreme(numpy=parallel(np.minimum, "c"))
 def minimum(xp, x, y, /):
-    """The smaller element of each pair; NaN if one of them is."""
+    """The smaller of two elements.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of a real dtype, broadcast against each other.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape; NaN if one of the two is.
+
+    See Also
+    --------
+    maximum, fmin, min, clamp
+
+    Notes
+    -----
+    The gradient goes to the smaller one; both get half of it where they are equal.
+
+    Examples
+    --------
+    >>> st.minimum(st.tensor([1, 5]), st.tensor([3, 2]))
+    tensor([1, 2])
+    """
     return xp.minimum(x, y)
 
 
@@ -48,7 +96,27 @@ minimum.pullback(
 
 @extreme(numpy=parallel(np.fmax, "c"))
 def fmax(xp, x, y, /):
-    """The larger element of each pair; the other one where one is NaN."""
+    """The larger of two elements, where a number is larger than NaN.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of a real dtype, broadcast against each other.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape; NaN only if both are.
+
+    See Also
+    --------
+    fmin, maximum
+
+    Examples
+    --------
+    >>> st.fmax(st.tensor([1., float("nan")]), st.tensor([3., 2.]))
+    tensor([3., 2.])
+    """
     return xp.fmax(x, y)
 
 
@@ -60,7 +128,27 @@ fmax.pullback(
 
 @extreme(numpy=parallel(np.fmin, "c"))
 def fmin(xp, x, y, /):
-    """The smaller element of each pair; the other one where one is NaN."""
+    """The smaller of two elements, where a number is smaller than NaN.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of a real dtype, broadcast against each other.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape; NaN only if both are.
+
+    See Also
+    --------
+    fmax, minimum
+
+    Examples
+    --------
+    >>> st.fmin(st.tensor([1., float("nan")]), st.tensor([3., 2.]))
+    tensor([1., 2.])
+    """
     return xp.fmin(x, y)
 
 
@@ -165,7 +253,43 @@ def clamp_in_place(ops: Any, input: Any, min: Any = None, max: Any = None) -> An
 
 @composite(inplace=clamp_in_place)
 def clamp(ops, input, min=None, max=None):
-    """Each element, but at least `min` and at most `max`: numbers or tensors, one may be None."""
+    """Each element limited to a range: at least `min` and at most `max`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    min, max : number or Tensor, optional
+        The bounds; tensors are broadcast. One of them may be None.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        Where `min` exceeds `max` it is `max`. Integers with a fraction as a bound become the
+        default dtype. `clamp_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        Both bounds are None.
+
+    See Also
+    --------
+    maximum, minimum
+
+    Notes
+    -----
+    The gradient is 0 where an element was limited. `clip` is another name.
+
+    Examples
+    --------
+    >>> st.clamp(st.tensor([-2., 0.5, 3.]), -1, 1)
+    tensor([-1.0000,  0.5000,  1.0000])
+    >>> st.clamp(st.tensor([1, 5, 9]), min=st.tensor([4, 4, 4]))
+    tensor([4, 5, 9])
+    """
     if min is None and max is None:
         raise RuntimeError("clamp: no bound given: min=None, max=None, give at least one of them")
     if min.__class__ in NUMBERS and max.__class__ in NUMBERS:
@@ -200,13 +324,57 @@ clamp.alias("clip")
 
 @composite(inplace=lambda ops, input, min: clamp_in_place(ops, input, min, None))
 def clamp_min(ops, input, min):
-    """Each element, but at least `min`."""
+    """Each element, but at least `min`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    min : number or Tensor
+        The lower bound.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape.
+
+    See Also
+    --------
+    clamp, clamp_max
+
+    Examples
+    --------
+    >>> st.clamp_min(st.tensor([-2., 3.]), 0)
+    tensor([0., 3.])
+    """
     check_tensors("clamp_min", input)
     return ops.clamp(input, min, None)
 
 
 @composite(inplace=lambda ops, input, max: clamp_in_place(ops, input, None, max))
 def clamp_max(ops, input, max):
-    """Each element, but at most `max`."""
+    """Each element, but at most `max`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    max : number or Tensor
+        The upper bound.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape.
+
+    See Also
+    --------
+    clamp, clamp_min
+
+    Examples
+    --------
+    >>> st.clamp_max(st.tensor([-2., 3.]), 0)
+    tensor([-2.,  0.])
+    """
     check_tensors("clamp_max", input)
     return ops.clamp(input, None, max)

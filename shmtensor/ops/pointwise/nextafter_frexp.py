@@ -48,7 +48,28 @@ def nextafter_of_bfloat16(xp: Any, x: Any, y: Any) -> Any:
     halves="checks",
 )
 def nextafter(xp, x, y, /):
-    """The next floating-point number from x towards y."""
+    """The next number of the dtype from one element towards another.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Of a floating-point dtype, broadcast against each other.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape.
+
+    See Also
+    --------
+    finfo
+
+    Examples
+    --------
+    >>> x = st.nextafter(st.tensor([1.]), st.tensor([2.]))
+    >>> x - 1 == st.finfo(st.float32).eps
+    tensor([True])
+    """
     return nextafter_of_bfloat16(xp, x, y) if x.dtype is bfloat16 else xp.nextafter(x, y)
 
 
@@ -60,7 +81,35 @@ nextafter.pullback(
 
 @op(outputs="mantissa exponent", method=True, samples=unary(0.2, 2.0), layout="pointwise")
 def frexp(xp, x, /):
-    """x as mantissa * 2 ** exponent, the mantissa from 0.5 up to 1."""
+    """Each element as a mantissa times a power of two.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point dtype.
+
+    Returns
+    -------
+    (mantissa, exponent) : Tensor, Tensor
+        mantissa * 2 ** exponent is `input`; the mantissa's absolute value is in [0.5, 1), and the
+        exponent is int32.
+
+    Raises
+    ------
+    RuntimeError
+        The tensor is not floating point.
+
+    See Also
+    --------
+    ldexp
+
+    Examples
+    --------
+    >>> st.frexp(st.tensor([6., 0.25]))
+    shmtensor.return_types.frexp(
+    mantissa=tensor([0.7500, 0.5000]),
+    exponent=tensor([ 3, -1], dtype=shmtensor.int32))
+    """
     if x.dtype.kind != "f":
         raise RuntimeError(f"frexp: the tensor must be floating point: {x.dtype.name}")
     return xp.frexp(x)
@@ -104,7 +153,35 @@ def nan_to_num_kernel(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = Non
     halves="checks",
 )
 def nan_to_num(xp, x, /, nan=0.0, posinf=None, neginf=None):
-    """x with numbers in place of NaN and the infinities (by default 0 and the largest numbers)."""
+    """Each element, with numbers in place of NaN and the infinities.
+
+    Parameters
+    ----------
+    input : Tensor
+        Any dtype; integers are copied.
+    nan : float, optional
+        In place of NaN.
+    posinf, neginf : float, optional
+        In place of the infinities; by default the dtype's largest and smallest number.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype; `nan_to_num_` writes into the tensor itself.
+
+    See Also
+    --------
+    isnan, isfinite
+
+    Notes
+    -----
+    The gradient is 0 at elements that are replaced.
+
+    Examples
+    --------
+    >>> st.nan_to_num(st.tensor([1., float("nan"), -float("inf")]), neginf=-100)
+    tensor([   1.,    0., -100.])
+    """
     if x.dtype.kind in "iub":
         return x.copy()
     nan = 0.0 if nan is None else nan

@@ -157,7 +157,43 @@ HALF_KERNELS = {
     wraps=False,
 )
 def pow(xp, x, exponent, /):
-    """x to the power of `exponent`, with broadcasting; integers stay integers."""
+    """Each element to a power.
+
+    Parameters
+    ----------
+    input : Tensor or number
+        The base.
+    exponent : Tensor or number
+        Broadcast against the base, and converted to the common dtype.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape; integers stay integers and wrap around. NaN for a negative base with
+        a fraction as its exponent.
+
+    Raises
+    ------
+    RuntimeError
+        An integer tensor to a negative integer number.
+
+    See Also
+    --------
+    float_power, square, sqrt, exp
+
+    Notes
+    -----
+    The gradient of the exponent is 0 where the base is 0 and the exponent is not negative.
+
+    Examples
+    --------
+    >>> st.pow(st.tensor([1, 2, 3]), 2)
+    tensor([1, 4, 9])
+    >>> st.pow(2., st.tensor([3., -1.]))
+    tensor([8.0000, 0.5000])
+    """
     if hasattr(exponent, "dtype") and exponent.dtype.kind == "i":
         return integer_pow(xp, xp.asarray(x, exponent.dtype), exponent)
     return x**exponent
@@ -187,7 +223,29 @@ def check_double(ops, input, exponent):
 
 @composite(inplace=check_double, exact_out=True)
 def float_power(ops, input, exponent):
-    """input ** exponent in float64 (complex128 for complex numbers)."""
+    """Each element to a power, in double precision.
+
+    Parameters
+    ----------
+    input : Tensor or number
+        The base, of any dtype.
+    exponent : Tensor or number
+        Broadcast against the base.
+
+    Returns
+    -------
+    Tensor
+        float64, or complex128 if one of the two is complex.
+
+    See Also
+    --------
+    pow
+
+    Examples
+    --------
+    >>> st.float_power(st.tensor([2, 4]), -1)
+    tensor([0.5000, 0.2500], dtype=shmtensor.float64)
+    """
     dtype = double_dtype_of(input, exponent)
     a, b = (ops._to_copy(v, dtype) if hasattr(v, "dtype") else v for v in (input, exponent))
     return ops.pow(a, b)

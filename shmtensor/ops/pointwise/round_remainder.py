@@ -40,19 +40,83 @@ rounding = functools.partial(
 
 @rounding(numpy=rounding_kernel(parallel_floor), half=parallel_floor)
 def floor(xp, x, /):
-    """The largest integer not above each element."""
+    """The largest integer that is not above each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are copied.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype. The gradient is 0.
+
+    See Also
+    --------
+    ceil, trunc, round, floor_divide
+
+    Examples
+    --------
+    >>> st.floor(st.tensor([1.7, -1.2]))
+    tensor([ 1., -2.])
+    """
     return x.copy() if x.dtype.kind in "iub" else xp.floor(x)
 
 
 @rounding(numpy=rounding_kernel(parallel_ceil), half=parallel_ceil)
 def ceil(xp, x, /):
-    """The smallest integer not below each element."""
+    """The smallest integer that is not below each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are copied.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype. The gradient is 0.
+
+    See Also
+    --------
+    floor, trunc, round
+
+    Examples
+    --------
+    >>> st.ceil(st.tensor([1.2, -1.7]))
+    tensor([ 2., -1.])
+    """
     return x.copy() if x.dtype.kind in "iub" else xp.ceil(x)
 
 
 @rounding(numpy=rounding_kernel(parallel_trunc), half=parallel_trunc)
 def trunc(xp, x, /):
-    """Each element without its fraction: rounded towards 0."""
+    """Each element without its fraction: rounded towards 0.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are copied.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype. The gradient is 0.
+
+    See Also
+    --------
+    floor, ceil, round, frac
+
+    Notes
+    -----
+    `fix` is another name of `trunc`.
+
+    Examples
+    --------
+    >>> st.trunc(st.tensor([1.7, -1.7]))
+    tensor([ 1., -1.])
+    """
     return x.copy() if x.dtype.kind in "iub" else xp.trunc(x)
 
 
@@ -93,7 +157,36 @@ rint_in_float32 = native.InFloat32(parallel_rint)
     exact_out=True,
 )
 def round(xp, x, /, *, decimals=0):
-    """The nearest number with `decimals` decimals; halves are rounded to even."""
+    """The nearest integer of each element, or the nearest number with some decimals.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    decimals : int, optional
+        How many digits after the point; negative: zeros before it.
+
+    Returns
+    -------
+    Tensor
+        Of the same dtype; halves are rounded to the even neighbour. The gradient is 0.
+
+    Raises
+    ------
+    NotImplementedError
+        Decimals of integers.
+
+    See Also
+    --------
+    floor, ceil, trunc
+
+    Examples
+    --------
+    >>> st.round(st.tensor([0.5, 1.5, 2.7]))
+    tensor([0., 2., 3.])
+    >>> st.round(st.tensor([1234.]), decimals=-2)
+    tensor([1200.])
+    """
     if x.dtype.kind in "iub":
         if decimals:
             raise NotImplementedError(
@@ -114,7 +207,27 @@ for row in (floor, ceil, trunc, round):
 
 @op(real=elementwise("frac"), inplace=True, samples=UNARY, layout="pointwise", exact_out=True)
 def frac(xp, x, /):
-    """The fraction of each element: x - trunc(x)."""
+    """The fraction of each element: x - trunc(x).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the sign of the element.
+
+    See Also
+    --------
+    trunc
+
+    Examples
+    --------
+    >>> st.frac(st.tensor([1.5, -2.25]))
+    tensor([ 0.5000, -0.2500])
+    """
     return x - xp.trunc(x)
 
 
@@ -126,13 +239,65 @@ division = functools.partial(op, broadcast=True, promote="common", samples=DIVIS
 
 @division(operator="floordiv", numbers=True, numpy=parallel(np.floor_divide, "b"))
 def floor_divide(xp, x, y, /):
-    """Quotient rounded down."""
+    """The quotient of two tensors, rounded down.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        Broadcast against each other, and converted to their common dtype.
+
+    Returns
+    -------
+    Tensor
+        floor(input / other), of the broadcast shape. The gradient is 0.
+
+    Raises
+    ------
+    RuntimeError
+        Integers are divided by 0.
+
+    See Also
+    --------
+    div, remainder
+
+    Examples
+    --------
+    >>> st.floor_divide(st.tensor([7, -7]), 2)
+    tensor([ 3, -4])
+    """
     return x // y
 
 
 @division(operator="mod", numpy=parallel(np.remainder, "b"))
 def remainder(xp, x, y, /):
-    """The remainder of x / y with the sign of y (Python's %)."""
+    """The remainder of a division, with the sign of the divisor, as Python's `%`.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        Broadcast against each other, and converted to their common dtype.
+
+    Returns
+    -------
+    Tensor
+        input - other * floor(input / other).
+
+    Raises
+    ------
+    RuntimeError
+        Integers are divided by 0.
+
+    See Also
+    --------
+    fmod, floor_divide
+
+    Examples
+    --------
+    >>> st.remainder(st.tensor([7, -7]), 3)
+    tensor([1, 2])
+    >>> st.remainder(st.tensor([5.5]), -2)
+    tensor([-0.5000])
+    """
     return x % y
 
 
@@ -141,7 +306,34 @@ remainder.pullback(x=lambda g: g, y=lambda ops, g, x, y: -g * ops.floor(x / y))
 
 @division(numpy=parallel(np.fmod, "b"), tensors="x")
 def fmod(xp, x, y, /):
-    """The remainder of x / y with the sign of x (C's fmod)."""
+    """The remainder of a division, with the sign of the dividend, as C's `fmod`.
+
+    Parameters
+    ----------
+    input : Tensor
+        The dividend.
+    other : Tensor or number
+        The divisor, broadcast against it.
+
+    Returns
+    -------
+    Tensor
+        input - other * trunc(input / other).
+
+    Raises
+    ------
+    RuntimeError
+        Integers are divided by 0.
+
+    See Also
+    --------
+    remainder
+
+    Examples
+    --------
+    >>> st.fmod(st.tensor([7, -7]), 3)
+    tensor([ 1, -1])
+    """
     return xp.fmod(x, y)
 
 

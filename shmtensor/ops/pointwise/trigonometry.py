@@ -18,7 +18,27 @@ holomorphic = functools.partial(op, complex_gradients=True, promote="float")
 
 @holomorphic(numpy=parallel(np.sin), samples=UNARY)
 def sin(xp, x, /):
-    """Sine of angles in radians."""
+    """The sine of each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Angles in radians, real or complex; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        In [-1, 1] for real numbers; NaN at infinity.
+
+    See Also
+    --------
+    cos, asin, sinh
+
+    Examples
+    --------
+    >>> st.sin(st.tensor([0., float("inf")]))
+    tensor([0., nan])
+    """
     return xp.sin(x)
 
 
@@ -27,7 +47,27 @@ sin.pullback(x=lambda ops, g, x: g * ops.cos(x).conjugate())
 
 @holomorphic(numpy=parallel(np.cos), samples=UNARY)
 def cos(xp, x, /):
-    """Cosine of angles in radians."""
+    """The cosine of each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Angles in radians, real or complex; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        In [-1, 1] for real numbers; NaN at infinity.
+
+    See Also
+    --------
+    sin, acos, cosh
+
+    Examples
+    --------
+    >>> st.cos(st.tensor([0., float("inf")]))
+    tensor([1., nan])
+    """
     return xp.cos(x)
 
 
@@ -36,7 +76,31 @@ cos.pullback(x=lambda ops, g, x: -g * ops.sin(x).conjugate())
 
 @holomorphic(autocast_cuda="full", numpy=parallel(np.tan), samples=UNARY)
 def tan(xp, x, /):
-    """Tangent of angles in radians."""
+    """The tangent of each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Angles in radians, real or complex; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        sin(x) / cos(x).
+
+    See Also
+    --------
+    atan, tanh
+
+    Notes
+    -----
+    The gradient is 1 + tan(x) ** 2.
+
+    Examples
+    --------
+    >>> st.tan(st.tensor([0.]))
+    tensor([0.])
+    """
     return xp.tan(x)
 
 
@@ -45,7 +109,31 @@ tan.pullback(x=lambda g, out: g * (1 + out * out).conjugate())
 
 @holomorphic(autocast_cuda="full", numpy=parallel(np.arcsin), samples=unary(-0.9, 0.9))
 def asin(xp, x, /):
-    """Angle whose sine is x, in [-pi / 2, pi / 2]."""
+    """The angle whose sine is each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        In [-1, 1], or complex; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        Radians in [-pi / 2, pi / 2]; NaN for real numbers outside [-1, 1].
+
+    See Also
+    --------
+    sin, acos
+
+    Notes
+    -----
+    `arcsin` is another name of `asin`. The gradient is 1 / sqrt(1 - x * x).
+
+    Examples
+    --------
+    >>> st.asin(st.tensor([0., 2.]))
+    tensor([0., nan])
+    """
     return xp.arcsin(x)
 
 
@@ -55,7 +143,31 @@ asin.alias("arcsin")
 
 @holomorphic(autocast_cuda="full", numpy=parallel(np.arccos), samples=unary(-0.9, 0.9))
 def acos(xp, x, /):
-    """Angle whose cosine is x, in [0, pi]."""
+    """The angle whose cosine is each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        In [-1, 1], or complex; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        Radians in [0, pi]; NaN for real numbers outside [-1, 1].
+
+    See Also
+    --------
+    cos, asin
+
+    Notes
+    -----
+    `arccos` is another name. The gradient is -1 / sqrt(1 - x * x).
+
+    Examples
+    --------
+    >>> st.acos(st.tensor([1., 2.]))
+    tensor([0., nan])
+    """
     return xp.arccos(x)
 
 
@@ -65,7 +177,31 @@ acos.alias("arccos")
 
 @holomorphic(numpy=parallel(np.arctan), samples=UNARY)
 def atan(xp, x, /):
-    """Angle whose tangent is x, in [-pi / 2, pi / 2]."""
+    """The angle whose tangent is each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        Radians in [-pi / 2, pi / 2].
+
+    See Also
+    --------
+    tan, atan2
+
+    Notes
+    -----
+    `arctan` is another name of `atan`. The gradient is 1 / (1 + x * x).
+
+    Examples
+    --------
+    >>> st.atan(st.tensor([0., 1.])) / st.pi
+    tensor([0.0000, 0.2500])
+    """
     return xp.arctan(x)
 
 
@@ -82,7 +218,33 @@ atan.alias("arctan")
     tensors="x y",
 )
 def atan2(xp, x, y, /):
-    """Angle of the point (y, x) against the first axis, in [-pi, pi]."""
+    """The angle of points in the plane against the first axis, in the right quadrant.
+
+    Parameters
+    ----------
+    input : Tensor
+        The second coordinate of the points, y.
+    other : Tensor
+        The first coordinate, x, broadcast against it.
+
+    Returns
+    -------
+    Tensor
+        Radians in [-pi, pi]; integers give the default dtype.
+
+    See Also
+    --------
+    atan, hypot, angle
+
+    Notes
+    -----
+    `arctan2` is another name of `atan2`.
+
+    Examples
+    --------
+    >>> st.atan2(st.tensor([1., -1.]), st.tensor([-1., -1.])) / st.pi
+    tensor([ 0.7500, -0.7500])
+    """
     return xp.arctan2(x, y)
 
 
@@ -100,7 +262,27 @@ def replace_zero(ops: Any, x: Any) -> Any:
 
 @holomorphic(autocast_cuda="full", numpy=parallel(np.sinh), samples=UNARY)
 def sinh(xp, x, /):
-    """Hyperbolic sine."""
+    """The hyperbolic sine of each element: (exp(x) - exp(-x)) / 2.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        Infinite where it exceeds the dtype's range.
+
+    See Also
+    --------
+    cosh, asinh
+
+    Examples
+    --------
+    >>> st.sinh(st.tensor([0., float("inf")]))
+    tensor([0., inf])
+    """
     return xp.sinh(x)
 
 
@@ -109,7 +291,27 @@ sinh.pullback(x=lambda ops, g, x: g * ops.cosh(x).conjugate())
 
 @holomorphic(autocast_cuda="full", numpy=parallel(np.cosh), samples=UNARY)
 def cosh(xp, x, /):
-    """Hyperbolic cosine."""
+    """The hyperbolic cosine of each element: (exp(x) + exp(-x)) / 2.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        At least 1 for real numbers; infinite where it exceeds the dtype's range.
+
+    See Also
+    --------
+    sinh, acosh
+
+    Examples
+    --------
+    >>> st.cosh(st.tensor([0., -float("inf")]))
+    tensor([1., inf])
+    """
     return xp.cosh(x)
 
 
@@ -118,7 +320,37 @@ cosh.pullback(x=lambda ops, g, x: g * ops.sinh(x).conjugate())
 
 @holomorphic(numpy=parallel(np.tanh), samples=UNARY)
 def tanh(xp, x, /):
-    """Hyperbolic tangent."""
+    """The hyperbolic tangent of each element: sinh(x) / cosh(x).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        In [-1, 1] for real numbers.
+
+    See Also
+    --------
+    sigmoid, atanh
+
+    Notes
+    -----
+    The gradient is 1 - tanh(x) ** 2.
+
+    Examples
+    --------
+    >>> st.tanh(st.tensor([0., 100., -100.]))
+    tensor([ 0.,  1., -1.])
+    >>> x = st.zeros(1, requires_grad=True)
+    >>> st.tanh(x).backward()
+    >>> x.grad
+    tensor([1.])
+    """
     return xp.tanh(x)
 
 
@@ -131,7 +363,31 @@ tanh.pullback(
 
 @holomorphic(numpy=parallel(np.arcsinh), samples=UNARY)
 def asinh(xp, x, /):
-    """The number whose hyperbolic sine is x."""
+    """The number whose hyperbolic sine is each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        log(x + sqrt(x * x + 1)).
+
+    See Also
+    --------
+    sinh, acosh
+
+    Notes
+    -----
+    `arcsinh` is another name of `asinh`.
+
+    Examples
+    --------
+    >>> st.asinh(st.tensor([0., float("inf")]))
+    tensor([0., inf])
+    """
     return xp.arcsinh(x)
 
 
@@ -141,7 +397,31 @@ asinh.alias("arcsinh")
 
 @holomorphic(numpy=parallel(np.arccosh), samples=unary(1.2, 3.0))
 def acosh(xp, x, /):
-    """The number >= 0 whose hyperbolic cosine is x."""
+    """The number, not negative, whose hyperbolic cosine is each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        At least 1, or complex; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        log(x + sqrt(x * x - 1)); NaN for real numbers below 1.
+
+    See Also
+    --------
+    cosh, asinh
+
+    Notes
+    -----
+    `arccosh` is another name.
+
+    Examples
+    --------
+    >>> st.acosh(st.tensor([1., 0.]))
+    tensor([0., nan])
+    """
     return xp.arccosh(x)
 
 
@@ -151,7 +431,31 @@ acosh.alias("arccosh")
 
 @holomorphic(numpy=parallel(np.arctanh), samples=unary(-0.9, 0.9))
 def atanh(xp, x, /):
-    """The number whose hyperbolic tangent is x."""
+    """The number whose hyperbolic tangent is each element.
+
+    Parameters
+    ----------
+    input : Tensor
+        In [-1, 1], or complex; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        log((1 + x) / (1 - x)) / 2: -inf at -1, inf at 1, NaN for real numbers outside.
+
+    See Also
+    --------
+    tanh
+
+    Notes
+    -----
+    `arctanh` is another name of `atanh`.
+
+    Examples
+    --------
+    >>> st.atanh(st.tensor([0., 1., 2.]))
+    tensor([0., inf, nan])
+    """
     return xp.arctanh(x)
 
 
@@ -161,7 +465,27 @@ atanh.alias("arctanh")
 
 @holomorphic(real=elementwise("sinc"), samples=unary(0.1, 2.0), layout="pointwise")
 def sinc(xp, x, /):
-    """sin(pi x) / (pi x), and 1 at 0."""
+    """The normalized sinc function: sin(pi x) / (pi x), and 1 at 0.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real or complex dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        0 at the other integers, up to rounding.
+
+    See Also
+    --------
+    sin, special.spherical_bessel_j0
+
+    Examples
+    --------
+    >>> st.sinc(st.tensor([0.]))
+    tensor([1.])
+    """
     return xp.where(x == x, xp.sinc(x), x).astype(x.dtype)  # CuPy's sinc of NaN is 1
 
 
@@ -183,7 +507,27 @@ def scale_kernel(factor: float) -> Any:
 
 @op(numpy=scale_kernel(math.pi / 180), promote="float", samples=UNARY, layout="pointwise")
 def deg2rad(xp, x, /):
-    """Degrees in radians."""
+    """Angles in degrees, converted to radians.
+
+    Parameters
+    ----------
+    input : Tensor
+        Degrees; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        input * pi / 180.
+
+    See Also
+    --------
+    rad2deg
+
+    Examples
+    --------
+    >>> st.deg2rad(st.tensor([180., 90.])) / st.pi
+    tensor([1.0000, 0.5000])
+    """
     return x * (math.pi / 180)
 
 
@@ -192,7 +536,27 @@ deg2rad.pullback(x=lambda g: g * (math.pi / 180))
 
 @op(numpy=scale_kernel(180 / math.pi), promote="float", samples=UNARY, layout="pointwise")
 def rad2deg(xp, x, /):
-    """Radians in degrees."""
+    """Angles in radians, converted to degrees.
+
+    Parameters
+    ----------
+    input : Tensor
+        Radians; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        input * 180 / pi.
+
+    See Also
+    --------
+    deg2rad
+
+    Examples
+    --------
+    >>> st.rad2deg(st.tensor([0., st.pi]))
+    tensor([  0., 180.])
+    """
     return x * (180 / math.pi)
 
 

@@ -113,7 +113,35 @@ for row in (_uniform, _normal, _distribution, _bernoulli_of, _random):
 
 @composite(function=False)
 def uniform_(ops, input, low=0.0, high=1.0, *, generator=None):
-    """Fills the tensor with uniformly distributed numbers from [low, high)."""
+    """Fills the tensor with uniformly distributed random numbers from [low, high).
+
+    Parameters
+    ----------
+    low, high : float, optional
+        The range.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        `low` exceeds `high`, or the dtype cannot hold the range.
+
+    See Also
+    --------
+    rand, normal_
+
+    Examples
+    --------
+    >>> x = st.empty(3).uniform_(-1, 1)
+    >>> bool(((x >= -1) & (x < 1)).all())
+    True
+    """
     check_uniform_bounds("uniform_", low, high, input.dtype)
     if input.dtype.kind == "c":
         stream = claim(generator, 2 * numel(input), True, input)
@@ -124,7 +152,36 @@ def uniform_(ops, input, low=0.0, high=1.0, *, generator=None):
 
 @composite(function=False)
 def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
-    """Fills the tensor with normally distributed numbers."""
+    """Fills the tensor with normally distributed random numbers.
+
+    Parameters
+    ----------
+    mean : float, optional
+        Their mean.
+    std : float, optional
+        Their standard deviation; of complex numbers half of the variance is in each part.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        `std` is negative.
+
+    See Also
+    --------
+    randn, normal
+
+    Examples
+    --------
+    >>> st.empty(3).normal_(mean=5., std=0.)
+    tensor([5., 5., 5.])
+    """
     check_random_dtype("normal_", input.dtype)
     if std < 0:
         raise RuntimeError(f"normal_: std must not be negative: {std}")
@@ -137,7 +194,34 @@ def normal_(ops, input, mean=0.0, std=1.0, *, generator=None):
 
 @composite(function=False)
 def bernoulli_(ops, input, p=0.5, *, generator=None):
-    """Fills the tensor with 1 (probability p, a number or a tensor) and 0."""
+    """Fills the tensor with ones, each with a given probability, and zeros.
+
+    Parameters
+    ----------
+    p : float or Tensor, optional
+        The probability, or that of each element.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself, of any real dtype.
+
+    Raises
+    ------
+    RuntimeError
+        A probability is outside [0, 1].
+
+    See Also
+    --------
+    bernoulli
+
+    Examples
+    --------
+    >>> st.empty(3).bernoulli_(1.)
+    tensor([1., 1., 1.])
+    """
     check_random_dtype("bernoulli_", input.dtype, "biuf")
     number = isinstance(p, (int, float))
     array = getattr(p, "array", p)
@@ -153,7 +237,34 @@ def bernoulli_(ops, input, p=0.5, *, generator=None):
 
 @composite(function=False)
 def exponential_(ops, input, lambd=1.0, *, generator=None):
-    """Fills the tensor with exponentially distributed numbers of rate lambd."""
+    """Fills the tensor with exponentially distributed random numbers.
+
+    Parameters
+    ----------
+    lambd : float, optional
+        The rate: their mean is 1 / lambd.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        `lambd` is not positive, or the dtype is not floating point.
+
+    See Also
+    --------
+    uniform_
+
+    Examples
+    --------
+    >>> bool((st.empty(3).exponential_() >= 0).all())
+    True
+    """
     check_random_dtype("exponential_", input.dtype, "f", RuntimeError)
     if lambd <= 0:
         raise RuntimeError(f"exponential_: lambd must be positive: {lambd}")
@@ -163,7 +274,36 @@ def exponential_(ops, input, lambd=1.0, *, generator=None):
 
 @composite(function=False)
 def cauchy_(ops, input, median=0.0, sigma=1.0, *, generator=None):
-    """Fills the tensor with Cauchy-distributed numbers."""
+    """Fills the tensor with Cauchy-distributed random numbers.
+
+    Parameters
+    ----------
+    median : float, optional
+        Their median.
+    sigma : float, optional
+        The half width at half of the density's height.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        `sigma` is not positive, or the dtype is not floating point.
+
+    See Also
+    --------
+    normal_
+
+    Examples
+    --------
+    >>> st.empty(3).cauchy_().shape
+    Size([3])
+    """
     check_random_dtype("cauchy_", input.dtype, "f", RuntimeError)
     if sigma <= 0:
         raise RuntimeError(f"cauchy_: sigma must be positive: {sigma}")
@@ -173,7 +313,34 @@ def cauchy_(ops, input, median=0.0, sigma=1.0, *, generator=None):
 
 @composite(function=False)
 def geometric_(ops, input, p, *, generator=None):
-    """Fills the tensor with numbers of trials up to a success of probability p."""
+    """Fills the tensor with the numbers of trials up to and with the first success, at random.
+
+    Parameters
+    ----------
+    p : float
+        The probability of success, in (0, 1).
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself; the numbers are 1 at least.
+
+    Raises
+    ------
+    RuntimeError
+        p is not between 0 and 1.
+
+    See Also
+    --------
+    bernoulli_
+
+    Examples
+    --------
+    >>> bool((st.empty(3).geometric_(0.5) >= 1).all())
+    True
+    """
     check_random_dtype("geometric_", input.dtype, "fiu")
     if not 0 < p < 1:
         raise RuntimeError(f"geometric_: p must lie between 0 and 1: {p}")
@@ -182,7 +349,34 @@ def geometric_(ops, input, p, *, generator=None):
 
 @composite(function=False)
 def log_normal_(ops, input, mean=1.0, std=2.0, *, generator=None):
-    """Fills the tensor with numbers whose logarithms are normally distributed."""
+    """Fills the tensor with random numbers whose logarithms are normally distributed.
+
+    Parameters
+    ----------
+    mean, std : float, optional
+        The mean and the standard deviation of the logarithms.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        `std` is not positive.
+
+    See Also
+    --------
+    normal_
+
+    Examples
+    --------
+    >>> bool((st.empty(3).log_normal_() > 0).all())
+    True
+    """
     check_random_dtype("log_normal_", input.dtype, "f")
     if std <= 0:
         raise RuntimeError(f"log_normal_: std must be positive: {std}")
@@ -192,9 +386,37 @@ def log_normal_(ops, input, mean=1.0, std=2.0, *, generator=None):
 
 @composite(function=False)
 def random_(ops, input, low=None, high=..., *, generator=None):
-    """Fills the tensor with integers: `random_(high)` from [0, high), `random_(low, high)` from
-    [low, high), `random_(low, None)` from low to the dtype's largest, `random_()` from 0 to it. The
-    largest of a floating-point dtype is the one up to which it has all integers.
+    """Fills the tensor with random integers.
+
+    Parameters
+    ----------
+    low : int, optional
+        The smallest one, 0 by default; `random_(high)` is `random_(0, high)`.
+    high : int or None, optional
+        The end of the range, which is not one of them. None, and by default without `low`: up to
+        the dtype's largest number, of a floating-point dtype the one up to which it has all
+        integers.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        The range is empty, or the dtype cannot hold it.
+
+    See Also
+    --------
+    randint
+
+    Examples
+    --------
+    >>> st.empty(3, dtype=st.int64).random_(5, 6)
+    tensor([5, 5, 5])
     """
     if low is None:
         low, high = 0, None

@@ -136,15 +136,35 @@ guard: Any = None  # called before random numbers are made: func/vmap.py asks wh
 class Generator:
     """A stream of random numbers: a seed, and the number of its blocks that are used up.
 
-    Args:
-        device: of the tensors that it is for: "cpu" or a GPU. The state is on the host.
+    Parameters
+    ----------
+    device : Device or str, optional
+        Of the tensors that it is for: "cpu" or a GPU. The state is on the host.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
 
-    Example:
-        >>> Generator().manual_seed(7).initial_seed()
-        7
+    See Also
+    --------
+    manual_seed, fork_rng
+
+    Notes
+    -----
+    Pass it to `rand`, `randperm` and the like as `generator=`; each draw takes the next blocks. Two
+    generators of one seed give the same numbers.
+
+    Examples
+    --------
+    >>> generator = st.Generator().manual_seed(7)
+    >>> generator.initial_seed()
+    7
+    >>> state = generator.get_state()
+    >>> x = st.rand(3, generator=generator)
+    >>> generator.set_state(state)
+    >>> st.equal(x, st.rand(3, generator=generator))
+    True
     """
 
     __slots__ = ("_lock", "_offset", "_seed", "device")
@@ -161,7 +181,28 @@ class Generator:
         return f"Generator(seed={self._seed}, {self._offset} blocks drawn, device={self.device})"
 
     def manual_seed(self, seed: int) -> Generator:
-        """Starts the stream of a seed; negative seeds count from 2**64 downwards."""
+        """Starts the stream of a seed.
+
+        Parameters
+        ----------
+        seed : int
+            64 bits; negative seeds count from 2**64 downwards.
+
+        Returns
+        -------
+        Generator
+            The generator itself.
+
+        Raises
+        ------
+        RuntimeError
+            The seed does not fit in 64 bits.
+
+        Examples
+        --------
+        >>> st.Generator().manual_seed(-1).initial_seed() == 2 ** 64 - 1
+        True
+        """
         seed = int(seed)
         if not -(2**63) <= seed < 2**64:
             raise RuntimeError(f"manual_seed: the seed must fit in 64 bits: {seed}")
@@ -170,12 +211,35 @@ class Generator:
         return self
 
     def seed(self) -> int:
-        """Starts a stream of an unpredictable seed, and returns the seed."""
+        """Starts a stream of a seed that cannot be predicted.
+
+        Returns
+        -------
+        int
+            The seed.
+
+        Examples
+        --------
+        >>> generator = st.Generator()
+        >>> generator.seed() == generator.initial_seed()
+        True
+        """
         self.manual_seed(int.from_bytes(os.urandom(8), "little"))
         return self._seed
 
     def initial_seed(self) -> int:
-        """The seed of the stream."""
+        """The seed of the stream.
+
+        Returns
+        -------
+        int
+            From 0 to 2**64 - 1.
+
+        Examples
+        --------
+        >>> st.Generator().manual_seed(7).initial_seed()
+        7
+        """
         return self._seed
 
     def claim(self, n: int) -> tuple[int, int]:
@@ -201,15 +265,41 @@ class Generator:
             return np.array([self._seed, self._offset], np.uint64).view(np.uint8)
 
     def get_state(self) -> Any:
-        """The state as a uint8 tensor."""
+        """The state of the stream, with which `set_state` continues it.
+
+        Returns
+        -------
+        Tensor
+            uint8, of 16 bytes.
+
+        Examples
+        --------
+        >>> st.Generator().get_state().shape
+        Size([16])
+        """
         return native.compute(self.read)
 
     def set_state(self, state: Any) -> None:
         """Continues from a state of `get_state`.
 
-        Raises:
-            TypeError: it is no tensor on the CPU.
-            RuntimeError: it has another dtype than uint8, or another number of bytes.
+        Parameters
+        ----------
+        state : Tensor
+            The state.
+
+        Raises
+        ------
+        TypeError
+            It is no tensor on the CPU.
+        RuntimeError
+            It has another dtype than uint8, or another number of bytes.
+
+        Examples
+        --------
+        >>> first, second = st.Generator().manual_seed(7), st.Generator()
+        >>> second.set_state(first.get_state())
+        >>> st.equal(st.rand(2, generator=first), st.rand(2, generator=second))
+        True
         """
         check_state("set_state", state)
         self.write(state.array)

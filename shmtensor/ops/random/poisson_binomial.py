@@ -49,7 +49,34 @@ _binomial.pullback(x=zero_gradient, y=zero_gradient)
 
 @composite(method=False)
 def poisson(ops, input, generator=None):
-    """Poisson numbers whose rates are the elements; same shape and dtype."""
+    """Random numbers with Poisson distributions.
+
+    Parameters
+    ----------
+    input : Tensor
+        The rate of each element, of a floating-point dtype, not negative.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+
+    Returns
+    -------
+    Tensor
+        Whole numbers, of the shape and dtype of `input`.
+
+    Raises
+    ------
+    RuntimeError
+        The dtype is not floating point, or a rate is negative.
+
+    See Also
+    --------
+    binomial
+
+    Examples
+    --------
+    >>> st.poisson(st.tensor([0., 0.]))
+    tensor([0., 0.])
+    """
     if input.dtype.kind != "f":
         raise RuntimeError(f"poisson: rates must be floating point: {input.dtype.name}")
     return ops._poisson(input, *claim(generator, 4 * numel(input), False, input))
@@ -57,7 +84,36 @@ def poisson(ops, input, generator=None):
 
 @composite(method=False)
 def binomial(ops, count, prob, generator=None):
-    """The number of successes in `count` trials of probability `prob`; tensors of one dtype."""
+    """The number of successes in repeated trials with a given probability, at random.
+
+    Parameters
+    ----------
+    count : Tensor
+        The number of trials of each element, of a floating-point dtype, not negative.
+    prob : Tensor
+        The probability of success, of the same dtype; broadcast against `count`.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+
+    Returns
+    -------
+    Tensor
+        Whole numbers of that dtype, of the broadcast shape.
+
+    Raises
+    ------
+    RuntimeError
+        The dtypes differ, or a count or probability is out of range.
+
+    See Also
+    --------
+    bernoulli, poisson
+
+    Examples
+    --------
+    >>> st.binomial(st.tensor([5., 7.]), st.tensor([1., 0.]))
+    tensor([5., 0.])
+    """
     if prob.dtype.kind != "f" or count.dtype != prob.dtype:
         raise RuntimeError(
             f"binomial: count and prob must be of one floating dtype: {count.dtype.name}, "

@@ -1,4 +1,7 @@
-"""Random tensors, from `philox` streams."""
+"""Random tensors, from `philox` streams.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 
@@ -103,41 +106,135 @@ def new_random_default(fill: Any, size: Any) -> Any:
     return out
 
 
-def declare_random(name: str, fill: Any, doc: str) -> None:
-    """Declares rand and randn."""
+@composite(method=False)
+def rand(
+    ops,
+    *size,
+    generator=None,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """A new tensor of uniformly distributed random numbers from [0, 1).
 
-    def compute(
-        ops,
-        *size,
-        generator=None,
-        out=None,
-        dtype=None,
-        layout=None,
-        device=None,
-        requires_grad=False,
-        pin_memory=False,
-    ):
-        is_plain = generator is out is dtype is layout is device is None
-        if is_plain and not (requires_grad or pin_memory):
-            result = new_random_default(fill, size)
-            if result is not None:
-                return result
-        shape, dtype = as_shape(name, size), dtype_or_default(dtype_or_out(name, out, dtype))
-        scale = math.sqrt(0.5) if fill is native.normal_ and dtype.kind == "c" else 1.0
-        arguments = fill, shape, dtype, generator, 0.0, scale
-        options = {"device": device, "requires_grad": requires_grad, "like": out}
-        return copy_into_out(out, new_tensor(new_random, *arguments, **options))
+    Parameters
+    ----------
+    *size : int
+        The shape: `rand(2, 3)`, or one sequence: `rand((2, 3))`.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
 
-    compute.__doc__ = doc
-    composite(compute, name=name, method=False)
+    Returns
+    -------
+    Tensor
+        Of the shape `size`.
+
+    Raises
+    ------
+    RuntimeError
+        A size is negative.
+    NotImplementedError
+        The dtype is not floating point or complex.
+
+    See Also
+    --------
+    randn, randint, manual_seed, rand_like
+
+    Notes
+    -----
+    The numbers depend only on the seed and on how many were drawn before, not on the number of
+    threads. docs/design/rows.md describes the generator (Philox).
+
+    Examples
+    --------
+    >>> x = st.rand(2, 3)
+    >>> x.shape, bool(((x >= 0) & (x < 1)).all())
+    (Size([2, 3]), True)
+    """
+    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        result = new_random_default(native.uniform_, size)
+        if result is not None:
+            return result
+    shape, dtype = as_shape("rand", size), dtype_or_default(dtype_or_out("rand", out, dtype))
+    arguments = native.uniform_, shape, dtype, generator, 0.0, 1.0
+    return copy_into_out(
+        out,
+        new_tensor(new_random, *arguments, device=device, requires_grad=requires_grad, like=out),
+    )
 
 
-declare_random("rand", native.uniform_, "Uniformly distributed numbers from [0, 1).")
-declare_random(
-    "randn",
-    native.normal_,
-    "Normally distributed numbers of mean 0 and variance 1 (complex: 1/2 for each part).",
-)
+@composite(method=False)
+def randn(
+    ops,
+    *size,
+    generator=None,
+    out=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    pin_memory=False,
+):
+    """A new tensor of normally distributed random numbers, of mean 0 and variance 1.
+
+    Parameters
+    ----------
+    *size : int
+        The shape: `randn(2, 3)`, or one sequence: `randn((2, 3))`.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the shape `size`. Complex numbers have variance 1/2 in each part.
+
+    Raises
+    ------
+    RuntimeError
+        A size is negative.
+    NotImplementedError
+        The dtype is not floating point or complex.
+
+    See Also
+    --------
+    normal, rand, randn_like, manual_seed
+
+    Examples
+    --------
+    >>> st.randn(2, 3).shape
+    Size([2, 3])
+    >>> generator = st.Generator().manual_seed(5)
+    >>> x = st.randn(4, generator=generator)
+    >>> st.equal(x, st.randn(4, generator=generator.manual_seed(5)))
+    True
+    """
+    if generator is out is dtype is layout is device is None and not (requires_grad or pin_memory):
+        result = new_random_default(native.normal_, size)
+        if result is not None:
+            return result
+    shape, dtype = as_shape("randn", size), dtype_or_default(dtype_or_out("randn", out, dtype))
+    std = math.sqrt(0.5) if dtype.kind == "c" else 1.0
+    arguments = native.normal_, shape, dtype, generator, 0.0, std
+    return copy_into_out(
+        out,
+        new_tensor(new_random, *arguments, device=device, requires_grad=requires_grad, like=out),
+    )
 
 
 def in_layout_like(ops: Any, numbers: Any, like: Any, memory_format: Any) -> Any:
@@ -180,30 +277,99 @@ def new_random_like(
     )
 
 
-def declare_random_like(name: str) -> None:
-    """Declares rand_like and randn_like."""
+@composite(method=False)
+def rand_like(
+    ops,
+    input,
+    *,
+    generator=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    memory_format=None,
+):
+    """Uniformly distributed random numbers from [0, 1), in the shape and dtype of a tensor.
 
-    def compute(
-        ops,
-        input,
-        *,
-        generator=None,
-        dtype=None,
-        layout=None,
-        device=None,
-        requires_grad=False,
-        memory_format=None,
-    ):
-        random = getattr(ops, name)
-        out = new_random_like(random, input, dtype, generator, device, requires_grad)
-        return in_layout_like(ops, out, input, memory_format)
+    Parameters
+    ----------
+    input : Tensor
+        Whose shape, dtype, device and layout are taken.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+    dtype : dtype, optional
+        By default that of `input`.
+    device : Device or str, optional
+        By default that of `input`.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+    memory_format : memory_format, optional
+        The order of the dimensions in memory; by default that of `input`.
 
-    compute.__doc__ = f"`{name}` in the shape and dtype of a tensor."
-    composite(compute, name=f"{name}_like", method=False)
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    See Also
+    --------
+    rand
+
+    Examples
+    --------
+    >>> st.rand_like(st.zeros(2, 3)).shape
+    Size([2, 3])
+    """
+    out = new_random_like(ops.rand, input, dtype, generator, device, requires_grad)
+    return in_layout_like(ops, out, input, memory_format)
 
 
-declare_random_like("rand")
-declare_random_like("randn")
+@composite(method=False)
+def randn_like(
+    ops,
+    input,
+    *,
+    generator=None,
+    dtype=None,
+    layout=None,
+    device=None,
+    requires_grad=False,
+    memory_format=None,
+):
+    """Normally distributed random numbers of mean 0 and variance 1, in the shape and dtype of a
+    tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        Whose shape, dtype, device and layout are taken.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+    dtype : dtype, optional
+        By default that of `input`.
+    device : Device or str, optional
+        By default that of `input`.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+    memory_format : memory_format, optional
+        The order of the dimensions in memory; by default that of `input`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    See Also
+    --------
+    randn
+
+    Examples
+    --------
+    >>> st.randn_like(st.zeros(2, 3)).shape
+    Size([2, 3])
+    """
+    out = new_random_like(ops.randn, input, dtype, generator, device, requires_grad)
+    return in_layout_like(ops, out, input, memory_format)
 
 
 def random_integers(shape: Any, low: int, high: int, dtype: Any, generator: Any) -> Any:
@@ -254,8 +420,48 @@ def randint(
     device=None,
     requires_grad=False,
 ):
-    """Integers from [low, high), by default int64: `randint(high, size)` or `randint(low, high,
-    size)`.
+    """A new tensor of random integers from a range.
+
+    Parameters
+    ----------
+    low : int, optional
+        The smallest integer; may be left out: `randint(high, size)`. 0 by default.
+    high : int
+        The end of the range; it is not one of the integers.
+    size : sequence of int
+        The shape.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+    dtype : dtype, optional
+        By default int64; a floating-point one holds whole numbers.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the shape `size`.
+
+    Raises
+    ------
+    RuntimeError
+        The range is empty, or the dtype cannot hold it.
+    TypeError
+        `size` is missing.
+
+    See Also
+    --------
+    randperm, rand, randint_like
+
+    Examples
+    --------
+    >>> x = st.randint(3, 6, (2, 4))
+    >>> x.shape, x.dtype, bool(((x >= 3) & (x < 6)).all())
+    (Size([2, 4]), shmtensor.int64, True)
+    >>> st.randint(10, (3,)).shape
+    Size([3])
     """
     if size is None:
         low, high, size = (0, low, high) if not isinstance(high, int) else (low, high, None)
@@ -295,7 +501,46 @@ def randint_like(
     requires_grad=False,
     memory_format=None,
 ):
-    """`randint` in the shape and dtype of a tensor."""
+    """Random integers from a range, in the shape and dtype of a tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        Whose shape, dtype, device and layout are taken.
+    low : int, optional
+        The smallest integer; may be left out: `randint_like(x, high)`. 0 by default.
+    high : int
+        The end of the range; it is not one of the integers.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+    dtype : dtype, optional
+        By default that of `input`.
+    device : Device or str, optional
+        By default that of `input`.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+    memory_format : memory_format, optional
+        The order of the dimensions in memory; by default that of `input`.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    Raises
+    ------
+    RuntimeError
+        The range is empty, or the dtype cannot hold it.
+
+    See Also
+    --------
+    randint
+
+    Examples
+    --------
+    >>> st.randint_like(st.zeros(3), 1).dtype
+    shmtensor.float32
+    """
     low, high = range_of("randint_like", low, high)
     dtype = input.dtype if dtype is None else as_dtype(dtype)
     shape = tuple(input.shape)
@@ -326,7 +571,42 @@ def randperm(
     requires_grad=False,
     pin_memory=False,
 ):
-    """The numbers 0 to n - 1 in random order."""
+    """The integers 0 to n - 1 in random order.
+
+    Parameters
+    ----------
+    n : int
+        How many.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+    dtype : dtype, optional
+        By default int64.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(n,)`.
+
+    Raises
+    ------
+    RuntimeError
+        n is negative, or the dtype cannot hold n - 1.
+
+    See Also
+    --------
+    randint, multinomial
+
+    Examples
+    --------
+    >>> x = st.arange(10, 15)
+    >>> shuffled = x[st.randperm(5)]
+    >>> st.sort(shuffled).values
+    tensor([10, 11, 12, 13, 14])
+    """
     if n < 0:
         raise RuntimeError(f"randperm: n must not be negative: {n}")
     dtype = dtype_or_out("randperm", out, dtype)
@@ -389,7 +669,42 @@ _bernoulli.pullback(x=zero_gradient)
 
 @composite
 def bernoulli(ops, input, p=None, *, generator=None):
-    """1 with the probability of each element (or p), else 0."""
+    """Ones with given probabilities, else zeros.
+
+    Parameters
+    ----------
+    input : Tensor
+        The probability of each element, of a floating-point dtype.
+    p : float, optional
+        One probability for all, in place of the elements.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+
+    Returns
+    -------
+    Tensor
+        0 or 1, of the shape and dtype of `input`.
+
+    Raises
+    ------
+    RuntimeError
+        A probability is outside [0, 1], or the dtype is not floating point.
+
+    See Also
+    --------
+    binomial, rand
+
+    Notes
+    -----
+    The gradient is 0.
+
+    Examples
+    --------
+    >>> st.bernoulli(st.tensor([0., 1., 1.]))
+    tensor([0., 1., 1.])
+    >>> st.bernoulli(st.zeros(2, 3), p=0.5).shape
+    Size([2, 3])
+    """
     if p is not None:
         input = ops.full_like(input, p)
     if input.dtype.kind != "f":
@@ -411,7 +726,48 @@ def normal(
     device=None,
     requires_grad=False,
 ):
-    """Normally distributed numbers: means and deviations are numbers (with a size) or tensors."""
+    """Normally distributed random numbers with given means and standard deviations.
+
+    Parameters
+    ----------
+    mean : float or Tensor, optional
+        One number, or that of each element.
+    std : float or Tensor, optional
+        One number, or that of each element; broadcast against `mean`.
+    size : sequence of int, optional
+        The shape, if both are numbers.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+    dtype : dtype, optional
+        If both are numbers; by default the default dtype.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the shape `size`, or of the broadcast shape.
+
+    Raises
+    ------
+    RuntimeError
+        A deviation is negative.
+    TypeError
+        Both are numbers and `size` is missing.
+
+    See Also
+    --------
+    randn
+
+    Examples
+    --------
+    >>> st.normal(st.tensor([1., 2.]), st.zeros(2))
+    tensor([1., 2.])
+    >>> st.normal(0., 1., size=(2, 3)).shape
+    Size([2, 3])
+    """
     if not hasattr(std, "shape") and std < 0:
         raise RuntimeError(f"normal: std must not be negative: {std}")
     if size is not None:
@@ -480,7 +836,41 @@ def _multinomial(xp, x, /, num_samples, replacement, seed, offset):
 
 @composite(exact_out=True)
 def multinomial(ops, input, num_samples, replacement=False, *, generator=None):
-    """Indices sampled with the weights of each row."""
+    """Indices drawn at random with given weights, for each row.
+
+    Parameters
+    ----------
+    input : Tensor
+        Weights of shape `(n,)` or `(rows, n)`: finite, not negative; they need not add up to 1.
+    num_samples : int
+        How many indices are drawn for each row.
+    replacement : bool, optional
+        Whether an index may be drawn several times.
+    generator : Generator, optional
+        The source of random numbers; by default that of the device.
+
+    Returns
+    -------
+    Tensor
+        int64, of shape `(num_samples,)` or `(rows, num_samples)`.
+
+    Raises
+    ------
+    RuntimeError
+        A weight is negative or not finite, all of a row are 0, or without replacement there are
+        fewer weights above 0 than samples.
+
+    See Also
+    --------
+    randperm, bernoulli
+
+    Examples
+    --------
+    >>> st.multinomial(st.tensor([0., 1., 0.]), 3, replacement=True)
+    tensor([1, 1, 1])
+    >>> st.sort(st.multinomial(st.tensor([1., 2., 0., 1.]), 3)).values
+    tensor([0, 1, 3])
+    """
     n = input.shape[-1] if input.ndim else 0
     if input.ndim not in (1, 2) or input.dtype.kind != "f":
         raise RuntimeError(

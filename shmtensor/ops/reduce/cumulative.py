@@ -41,7 +41,41 @@ along = functools.partial(op, samples=ALONG, vmap="along")
 
 @along(complex_gradients=True, autocast_cuda="full", native=cumulative_kernel(False), inplace=True)
 def cumsum(xp, x, /, dim, *, dtype: dtype = None):
-    """Cumulative sum along a dimension."""
+    """The sums of all elements up to each, along a dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype; integers and bool are summed as int64.
+    dim : int
+        The dimension.
+    dtype : dtype, optional
+        The elements are converted to it first.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    Raises
+    ------
+    IndexError
+        `dim` is out of range.
+
+    See Also
+    --------
+    sum, cumprod, diff
+
+    Examples
+    --------
+    >>> st.cumsum(st.tensor([1, 2, 3]), 0)
+    tensor([1, 3, 6])
+    >>> st.cumsum(st.tensor([[1, 2], [3, 4]]), dim=1)
+    tensor([[1, 3],
+            [3, 7]])
+    """
     return cumulative(x, dim, dtype, xp.add.accumulate)
 
 
@@ -55,7 +89,40 @@ cumsum.pullback(x=reversed_cumsum)
 
 @along(complex_gradients=True, autocast_cuda="full", native=cumulative_kernel(True), inplace=True)
 def cumprod(xp, x, /, dim, *, dtype: dtype = None):
-    """Cumulative product along a dimension."""
+    """The products of all elements up to each, along a dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype; integers and bool are multiplied as int64.
+    dim : int
+        The dimension.
+    dtype : dtype, optional
+        The elements are converted to it first.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    Raises
+    ------
+    IndexError
+        `dim` is out of range.
+
+    See Also
+    --------
+    prod, cumsum
+
+    Notes
+    -----
+    If elements are 0, the gradient needs n products of n elements.
+
+    Examples
+    --------
+    >>> st.cumprod(st.tensor([1, 2, 3]), 0)
+    tensor([1, 2, 6])
+    """
     return cumulative(x, dim, dtype, xp.multiply.accumulate)
 
 
@@ -98,13 +165,61 @@ def cumulative_extreme(xp: Any, x: Any, dim: int, better: Any) -> tuple[Any, Any
 
 @along(native=lambda x, dim: native.cummax_cummin(x, dim, True), outputs="values indices")
 def cummax(xp, x, /, dim):
-    """Largest element so far along a dimension, and its index."""
+    """The largest element up to each, along a dimension, and its index.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int
+        The dimension.
+
+    Returns
+    -------
+    (values, indices) : Tensor, Tensor
+        Of the shape of `input`; `indices` is int64. Of equal elements the last one is taken; a NaN
+        remains.
+
+    See Also
+    --------
+    cummin, max
+
+    Examples
+    --------
+    >>> values, indices = st.cummax(st.tensor([1, 3, 2, 5]), 0)
+    >>> values, indices
+    (tensor([1, 3, 3, 5]), tensor([0, 1, 1, 3]))
+    """
     return cumulative_extreme(xp, check_ordered("cummax", x), dim, xp.greater_equal)
 
 
 @along(native=lambda x, dim: native.cummax_cummin(x, dim, False), outputs="values indices")
 def cummin(xp, x, /, dim):
-    """Smallest element so far along a dimension, and its index."""
+    """The smallest element up to each, along a dimension, and its index.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int
+        The dimension.
+
+    Returns
+    -------
+    (values, indices) : Tensor, Tensor
+        Of the shape of `input`; `indices` is int64. Of equal elements the last one is taken; a NaN
+        remains.
+
+    See Also
+    --------
+    cummax, min
+
+    Examples
+    --------
+    >>> values, indices = st.cummin(st.tensor([3, 4, 2, 5]), 0)
+    >>> values, indices
+    (tensor([3, 3, 2, 2]), tensor([0, 0, 2, 2]))
+    """
     return cumulative_extreme(xp, check_ordered("cummin", x), dim, xp.less_equal)
 
 
@@ -118,7 +233,29 @@ for row in (cummax, cummin):
 
 @along(complex_gradients=True, native=native.logcumsumexp)
 def logcumsumexp(xp, x, /, dim):
-    """Logarithm of the cumulative sum of exponentials along a dimension, without overflow."""
+    """The logarithms of the cumulative sums of exponentials along a dimension, without overflow.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point or complex dtype.
+    dim : int
+        The dimension.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`: log(cumsum(exp(input), dim)).
+
+    See Also
+    --------
+    logsumexp, cumsum
+
+    Examples
+    --------
+    >>> st.logcumsumexp(st.tensor([0., 0., -float("inf")]), 0)[0]
+    tensor(0.)
+    """
     dim = axis(x, dim)
     check_floating("logcumsumexp", x)
     if not x.ndim or not x.size:
@@ -158,7 +295,42 @@ logcumsumexp.pullback(x=logcumsumexp_backward)
 
 @composite
 def diff(ops, input, n=1, dim=-1, prepend=None, append=None):
-    """Differences of neighbours along a dimension, n times."""
+    """The differences of neighbours along a dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        With at least one dimension; of bool `logical_xor` is taken.
+    n : int, optional
+        How many times.
+    dim : int, optional
+        The dimension; the last by default.
+    prepend, append : Tensor, optional
+        Joined to the tensor along `dim` first.
+
+    Returns
+    -------
+    Tensor
+        The size of `dim` is smaller by n.
+
+    Raises
+    ------
+    RuntimeError
+        The tensor is 0-d, or n is negative.
+
+    See Also
+    --------
+    cumsum, gradient
+
+    Examples
+    --------
+    >>> st.diff(st.tensor([1, 4, 9, 16]))
+    tensor([3, 5, 7])
+    >>> st.diff(st.tensor([1, 4, 9, 16]), n=2)
+    tensor([2, 2])
+    >>> st.diff(st.tensor([1, 4]), prepend=st.tensor([0]))
+    tensor([1, 3])
+    """
     if not input.ndim:
         raise RuntimeError("diff: the tensor must have a dimension: shape ()")
     if n < 0:
@@ -179,13 +351,81 @@ builtin_min = min
 
 @composite(method=False)
 def trapezoid(ops, y, x=None, *, dx=None, dim=-1):
-    """Integral along a dimension by the trapezoidal rule."""
+    """The integral along a dimension by the trapezoidal rule.
+
+    Parameters
+    ----------
+    y : Tensor
+        The values of the function.
+    x : Tensor, optional
+        The positions, a vector or of the shape of `y`.
+    dx : number, optional
+        The distance of the positions, if `x` is not given; 1 by default.
+    dim : int, optional
+        The dimension; the last by default.
+
+    Returns
+    -------
+    Tensor
+        Without the dimension.
+
+    Raises
+    ------
+    RuntimeError
+        A tensor is of bool.
+
+    See Also
+    --------
+    cumulative_trapezoid
+
+    Notes
+    -----
+    The sum of (x[i + 1] - x[i]) * (y[i + 1] + y[i]) / 2. `trapz` is another name.
+
+    Examples
+    --------
+    >>> st.trapezoid(st.tensor([0., 1., 4.]))
+    tensor(3.)
+    >>> st.trapezoid(st.tensor([0., 1., 4.]), st.tensor([0., 2., 4.]))
+    tensor(6.)
+    """
     return ops.sum(trapezoids(ops, y, x, dx, dim), dim)
 
 
 @composite(method=False)
 def cumulative_trapezoid(ops, y, x=None, *, dx=None, dim=-1):
-    """Cumulative integral along a dimension by the trapezoidal rule."""
+    """The integrals up to each position along a dimension, by the trapezoidal rule.
+
+    Parameters
+    ----------
+    y : Tensor
+        The values of the function.
+    x : Tensor, optional
+        The positions, a vector or of the shape of `y`.
+    dx : number, optional
+        The distance of the positions, if `x` is not given; 1 by default.
+    dim : int, optional
+        The dimension; the last by default.
+
+    Returns
+    -------
+    Tensor
+        The size of `dim` is smaller by 1.
+
+    Raises
+    ------
+    RuntimeError
+        A tensor is of bool.
+
+    See Also
+    --------
+    trapezoid, cumsum
+
+    Examples
+    --------
+    >>> st.cumulative_trapezoid(st.tensor([0., 1., 4.]), dx=2)
+    tensor([1., 6.])
+    """
     return ops.cumsum(trapezoids(ops, y, x, dx, dim), dim)
 
 

@@ -90,13 +90,36 @@ def _histogramdd(xp, x, weight=None, /, edges=(), density=False):
 
 @composite
 def histogram(ops, input, bins=100, *, range=None, weight=None, density=False):
-    """The weight in each bin, and the bins' edges: (hist, bin_edges).
+    """The weight of the elements in each bin, and the edges of the bins.
 
-    Args:
-        bins: the number of equal bins, or a vector of edges.
-        range: (low, high) that the bins cover; by default the data's.
-        weight: the weight of each element, by default 1.
-        density: the integral over all bins is 1.
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype, which the result has, too; it is flattened.
+    bins : int or Tensor, optional
+        The number of bins of equal width, or a vector of edges.
+    range : (float, float), optional
+        The range that the bins cover; by default from the smallest to the largest element.
+    weight : Tensor, optional
+        The weight of each element, of the shape of `input`; 1 by default.
+    density : bool, optional
+        Whether the result is scaled so that its integral over all bins is 1.
+
+    Returns
+    -------
+    (hist, bin_edges) : Tensor, Tensor
+        n weights and n + 1 edges. The last bin contains its upper edge; elements outside do not
+        count.
+
+    See Also
+    --------
+    histc, histogramdd, bincount
+
+    Examples
+    --------
+    >>> hist, edges = st.histogram(st.tensor([0.5, 1.5, 1.7, 3.]), bins=3, range=(0., 3.))
+    >>> hist, edges
+    (tensor([1., 2., 1.]), tensor([0., 1., 2., 3.]))
     """
     low, high = (None, None) if range is None else range
     hist, edges = ops._histogram(input, weight, data_of(bins), low, high, density)
@@ -105,11 +128,41 @@ def histogram(ops, input, bins=100, *, range=None, weight=None, density=False):
 
 @composite(method=False)
 def histogramdd(ops, input, bins, *, range=None, weight=None, density=False):
-    """`histogram` of points (..., D) in a grid of D dimensions: (hist, bin_edges).
+    """The weight of points in each cell of a grid, and the edges of the cells.
 
-    Args:
-        bins: one number, or for each dimension a number or a vector of edges.
-        range: low and high of each dimension, one after the other.
+    Parameters
+    ----------
+    input : Tensor
+        Points of D coordinates, of shape `(..., D)` and of a floating-point dtype.
+    bins : int or sequence
+        One number; or for each dimension a number of bins or a vector of edges.
+    range : sequence of float, optional
+        The low and the high end of each dimension, one after the other: 2 D numbers.
+    weight : Tensor, optional
+        The weight of each point; 1 by default.
+    density : bool, optional
+        Whether the result is scaled so that its integral is 1.
+
+    Returns
+    -------
+    (hist, bin_edges) : Tensor, tuple of Tensor
+        A tensor of D dimensions, and a vector of edges for each.
+
+    Raises
+    ------
+    RuntimeError
+        There is not one entry of `bins` for each dimension.
+
+    See Also
+    --------
+    histogram
+
+    Examples
+    --------
+    >>> points = st.tensor([[0., 0.], [1., 1.], [2., 2.]])
+    >>> st.histogramdd(points, 2).hist
+    tensor([[1., 0.],
+            [0., 2.]])
     """
     n = input.shape[-1] if input.ndim else 0
     if input.ndim < 2:
@@ -154,7 +207,39 @@ def _bincount(xp, x, weights=None, /, minlength=0):
 
 @composite
 def bincount(ops, input, weights=None, minlength=0):
-    """The number of occurrences of 0, 1, ... in a vector."""
+    """How often each of the integers 0, 1, 2, ... occurs in a vector.
+
+    Parameters
+    ----------
+    input : Tensor
+        A vector of integers that are not negative.
+    weights : Tensor, optional
+        A vector of the same size: the weights at each integer are added, instead of counting.
+    minlength : int, optional
+        The result has at least so many elements.
+
+    Returns
+    -------
+    Tensor
+        A vector of max(largest integer + 1, minlength) elements: int64, or with weights float64
+        (float32 if they are).
+
+    Raises
+    ------
+    RuntimeError
+        The tensor is not a vector of integers, or one of them is negative.
+
+    See Also
+    --------
+    histogram, unique
+
+    Examples
+    --------
+    >>> st.bincount(st.tensor([1, 3, 1]))
+    tensor([0, 2, 0, 1])
+    >>> st.bincount(st.tensor([1, 3, 1]), weights=st.tensor([0.5, 2., 1.]), minlength=5)
+    tensor([0.0000, 1.5000, 0.0000, 2.0000, 0.0000])
+    """
     return ops._bincount(input, weights, minlength)
 
 
@@ -192,8 +277,35 @@ def _histc(xp, x, /, n, low, high):
 
 @composite
 def histc(ops, input, bins=100, min=0, max=0):
-    """The number of elements in each of `bins` equal parts of [min, max] (by default the data's
-    range).
+    """The number of elements in each of equally wide bins.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point dtype; it is flattened.
+    bins : int, optional
+        The number of bins.
+    min, max : float, optional
+        The range that they cover; if both are the same, that of the elements.
+
+    Returns
+    -------
+    Tensor
+        A vector of `bins` numbers in the dtype of `input`; elements outside do not count.
+
+    Raises
+    ------
+    RuntimeError
+        `max` is less than `min`, or `bins` is not positive.
+
+    See Also
+    --------
+    histogram, bincount
+
+    Examples
+    --------
+    >>> st.histc(st.tensor([1., 2., 1., 4.]), bins=4, min=0, max=4)
+    tensor([0., 2., 1., 1.])
     """
     check_floating("histc", check_ordered("histc", input))
     return ops._histc(input, bins, min, max)

@@ -28,7 +28,35 @@ INFINITE = (math.inf, -math.inf)
     vmap="along",
 )
 def logsumexp(xp, x, /, dim, keepdim=False):
-    """log(sum(exp(x))) along dimensions, without overflow."""
+    """The logarithm of the sum of exponentials along dimensions, without overflow.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point or complex dtype; integers are converted to the default dtype.
+    dim : int or sequence of int
+        The dimensions.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+
+    Returns
+    -------
+    Tensor
+        log(sum(exp(input), dim)); -inf of no elements.
+
+    See Also
+    --------
+    logaddexp, log_softmax, logcumsumexp
+
+    Notes
+    -----
+    The gradient is the softmax of the elements.
+
+    Examples
+    --------
+    >>> st.logsumexp(st.tensor([[1000., -float("inf")], [5., 5.]]), dim=1)[0]
+    tensor(1000.)
+    """
     axis = axes(x, dim)
     if not x.size:
         return xp.log(xp.exp(x).sum(axis, keepdims=keepdim))
@@ -154,8 +182,46 @@ def nuclear(ops: Any, x: Any, dim: Any, keepdim: bool) -> Any:
 
 @composite(autocast_cuda="full")
 def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
-    """The p-norm of the elements, of all or along dimensions; "fro" is the 2-norm, "nuc" the sum of
-    singular values.
+    """The norm of the elements, of all or along dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point or complex dtype.
+    p : number or str, optional
+        The order: sum(abs(x) ** p) ** (1 / p); infinity is the largest abs(x), 0 counts the
+        elements that are not 0. "fro" is the 2-norm, "nuc" the sum of the singular values of
+        matrices.
+    dim : int or sequence of int, optional
+        The dimensions; by default all, for "nuc" the last two.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        The elements are converted to it first.
+
+    Returns
+    -------
+    Tensor
+        Without these dimensions; real.
+
+    Raises
+    ------
+    RuntimeError
+        The dtype is of integers, or there is no such norm.
+
+    See Also
+    --------
+    linalg.vector_norm, linalg.matrix_norm, dist
+
+    Examples
+    --------
+    >>> x = st.tensor([[3., 4.], [6., 8.]])
+    >>> st.norm(x, dim=1)
+    tensor([ 5., 10.])
+    >>> st.norm(x, p=1)
+    tensor(21.)
+    >>> st.norm(x, p=float("inf"))
+    tensor(8.)
     """
     if dtype is not None:
         input = ops._to_copy(input, dtype)
@@ -177,7 +243,31 @@ def norm(ops, input, p="fro", dim=None, keepdim=False, dtype=None):
 
 @composite(autocast_cuda="full")
 def dist(ops, input, other, p=2):
-    """The p-norm of the difference."""
+    """The norm of the difference of two tensors.
+
+    Parameters
+    ----------
+    input, other : Tensor
+        Broadcast against each other.
+    p : number, optional
+        The order of the norm, as for `norm`.
+
+    Returns
+    -------
+    Tensor
+        0-d.
+
+    See Also
+    --------
+    norm, cdist
+
+    Examples
+    --------
+    >>> st.dist(st.tensor([1., 2.]), st.tensor([4., 6.]))
+    tensor(5.)
+    >>> st.dist(st.tensor([1., 2.]), st.tensor([4., 6.]), p=1)
+    tensor(7.)
+    """
     check_tensors("dist", input, other)
     difference = ops.sub(upcast_half(ops, input), upcast_half(ops, other))
     return restore_half(ops, ops.norm(difference, p), promote_types(input.dtype, other.dtype))
@@ -185,7 +275,39 @@ def dist(ops, input, other, p=2):
 
 @composite(autocast_cuda="full", inplace=True)
 def renorm(ops, input, p, dim, maxnorm):
-    """Slices along dim, scaled down to at most maxnorm in the p-norm."""
+    """A tensor whose slices along a dimension are scaled down to a norm of at most a given one.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point or complex dtype, with at least two dimensions.
+    p : number
+        The order of the norm.
+    dim : int
+        The dimension whose slices are scaled, each as a whole.
+    maxnorm : number
+        The largest norm; slices below it stay as they are.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`; `renorm_` writes into the tensor itself.
+
+    Raises
+    ------
+    RuntimeError
+        The tensor has fewer dimensions, or is of integers.
+
+    See Also
+    --------
+    norm
+
+    Examples
+    --------
+    >>> st.renorm(st.tensor([[3., 4.], [0.5, 0.]]), p=2, dim=0, maxnorm=10.)
+    tensor([[3.0000, 4.0000],
+            [0.5000, 0.0000]])
+    """
     if input.ndim < 2:
         raise RuntimeError(f"renorm: at least 2 dimensions are needed: {tuple(input.shape)}")
     if input.dtype.kind not in "fc":
@@ -200,7 +322,32 @@ def renorm(ops, input, p, dim, maxnorm):
 
 @composite(method=False)
 def norm_except_dim(ops, v, pow=2, dim=0):
-    """The norm of v over all dimensions except dim, which become 1; dim = -1: over all."""
+    """The norms of the slices along one dimension, as weight normalization needs them.
+
+    Parameters
+    ----------
+    v : Tensor
+        Of a floating-point dtype.
+    pow : number, optional
+        The order of the norm.
+    dim : int, optional
+        The dimension that stays; -1: none, the norm is that of all elements.
+
+    Returns
+    -------
+    Tensor
+        Of the size of `v` along `dim`, and of size 1 elsewhere; 0-d for -1.
+
+    See Also
+    --------
+    norm
+
+    Examples
+    --------
+    >>> st.norm_except_dim(st.tensor([[3., 4.], [6., 8.]]))
+    tensor([[ 5.],
+            [10.]])
+    """
     if dim == -1:
         return ops.norm(v, pow)
     other_dims = [d for d in range(v.ndim) if d != dim % v.ndim]

@@ -165,13 +165,77 @@ def restore_dims(ops: Any, out: Any, dim: int | None, ndim: int) -> Any:
 
 @composite(autocast="full")
 def quantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    """The q-th quantiles (0 <= q <= 1) of all elements or along a dimension."""
+    """Quantiles of all elements, or along a dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32 or float64.
+    q : float or Tensor
+        Numbers in [0, 1]: one, or a vector of them.
+    dim : int, optional
+        The dimension; by default the tensor is flattened.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    interpolation : str, optional
+        What is taken between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+
+    Returns
+    -------
+    Tensor
+        Without the dimension; a vector of q gives a new first dimension. NaN if an element is.
+
+    Raises
+    ------
+    RuntimeError
+        q is outside [0, 1], or a tensor of another dtype than `input`.
+
+    See Also
+    --------
+    nanquantile, median, kthvalue
+
+    Examples
+    --------
+    >>> x = st.tensor([1., 2., 3., 4.])
+    >>> st.quantile(x, 0.5)
+    tensor(2.5000)
+    >>> st.quantile(x, st.tensor([0., 0.5, 1.]), interpolation="lower")
+    tensor([1., 2., 4.])
+    """
     return quantiles(ops, "quantile", input, q, dim, keepdim, interpolation, False)
 
 
 @composite(autocast="full")
 def nanquantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear"):
-    """The q-th quantiles of the elements that are not NaN."""
+    """Quantiles of the elements that are not NaN, of all or along a dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        float32 or float64.
+    q : float or Tensor
+        Numbers in [0, 1]: one, or a vector of them.
+    dim : int, optional
+        The dimension; by default the tensor is flattened.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    interpolation : str, optional
+        What is taken between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
+
+    Returns
+    -------
+    Tensor
+        Without the dimension; NaN only where all elements are.
+
+    See Also
+    --------
+    quantile, nanmedian
+
+    Examples
+    --------
+    >>> st.nanquantile(st.tensor([1., float("nan"), 3.]), 0.5)
+    tensor(2.)
+    """
     return quantiles(ops, "nanquantile", input, q, dim, keepdim, interpolation, True)
 
 
@@ -180,7 +244,38 @@ def nanquantile(ops, input, q, dim=None, keepdim=False, *, interpolation="linear
 
 @composite
 def nanmean(ops, input, dim=None, keepdim=False, *, dtype=None):
-    """Average of the elements that are not NaN."""
+    """The average of the elements that are not NaN.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point or complex dtype.
+    dim : int or sequence of int, optional
+        The dimensions over which it is taken; by default all.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        The elements are converted to it first.
+
+    Returns
+    -------
+    Tensor
+        Without these dimensions; NaN where all elements are.
+
+    Raises
+    ------
+    RuntimeError
+        The dtype is of integers or bool.
+
+    See Also
+    --------
+    mean, nansum
+
+    Examples
+    --------
+    >>> st.nanmean(st.tensor([1., float("nan"), 3.]))
+    tensor(2.)
+    """
     if input.dtype.kind not in "fc":
         raise RuntimeError(
             f"nanmean: the tensor must be floating point or complex: {input.dtype.name}"
@@ -208,7 +303,42 @@ def check_weights(name: str, weights: Any, kinds: str, n: int) -> None:
 
 @composite
 def cov(ops, input, *, correction=1, fweights=None, aweights=None):
-    """Covariance of variables (rows) over observations (columns)."""
+    """The covariance matrix of variables.
+
+    Parameters
+    ----------
+    input : Tensor
+        A variable in each row and an observation in each column; or a vector: one variable.
+    correction : number, optional
+        The sums are divided by the number of observations less this.
+    fweights : Tensor, optional
+        How often each observation counts: a vector of integers.
+    aweights : Tensor, optional
+        The weight of each observation: a vector of floating-point numbers.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(variables, variables)`; 0-d for one.
+
+    Raises
+    ------
+    RuntimeError
+        The tensor has more than two dimensions or is of bool, or weights are negative or do not
+        fit.
+
+    See Also
+    --------
+    corrcoef, var
+
+    Examples
+    --------
+    >>> st.cov(st.tensor([[1., 2., 3.], [6., 4., 2.]]))
+    tensor([[ 1., -2.],
+            [-2.,  4.]])
+    >>> st.cov(st.tensor([1., 3.]), correction=0)
+    tensor(1.)
+    """
     if input.ndim > 2:
         raise RuntimeError(f"cov: at most 2 dimensions are expected: {tuple(input.shape)}")
     if input.dtype.kind == "b":
@@ -247,7 +377,28 @@ def cov(ops, input, *, correction=1, fweights=None, aweights=None):
 
 @composite
 def corrcoef(ops, input):
-    """Correlation of variables (rows) over observations (columns)."""
+    """The correlation coefficients of variables (Pearson).
+
+    Parameters
+    ----------
+    input : Tensor
+        A variable in each row and an observation in each column; or a vector: one variable.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(variables, variables)`, in [-1, 1]; 0-d for one.
+
+    See Also
+    --------
+    cov
+
+    Examples
+    --------
+    >>> st.corrcoef(st.tensor([[1., 2., 3.], [6., 4., 2.]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
     c = ops.cov(input)
     if not c.ndim:
         return ops.div(c, c)

@@ -1,4 +1,7 @@
-"""Reductions: sum, mean, prod, amax, argmax, all, any, var, std."""
+"""Reductions: sum, mean, prod, amax, argmax, all, any, var, std.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +48,49 @@ along_dims = functools.partial(op, layout="contiguous", vmap="along")
 
 @along_dims(complex_gradients=True, autocast_cuda="full", numpy=native.sum, samples=DIMS)
 def sum(xp, x, /, dim=None, keepdim=False):
-    """Sum of all elements, or along dimensions; integers and bool are summed as int64."""
+    """The sum of all elements, or along dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype; integers and bool are summed as int64.
+    dim : int or sequence of int, optional
+        The dimensions that are summed; by default all.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        The elements are converted to it before they are summed.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        Without the summed dimensions. The sum of no elements is 0.
+
+    Raises
+    ------
+    IndexError
+        A dimension is out of range.
+
+    See Also
+    --------
+    mean, nansum, cumsum, count_nonzero
+
+    Notes
+    -----
+    The gradient goes to each element of the sum.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1, 2], [3, 4]])
+    >>> st.sum(x)
+    tensor(10)
+    >>> st.sum(x, dim=1)
+    tensor([3, 7])
+    >>> st.sum(x, dim=0, keepdim=True, dtype=st.float32)
+    tensor([[4., 6.]])
+    """
     return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
 
 
@@ -78,7 +123,37 @@ def nansum_kernel(x: Any, dim: Any, keepdim: bool) -> Any:
 
 @along_dims(complex_gradients=True, native=nansum_kernel, samples=DIMS)
 def nansum(xp, x, /, dim=None, keepdim=False):
-    """Sum in which NaN counts as 0."""
+    """The sum of all elements, or along dimensions, in which NaN counts as 0.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int or sequence of int, optional
+        The dimensions that are summed; by default all.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        The elements are converted to it before they are summed.
+
+    Returns
+    -------
+    Tensor
+        Without the summed dimensions.
+
+    See Also
+    --------
+    sum, nanmean
+
+    Notes
+    -----
+    The gradient of NaN elements is 0.
+
+    Examples
+    --------
+    >>> st.nansum(st.tensor([1., float("nan"), 2.]))
+    tensor(3.)
+    """
     if x.dtype.kind == "f":
         x = xp.where(xp.isnan(x), xp.zeros((), x.dtype), x)
     return x.sum(axes(x, dim), accumulator(x.dtype, None), keepdims=keepdim)
@@ -126,7 +201,46 @@ def mean_kernel(x: Any, dim: Any, keepdim: bool, dtype: Any) -> Any:
 
 @along_dims(complex_gradients=True, numpy=mean_kernel, samples=DIMS)
 def mean(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
-    """Average of all elements, or along dimensions; NaN if there are none."""
+    """The average of all elements, or along dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point or complex dtype.
+    dim : int or sequence of int, optional
+        The dimensions over which it is taken; by default all.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        The elements are converted to it first; needed for integers.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        Without these dimensions. The mean of no elements is NaN.
+
+    Raises
+    ------
+    RuntimeError
+        The dtype is of integers or bool.
+
+    See Also
+    --------
+    sum, median, var, nanmean
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 2.], [3., 6.]])
+    >>> st.mean(x)
+    tensor(3.)
+    >>> st.mean(x, dim=1, keepdim=True)
+    tensor([[1.5000],
+            [4.5000]])
+    >>> st.mean(st.tensor([1, 2]), dtype=st.float32)
+    tensor(1.5000)
+    """
     if dtype is not None or x.dtype.kind in "iub":
         x = check_mean_dtype("mean", x, dtype)
     if not x.size:
@@ -175,7 +289,46 @@ _prod.pullback(x=prod_backward)
 
 @composite(autocast_cuda="full", autocast="full")
 def prod(ops, input, dim=None, keepdim=False, *, dtype=None):
-    """Product of all elements, or along one dimension; int64 for integers and bool."""
+    """The product of all elements, or along one dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype; integers and bool are multiplied as int64.
+    dim : int, optional
+        The dimension; by default all.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    dtype : dtype, optional
+        The elements are converted to it first.
+
+    Returns
+    -------
+    Tensor
+        Without the dimension. The product of no elements is 1.
+
+    Raises
+    ------
+    IndexError
+        `dim` is out of range.
+
+    See Also
+    --------
+    sum, cumprod
+
+    Notes
+    -----
+    The gradient of an element is the product of the others. If elements are 0 it needs n products
+    of n elements.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1, 2], [3, 4]])
+    >>> st.prod(x)
+    tensor(24)
+    >>> st.prod(x, dim=0)
+    tensor([3, 8])
+    """
     result = ops._prod(input if dtype is None else ops._to_copy(input, dtype), dim, keepdim)
     return result if dtype is None else ops._to_copy(result, dtype)
 
@@ -200,7 +353,42 @@ def nonempty_axes(name: str, x: Any, dim: Any) -> Any:
     native=lambda x, dim, keep: native.minmax(x, dim, keep, True), samples=FULL, exact_out=True
 )
 def amax(xp, x, /, dim=(), keepdim=False):
-    """The largest element, of all or along dimensions; equal ones share the gradient."""
+    """The largest element, of all or along dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int or sequence of int, optional
+        The dimensions; by default all.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+
+    Returns
+    -------
+    Tensor
+        Without these dimensions; NaN if an element is.
+
+    Raises
+    ------
+    IndexError
+        A dimension has no elements. If all dimensions are reduced it is a RuntimeError.
+
+    See Also
+    --------
+    amin, max, argmax, aminmax
+
+    Notes
+    -----
+    Equal largest elements share the gradient; that of `max` along a dimension goes to one of them.
+
+    Examples
+    --------
+    >>> st.amax(st.tensor([[1, 5], [7, 2]]), dim=(0, 1))
+    tensor(7)
+    >>> st.amax(st.tensor([[1, 5], [7, 2]]), dim=1)
+    tensor([5, 7])
+    """
     return x.max(nonempty_axes("amax", x, dim), keepdims=keepdim)
 
 
@@ -208,7 +396,40 @@ def amax(xp, x, /, dim=(), keepdim=False):
     native=lambda x, dim, keep: native.minmax(x, dim, keep, False), samples=FULL, exact_out=True
 )
 def amin(xp, x, /, dim=(), keepdim=False):
-    """The smallest element, of all or along dimensions; equal ones share the gradient."""
+    """The smallest element, of all or along dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int or sequence of int, optional
+        The dimensions; by default all.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+
+    Returns
+    -------
+    Tensor
+        Without these dimensions; NaN if an element is.
+
+    Raises
+    ------
+    IndexError
+        A dimension has no elements. If all dimensions are reduced it is a RuntimeError.
+
+    See Also
+    --------
+    amax, min, argmin, aminmax
+
+    Notes
+    -----
+    Equal smallest elements share the gradient; that of `min` along a dimension goes to one of them.
+
+    Examples
+    --------
+    >>> st.amin(st.tensor([[1, 5], [7, 2]]), dim=1)
+    tensor([1, 2])
+    """
     return x.min(nonempty_axes("amin", x, dim), keepdims=keepdim)
 
 
@@ -222,7 +443,32 @@ for row in (amax, amin):
 
 @composite(exact_out=True)
 def aminmax(ops, input, *, dim=None, keepdim=False):
-    """The smallest and the largest element."""
+    """The smallest and the largest element, of all or along a dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int, optional
+        The dimension; by default all.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+
+    Returns
+    -------
+    (min, max) : Tensor, Tensor
+        Without the dimension.
+
+    See Also
+    --------
+    amin, amax
+
+    Examples
+    --------
+    >>> low, high = st.aminmax(st.tensor([3, 1, 4]))
+    >>> low, high
+    (tensor(1), tensor(4))
+    """
     dims = () if dim is None else dim
     return named_result(
         "aminmax", min=ops.amin(input, dims, keepdim), max=ops.amax(input, dims, keepdim)
@@ -237,7 +483,43 @@ def aminmax(ops, input, *, dim=None, keepdim=False):
     exact_out=True,
 )
 def argmax(xp, x, /, dim=None, keepdim=False):
-    """The index of the largest element along dim, or in the flattened tensor."""
+    """The index of the largest element, along a dimension or in the flattened tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int, optional
+        The dimension; by default the tensor is flattened.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+
+    Returns
+    -------
+    Tensor
+        int64, without the dimension. NaN counts as larger than every number.
+
+    Raises
+    ------
+    IndexError
+        There are no elements.
+
+    See Also
+    --------
+    max, argmin, argsort, topk
+
+    Notes
+    -----
+    Of equal elements the first one is taken.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1, 5], [7, 2]])
+    >>> st.argmax(x)
+    tensor(2)
+    >>> st.argmax(x, dim=1)
+    tensor([1, 0])
+    """
     return argminmax(xp, "argmax", x, dim, keepdim)
 
 
@@ -249,7 +531,40 @@ def argmax(xp, x, /, dim=None, keepdim=False):
     exact_out=True,
 )
 def argmin(xp, x, /, dim=None, keepdim=False):
-    """The index of the smallest element along dim, or in the flattened tensor."""
+    """The index of the smallest element, along a dimension or in the flattened tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int, optional
+        The dimension; by default the tensor is flattened.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+
+    Returns
+    -------
+    Tensor
+        int64, without the dimension. NaN counts as smaller than every number.
+
+    Raises
+    ------
+    IndexError
+        There are no elements.
+
+    See Also
+    --------
+    min, argmax, argsort
+
+    Notes
+    -----
+    Of equal elements the first one is taken.
+
+    Examples
+    --------
+    >>> st.argmin(st.tensor([[1, 5], [7, 2]]), dim=0)
+    tensor([0, 1])
+    """
     return argminmax(xp, "argmin", x, dim, keepdim)
 
 
@@ -283,21 +598,97 @@ def all_any_kernel(is_all: bool) -> Any:
 
 @along_dims(native=all_any_kernel(True), samples=BOOLS)
 def all(xp, x, /, dim=None, keepdim=False):
-    """Are all elements true? A bool, or uint8 for uint8; dim=(): for each element alone."""
+    """Whether all elements are true, of all or along dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype; numbers other than 0 are true.
+    dim : int or sequence of int, optional
+        The dimensions; by default all. `()`: each element alone.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+
+    Returns
+    -------
+    Tensor
+        bool, of uint8 uint8. True for no elements.
+
+    See Also
+    --------
+    any, allclose
+
+    Examples
+    --------
+    >>> x = st.tensor([[True, False], [True, True]])
+    >>> st.all(x)
+    tensor(False)
+    >>> st.all(x, dim=1)
+    tensor([False,  True])
+    """
     out = xp.logical_and.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
     return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
 @along_dims(native=all_any_kernel(False), samples=BOOLS)
 def any(xp, x, /, dim=None, keepdim=False):
-    """Is any element true? A bool, or uint8 for uint8; dim=(): for each element alone."""
+    """Whether at least one element is true, of all or along dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype; numbers other than 0 are true.
+    dim : int or sequence of int, optional
+        The dimensions; by default all. `()`: each element alone.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+
+    Returns
+    -------
+    Tensor
+        bool, of uint8 uint8. False for no elements.
+
+    See Also
+    --------
+    all, count_nonzero
+
+    Examples
+    --------
+    >>> x = st.tensor([[0, 0], [0, 3]])
+    >>> st.any(x)
+    tensor(True)
+    >>> st.any(x, dim=1)
+    tensor([False,  True])
+    """
     out = xp.logical_or.reduce(x, axes_of_all_any(x, dim), keepdims=keepdim)
     return out if x.dtype != np.uint8 else xp.asarray(out, x.dtype)
 
 
 @along_dims(native=lambda x, dim: native.count(x, dim, False), samples=COUNTS)
 def count_nonzero(xp, x, /, dim=None):
-    """The number of elements that are not 0."""
+    """The number of elements that are not 0, of all or along dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype.
+    dim : int or sequence of int, optional
+        The dimensions; by default all.
+
+    Returns
+    -------
+    Tensor
+        int64, without these dimensions.
+
+    See Also
+    --------
+    nonzero, sum
+
+    Examples
+    --------
+    >>> st.count_nonzero(st.tensor([[0, 1], [2, 3]]), dim=0)
+    tensor([1, 2])
+    """
     return (x != 0).sum(axes(x, dim), np.dtype(np.int64))
 
 
@@ -377,27 +768,168 @@ def check_floating(name: str, input: Any) -> None:
 
 @composite
 def var(ops, input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """Variance of all elements, or along dimensions: divided by n - correction (1 by default)."""
+    """The variance of all elements, or along dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point or complex dtype.
+    dim : int or sequence of int, optional
+        The dimensions over which it is taken; by default all.
+    unbiased : bool, optional
+        True is correction 1, False correction 0; an older form of `correction`. It may be given in
+        place of `dim`.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    correction : number, optional
+        The sum of squares is divided by n - correction; 1 by default.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        Without these dimensions; real. NaN if n - correction is 0.
+
+    Raises
+    ------
+    RuntimeError
+        The dtype is of integers or bool.
+
+    See Also
+    --------
+    std, var_mean, cov
+
+    Notes
+    -----
+    var(x) = sum(abs(x - mean(x)) ** 2) / (n - correction). With correction 0 it is the variance of
+    the elements themselves, as in NumPy by default; with 1 the estimate from a sample.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 3.], [2., 6.]])
+    >>> st.var(x, dim=1)
+    tensor([2., 8.])
+    >>> st.var(x, dim=1, correction=0)
+    tensor([1., 4.])
+    """
     check_floating("var", input)
     return ops._var(input, *var_arguments(dim, unbiased, keepdim, correction))
 
 
 @composite
 def std(ops, input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """Standard deviation of all elements, or along dimensions: the square root of `var`."""
+    """The standard deviation of all elements, or along dimensions: the square root of the variance.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point or complex dtype.
+    dim : int or sequence of int, optional
+        The dimensions over which it is taken; by default all.
+    unbiased : bool, optional
+        True is correction 1, False correction 0; an older form of `correction`. It may be given in
+        place of `dim`.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    correction : number, optional
+        The sum of squares is divided by n - correction; 1 by default.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        Without these dimensions; real. NaN if n - correction is 0.
+
+    Raises
+    ------
+    RuntimeError
+        The dtype is of integers or bool.
+
+    See Also
+    --------
+    var, std_mean
+
+    Notes
+    -----
+    The gradient is 0 where the deviation is 0.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 1.], [2., 6.]])
+    >>> st.std(x, dim=1, correction=0)
+    tensor([0., 2.])
+    """
     check_floating("std", input)
     return ops._std(input, *var_arguments(dim, unbiased, keepdim, correction))
 
 
 @composite(method=False)
 def var_mean(ops, input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """Variance and mean."""
+    """The variance and the mean, of all elements or along dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point or complex dtype.
+    dim : int or sequence of int, optional
+        The dimensions over which they are taken; by default all.
+    unbiased : bool, optional
+        True is correction 1, False correction 0; an older form of `correction`.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    correction : number, optional
+        The sum of squares is divided by n - correction; 1 by default.
+
+    Returns
+    -------
+    (var, mean) : Tensor, Tensor
+        Without these dimensions.
+
+    See Also
+    --------
+    var, mean, std_mean
+
+    Examples
+    --------
+    >>> st.var_mean(st.tensor([1., 3., 5.]))
+    (tensor(4.), tensor(3.))
+    """
     dim, correction, keepdim = var_arguments(dim, unbiased, keepdim, correction)
     return ops._var(input, dim, correction, keepdim), ops.mean(input, dim, keepdim)
 
 
 @composite(method=False)
 def std_mean(ops, input, dim=None, unbiased=None, keepdim=False, *, correction=None):
-    """Standard deviation and mean."""
+    """The standard deviation and the mean, of all elements or along dimensions.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a floating-point or complex dtype.
+    dim : int or sequence of int, optional
+        The dimensions over which they are taken; by default all.
+    unbiased : bool, optional
+        True is correction 1, False correction 0; an older form of `correction`.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    correction : number, optional
+        The sum of squares is divided by n - correction; 1 by default.
+
+    Returns
+    -------
+    (std, mean) : Tensor, Tensor
+        Without these dimensions.
+
+    See Also
+    --------
+    std, mean, var_mean
+
+    Examples
+    --------
+    >>> st.std_mean(st.tensor([1., 3., 5.]))
+    (tensor(2.), tensor(3.))
+    """
     dim, correction, keepdim = var_arguments(dim, unbiased, keepdim, correction)
     return ops._std(input, dim, correction, keepdim), ops.mean(input, dim, keepdim)

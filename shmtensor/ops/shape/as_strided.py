@@ -168,11 +168,44 @@ _as_strided_backward.pullback(
 
 @composite
 def as_strided(ops, input, size, stride, storage_offset=None):
-    """Another shape and strides (in elements) over the tensor's memory. Copies: none.
+    """A view of the tensor's memory with any shape and strides.
 
-    Args:
-        storage_offset: elements between the start of the memory and the result's first one; None:
-            that of the tensor.
+    Parameters
+    ----------
+    input : Tensor
+        Whose memory is seen.
+    size : sequence of int
+        The shape.
+    stride : sequence of int
+        For each dimension the distance of two neighbours, in elements.
+    storage_offset : int, optional
+        Elements between the start of the memory and the first element; by default that of `input`.
+
+    Returns
+    -------
+    Tensor
+        A view; its elements may overlap, and then a write changes several of them.
+
+    Raises
+    ------
+    RuntimeError
+        The view would leave the memory.
+
+    See Also
+    --------
+    view, as_strided_scatter, empty_strided
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> x = st.arange(5)
+    >>> st.as_strided(x, (3, 3), (1, 1))
+    tensor([[0, 1, 2],
+            [1, 2, 3],
+            [2, 3, 4]])
     """
     array = data_of(input)
     offset = 0 if storage_offset is None else storage_offset - offset_of(array)
@@ -181,13 +214,80 @@ def as_strided(ops, input, size, stride, storage_offset=None):
 
 @composite(method=False)
 def as_strided_copy(ops, input, size, stride, storage_offset=None):
-    """A copy of `as_strided`. Copies: one (the result)."""
+    """A copy of a view of the tensor's memory with any shape and strides.
+
+    Parameters
+    ----------
+    input : Tensor
+        Whose memory is seen.
+    size : sequence of int
+        The shape.
+    stride : sequence of int
+        For each dimension the distance of two neighbours, in elements.
+    storage_offset : int, optional
+        Elements between the start of the memory and the first element; by default that of `input`.
+
+    Returns
+    -------
+    Tensor
+        Memory of its own.
+
+    See Also
+    --------
+    as_strided
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.as_strided_copy(st.arange(4), (2, 2), (1, 2))
+    tensor([[0, 2],
+            [1, 3]])
+    """
     return ops.clone(ops.as_strided(input, size, stride, storage_offset))
 
 
 @composite
 def as_strided_scatter(ops, input, src, size, stride, storage_offset=0):
-    """The tensor with src at strides over it. Copies: one (the result)."""
+    """A copy of a tensor, with another written at the elements that a shape and strides give.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor, read in row order.
+    src : Tensor
+        Of the shape `size`.
+    size, stride : sequence of int
+        Shape and strides over the elements, as for `as_strided`.
+    storage_offset : int, optional
+        The first of these elements.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    Raises
+    ------
+    RuntimeError
+        The shape of `src` is not `size`.
+
+    See Also
+    --------
+    as_strided
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.as_strided_scatter(st.zeros(2, 3), st.ones(2), (2,), (4,))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     count = math.prod(input.shape)
     indices = strided_view(np.arange(count), tuple(size), tuple(stride), storage_offset or 0)
     if tuple(src.shape) != indices.shape:
@@ -226,7 +326,35 @@ def empty_strided(
     requires_grad=False,
     pin_memory=False,
 ):
-    """Uninitialized memory with these strides (in elements)."""
+    """A new tensor with given strides, whose memory is not initialized.
+
+    Parameters
+    ----------
+    size : sequence of int
+        The shape.
+    stride : sequence of int
+        For each dimension the distance of two neighbours, in elements.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the shape `size`; its elements are arbitrary until they are written.
+
+    See Also
+    --------
+    empty, empty_permuted, as_strided
+
+    Examples
+    --------
+    >>> st.empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
     arguments = tuple(size), tuple(stride), dtype_or_default(dtype)
     return new_tensor(empty_strided_array, *arguments, device=device, requires_grad=requires_grad)
 
@@ -244,7 +372,35 @@ def new_empty_strided(
     requires_grad=False,
     pin_memory=False,
 ):
-    """Uninitialized memory with these strides, in this tensor's dtype."""
+    """A new tensor with given strides, not initialized, in the dtype and on the device of this one.
+
+    Parameters
+    ----------
+    size : sequence of int
+        The shape.
+    stride : sequence of int
+        For each dimension the distance of two neighbours, in elements.
+    dtype : dtype, optional
+        By default that of this tensor.
+    device : Device or str, optional
+        By default that of this tensor.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the shape `size`.
+
+    See Also
+    --------
+    empty_strided
+
+    Examples
+    --------
+    >>> st.zeros(1).new_empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
     dtype = input.dtype if dtype is None else dtype
     if device is None:
         device = device_of(input.array)
@@ -263,7 +419,40 @@ def empty_permuted(
     requires_grad=False,
     pin_memory=False,
 ):
-    """Uninitialized memory with the dimensions in the order physical_layout, slowest first."""
+    """A new tensor whose dimensions lie in memory in a given order; it is not initialized.
+
+    Parameters
+    ----------
+    size : sequence of int
+        The shape.
+    physical_layout : sequence of int
+        The dimensions, the one with the largest stride first.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of the shape `size`; its elements are arbitrary until they are written.
+
+    Raises
+    ------
+    RuntimeError
+        `physical_layout` does not have each dimension once.
+
+    See Also
+    --------
+    empty_strided
+
+    Examples
+    --------
+    >>> st.empty_permuted((2, 3, 4), (0, 2, 1)).stride()
+    (12, 1, 3)
+    """
     order = list(physical_layout)
     if sorted(order) != list(range(len(size))):
         raise RuntimeError(

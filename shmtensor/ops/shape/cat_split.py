@@ -1,4 +1,7 @@
-"""cat, stack and their variants; split, chunk, unbind; repeat_interleave, block_diag."""
+"""cat, stack and their variants; split, chunk, unbind; repeat_interleave, block_diag.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +41,48 @@ def without_empty(xs: list[Any]) -> list[Any]:
     vmap="cat_stack",
 )
 def cat(xp, tensors: list[Any], /, dim=0):
-    """Tensors joined along a dimension. Copies: one (the result)."""
+    """Tensors joined along an existing dimension.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Of equal shapes but for their size along `dim`; empty vectors are ignored. Different dtypes
+        become the common one.
+    dim : int, optional
+        The dimension along which they are joined.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        Its size along `dim` is the sum of theirs.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not match.
+    ValueError
+        There are no tensors.
+
+    See Also
+    --------
+    stack, split, hstack, vstack
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> x, y = st.tensor([[1, 2]]), st.tensor([[3, 4], [5, 6]])
+    >>> st.cat([x, y])
+    tensor([[1, 2],
+            [3, 4],
+            [5, 6]])
+    >>> st.cat([x, y[:1]], dim=1)
+    tensor([[1, 2, 3, 4]])
+    """
     if not tensors:
         raise ValueError("cat: at least one tensor is needed: []")
     try:
@@ -98,7 +142,47 @@ def stack_kernel(tensors: list[Any], dim: int) -> Any:
     vmap="cat_stack",
 )
 def stack(xp, tensors: list[Any], /, dim=0):
-    """Tensors of one shape joined along a new dimension. Copies: one (the result)."""
+    """Tensors of one shape joined along a new dimension.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Of one shape. Different dtypes become the common one.
+    dim : int, optional
+        Where the new dimension is, from -(n + 1) to n for tensors of n dimensions.
+    out : Tensor, optional
+        Where the result is written.
+
+    Returns
+    -------
+    Tensor
+        With one dimension more, whose size is the number of tensors.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes differ, or there are no tensors.
+    IndexError
+        `dim` is out of range.
+
+    See Also
+    --------
+    cat, unbind
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> x, y = st.tensor([1, 2]), st.tensor([3, 4])
+    >>> st.stack([x, y])
+    tensor([[1, 2],
+            [3, 4]])
+    >>> st.stack([x, y], dim=1)
+    tensor([[1, 3],
+            [2, 4]])
+    """
     if not tensors:
         raise RuntimeError("stack: at least one tensor is needed: []")
     shape = tensors[0].shape
@@ -120,7 +204,39 @@ def at_least_nd(ops: Any, tensors: Any, n: int) -> list[Any]:
 
 @composite(method=False)
 def hstack(ops, tensors):
-    """Joined along the second dimension (vectors along the first)."""
+    """Tensors joined side by side: along the second dimension, vectors along the first.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        0-d tensors count as vectors of one element.
+
+    Returns
+    -------
+    Tensor
+        The joined tensor.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not match, or there are no tensors.
+
+    See Also
+    --------
+    vstack, dstack, cat
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.hstack([st.tensor([1, 2]), st.tensor([3])])
+    tensor([1, 2, 3])
+    >>> st.hstack([st.tensor([[1], [2]]), st.tensor([[3], [4]])])
+    tensor([[1, 3],
+            [2, 4]])
+    """
     tensors = at_least_nd(ops, tensors, 1)
     if not tensors:
         raise RuntimeError("hstack: at least one tensor is needed: []")
@@ -129,7 +245,38 @@ def hstack(ops, tensors):
 
 @composite(method=False)
 def vstack(ops, tensors):
-    """Joined along the first dimension; vectors are rows."""
+    """Tensors joined one below the other: along the first dimension.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Vectors count as rows `(1, n)`.
+
+    Returns
+    -------
+    Tensor
+        The joined tensor, of at least two dimensions.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not match.
+
+    See Also
+    --------
+    hstack, dstack, cat
+
+    Notes
+    -----
+    Copies: one (the result). `row_stack` is another name.
+
+    Examples
+    --------
+    >>> st.vstack([st.tensor([1, 2]), st.tensor([[3, 4], [5, 6]])])
+    tensor([[1, 2],
+            [3, 4],
+            [5, 6]])
+    """
     return ops.cat(at_least_nd(ops, tensors, 2), 0)
 
 
@@ -138,7 +285,37 @@ vstack.alias("row_stack")
 
 @composite(method=False)
 def dstack(ops, tensors):
-    """Joined along the third dimension."""
+    """Tensors joined in depth: along the third dimension.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Matrices `(m, n)` count as `(m, n, 1)`, vectors as `(1, n, 1)`.
+
+    Returns
+    -------
+    Tensor
+        The joined tensor, of at least three dimensions.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not match.
+
+    See Also
+    --------
+    hstack, vstack, cat
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.dstack([st.tensor([1, 2]), st.tensor([3, 4])])
+    tensor([[[1, 3],
+             [2, 4]]])
+    """
     return ops.cat([at_least_3d(ops, x) for x in tensors], 2)
 
 
@@ -151,7 +328,37 @@ def at_least_3d(ops: Any, x: Any) -> Any:
 
 @composite(method=False)
 def column_stack(ops, tensors):
-    """Joined along the second dimension; vectors are columns."""
+    """Tensors joined along the second dimension, where vectors are columns.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Vectors `(n,)` count as `(n, 1)`, 0-d tensors as `(1, 1)`.
+
+    Returns
+    -------
+    Tensor
+        The joined tensor.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not match.
+
+    See Also
+    --------
+    hstack, stack
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.column_stack([st.tensor([1, 2]), st.tensor([3, 4])])
+    tensor([[1, 3],
+            [2, 4]])
+    """
     return ops.cat([ops.reshape(x, (-1, 1)) if x.ndim < 2 else x for x in tensors], 1)
 
 
@@ -165,19 +372,92 @@ def map_tensors(ops: Any, tensors: Any, function: Any) -> Any:
 
 @composite(method=False)
 def atleast_1d(ops, *tensors):
-    """With one dimension at least."""
+    """Tensors with one dimension at least: 0-d ones become vectors of one element.
+
+    Parameters
+    ----------
+    *tensors : Tensor
+        Tensors, or one sequence of them.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        One for one tensor, a tuple for several or a sequence.
+
+    See Also
+    --------
+    atleast_2d, atleast_3d
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.atleast_1d(st.tensor(5))
+    tensor([5])
+    """
     return map_tensors(ops, tensors, lambda ops, x: at_least_nd(ops, [x], 1)[0])
 
 
 @composite(method=False)
 def atleast_2d(ops, *tensors):
-    """With two dimensions at least, new ones in front."""
+    """Tensors with two dimensions at least; new dimensions are in front.
+
+    Parameters
+    ----------
+    *tensors : Tensor
+        Tensors, or one sequence of them.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        One for one tensor, a tuple for several or a sequence.
+
+    See Also
+    --------
+    atleast_1d, atleast_3d
+
+    Notes
+    -----
+    Copies: none if the strides allow it.
+
+    Examples
+    --------
+    >>> st.atleast_2d(st.tensor([1, 2]), st.tensor(5))
+    (tensor([[1, 2]]), tensor([[5]]))
+    """
     return map_tensors(ops, tensors, lambda ops, x: at_least_nd(ops, [x], 2)[0])
 
 
 @composite(method=False)
 def atleast_3d(ops, *tensors):
-    """With three dimensions at least."""
+    """Tensors with three dimensions at least; a matrix `(m, n)` becomes `(m, n, 1)`, a vector `(1,
+    n, 1)`.
+
+    Parameters
+    ----------
+    *tensors : Tensor
+        Tensors, or one sequence of them.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        One for one tensor, a tuple for several or a sequence.
+
+    See Also
+    --------
+    atleast_1d, atleast_2d
+
+    Notes
+    -----
+    Copies: none if the strides allow it.
+
+    Examples
+    --------
+    >>> st.atleast_3d(st.zeros(2)).shape
+    Size([1, 2, 1])
+    """
     return map_tensors(ops, tensors, at_least_3d)
 
 
@@ -207,8 +487,41 @@ _split_with_sizes.pullback(x=lambda ops, g, dim: ops.cat(g, dim))
 
 @composite
 def split(ops, tensor, split_size_or_sections, dim=0):
-    """Parts of one size (the last may be smaller), or of several sizes, along a dimension.
+    """Consecutive parts of a tensor along a dimension, of one size or of given sizes.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        With at least one dimension.
+    split_size_or_sections : int or sequence of int
+        The size of every part but the last, which may be smaller; or the size of each part.
+    dim : int, optional
+        The dimension that is split.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts, views of the tensor.
+
+    Raises
+    ------
+    RuntimeError
+        The sizes do not add up to the size of `dim`, or a size is negative.
+
+    See Also
+    --------
+    chunk, tensor_split, cat
+
+    Notes
+    -----
     Copies: none.
+
+    Examples
+    --------
+    >>> st.split(st.arange(5), 2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    >>> st.split(st.arange(5), [1, 4])
+    (tensor([0]), tensor([1, 2, 3, 4]))
     """
     if not tensor.ndim:
         raise RuntimeError("split: a 0-d tensor cannot be split: shape ()")
@@ -234,8 +547,42 @@ def equal_sizes(n: int, size: int) -> Shape:
 
 @composite
 def chunk(ops, input, chunks, dim=0):
-    """At most `chunks` parts of equal size (the last may be smaller) along a dimension. Copies:
-    none.
+    """At most a given number of consecutive parts of a tensor along a dimension, of equal size.
+
+    Parameters
+    ----------
+    input : Tensor
+        With at least one dimension.
+    chunks : int
+        How many parts at most.
+    dim : int, optional
+        The dimension that is split.
+
+    Returns
+    -------
+    tuple of Tensor
+        Parts of the size ceil(n / chunks), the last one perhaps smaller; they may be fewer than
+        `chunks`. They are views of the tensor.
+
+    Raises
+    ------
+    RuntimeError
+        `chunks` is less than 1.
+
+    See Also
+    --------
+    split, tensor_split, cat
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.chunk(st.arange(5), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    >>> len(st.chunk(st.arange(6), 4))
+    3
     """
     if not input.ndim:
         raise RuntimeError("chunk: a 0-d tensor cannot be split: shape ()")
@@ -248,8 +595,43 @@ def chunk(ops, input, chunks, dim=0):
 
 @composite
 def tensor_split(ops, input, indices_or_sections, dim=0):
-    """A number of parts of nearly equal sizes, or parts that end at the indices, along a dimension.
+    """Consecutive parts of a tensor along a dimension: exactly as many as asked for, or between
+    indices.
+
+    Parameters
+    ----------
+    input : Tensor
+        With at least one dimension.
+    indices_or_sections : int, sequence of int or Tensor
+        The number of parts, whose sizes differ by one at most; or the indices at which a new part
+        begins.
+    dim : int, optional
+        The dimension that is split.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts, views of the tensor.
+
+    Raises
+    ------
+    RuntimeError
+        The number of parts is less than 1.
+
+    See Also
+    --------
+    split, chunk
+
+    Notes
+    -----
     Copies: none.
+
+    Examples
+    --------
+    >>> st.tensor_split(st.arange(5), 3)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    >>> st.tensor_split(st.arange(5), [1, 3])
+    (tensor([0]), tensor([1, 2]), tensor([3, 4]))
     """
     if not input.ndim:
         raise RuntimeError("tensor_split: a 0-d tensor cannot be split: shape ()")
@@ -271,8 +653,17 @@ def tensor_split(ops, input, indices_or_sections, dim=0):
     return tuple(ops.narrow(input, dim, b, size) for b, size in ranges)
 
 
-def declare_split(name: str, min_ndim: int) -> Any:
+# name: (least number of dimensions, where it splits, the shape of an example and of its parts)
+SPLITS = {
+    "hsplit": (1, "the second dimension, vectors along the first", "2, 6", "2, 3"),
+    "vsplit": (2, "the first dimension", "6, 2", "3, 2"),
+    "dsplit": (3, "the third dimension", "2, 2, 6", "2, 2, 3"),
+}
+
+
+def declare_split(name: str) -> Any:
     """hsplit, vsplit and dsplit: `tensor_split` along a fixed dimension."""
+    min_ndim, where, shape, part_shape = SPLITS[name]
 
     def compute(ops, input, indices_or_sections):
         if input.ndim < min_ndim:
@@ -285,17 +676,43 @@ def declare_split(name: str, min_ndim: int) -> Any:
             )
         return ops.tensor_split(input, sections, dim)
 
-    compute.__doc__ = (
-        f"Parts along dimension {'1' if name == 'hsplit' else '0' if name == 'vsplit' else '2'}."
-    )
+    compute.__doc__ = f"""Consecutive parts of a tensor along {where}.
+
+    Parameters
+    ----------
+    input : Tensor
+        With at least {min_ndim} dimension{"s" if min_ndim > 1 else ""}.
+    indices_or_sections : int or sequence of int
+        The number of parts, which divides the size of the dimension; or the indices at which a new
+        part begins.
+
+    Returns
+    -------
+    tuple of Tensor
+        The parts, views of the tensor.
+
+    Raises
+    ------
+    RuntimeError
+        The parts would not be equal, or the tensor has too few dimensions.
+
+    See Also
+    --------
+    tensor_split, split
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> [part.shape for part in st.{name}(st.zeros({shape}), 2)]
+    [Size([{part_shape}]), Size([{part_shape}])]
+    """
     return composite(compute, name=name)
 
 
-hsplit, vsplit, dsplit = (
-    declare_split("hsplit", 1),
-    declare_split("vsplit", 2),
-    declare_split("dsplit", 3),
-)
+hsplit, vsplit, dsplit = (declare_split(name) for name in SPLITS)
 
 
 @op(
@@ -308,7 +725,40 @@ hsplit, vsplit, dsplit = (
     vmap="along",
 )
 def unbind(xp, x, /, dim=0):
-    """The slices along a dimension, which is removed. Copies: none."""
+    """The slices of a tensor along a dimension, which they lack.
+
+    Parameters
+    ----------
+    input : Tensor
+        With at least one dimension.
+    dim : int, optional
+        The dimension that is taken apart.
+
+    Returns
+    -------
+    tuple of Tensor
+        One view for each index of `dim`.
+
+    Raises
+    ------
+    IndexError
+        The tensor is 0-d, or `dim` is out of range.
+
+    See Also
+    --------
+    stack, select, split
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.unbind(st.tensor([[1, 2], [3, 4]]))
+    (tensor([1, 2]), tensor([3, 4]))
+    >>> st.unbind(st.tensor([[1, 2], [3, 4]]), dim=1)
+    (tensor([1, 3]), tensor([2, 4]))
+    """
     if not x.ndim:
         raise IndexError("unbind: a 0-d tensor has no slices: shape ()")
     dim = axis(x, dim)
@@ -321,7 +771,46 @@ unbind.pullback(x=lambda ops, g, dim: ops.stack(g, dim))
 
 @composite
 def repeat_interleave(ops, input, repeats=None, dim=None, *, output_size=None):
-    """Each element repeated, along a dimension or flattened."""
+    """Each element of a tensor repeated, one repetition after the other.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor; without `repeats` a vector of counts.
+    repeats : int or Tensor, optional
+        The count of all elements, or a vector with the count of each.
+    dim : int, optional
+        The dimension along which slices are repeated; None: the tensor is flattened first.
+    output_size : int, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    Tensor
+        With `repeats` missing, the numbers 0, 1, ... repeated as often as the vector says.
+
+    Raises
+    ------
+    RuntimeError
+        A count is negative, or there is not one for each element.
+
+    See Also
+    --------
+    tile
+
+    Notes
+    -----
+    Copies: one (the result). `tile` repeats the whole tensor instead.
+
+    Examples
+    --------
+    >>> st.repeat_interleave(st.tensor([1, 2]), 2)
+    tensor([1, 1, 2, 2])
+    >>> st.repeat_interleave(st.tensor([[1, 2], [3, 4]]), st.tensor([2, 1]), dim=0)
+    tensor([[1, 2],
+            [1, 2],
+            [3, 4]])
+    """
     counts = check_repeats(input if repeats is None else repeats)
     if repeats is None:
         if not counts.ndim:
@@ -385,7 +874,34 @@ def _repeat_interleave(xp, x, /):
 
 @composite(method=False)
 def block_diag(ops, *tensors):
-    """Matrices along the diagonal of a large one; of shape (1, 0) if there are none."""
+    """A matrix with other matrices along its diagonal and 0 elsewhere.
+
+    Parameters
+    ----------
+    *tensors : Tensor
+        Matrices; vectors count as rows, 0-d tensors as `(1, 1)`.
+
+    Returns
+    -------
+    Tensor
+        Its sizes are the sums of theirs; of shape `(1, 0)` if there are none.
+
+    Raises
+    ------
+    RuntimeError
+        A tensor has more than two dimensions.
+
+    See Also
+    --------
+    diag, diag_embed
+
+    Examples
+    --------
+    >>> st.block_diag(st.tensor([[1, 2]]), st.tensor([[3], [4]]))
+    tensor([[1, 2, 0],
+            [0, 0, 3],
+            [0, 0, 4]])
+    """
     if not tensors:
         return ops.empty((1, 0))
     if any(x.ndim > 2 for x in tensors):

@@ -37,8 +37,43 @@ _flatten.pullback(x=lambda ops, g, x_shape: ops.reshape(g, x_shape))
 
 @composite
 def flatten(ops, input, start_dim=0, end_dim=-1):
-    """Dimensions start_dim to end_dim as one; the tensor itself if they are one dimension. Copies:
-    none if the strides allow it.
+    """A range of dimensions as one; by default all.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor; a 0-d one becomes a vector of one element.
+    start_dim, end_dim : int, optional
+        The first and the last of these dimensions.
+
+    Returns
+    -------
+    Tensor
+        A view if the strides allow it; the tensor itself if the range is one dimension.
+
+    Raises
+    ------
+    RuntimeError
+        `start_dim` comes after `end_dim`.
+    IndexError
+        One of them is out of range.
+
+    See Also
+    --------
+    reshape, ravel, unflatten
+
+    Notes
+    -----
+    Copies: none if the strides allow it, else one.
+
+    Examples
+    --------
+    >>> x = st.arange(8).reshape(2, 2, 2)
+    >>> st.flatten(x)
+    tensor([0, 1, 2, 3, 4, 5, 6, 7])
+    >>> st.flatten(x, start_dim=1)
+    tensor([[0, 1, 2, 3],
+            [4, 5, 6, 7]])
     """
     n = input.ndim
     if n == 1 and start_dim in (0, -1) and end_dim in (0, -1):
@@ -55,7 +90,45 @@ def flatten(ops, input, start_dim=0, end_dim=-1):
     complex_gradients=True, view=True, samples=[((3, 4), 1, 1, 2), ((3, 4), 0, -2, 1)], vmap="along"
 )
 def narrow(xp, x, /, dim, start, length):
-    """`length` elements of a dimension, from start on. Copies: none."""
+    """A range of a dimension, as a view.
+
+    Parameters
+    ----------
+    input : Tensor
+        With at least one dimension.
+    dim : int
+        The dimension.
+    start : int or Tensor
+        The first index; a negative one counts from the end.
+    length : int
+        How many indices.
+
+    Returns
+    -------
+    Tensor
+        Of the size `length` along `dim`.
+
+    Raises
+    ------
+    RuntimeError
+        The range ends beyond the dimension.
+    IndexError
+        `start` or `dim` is out of range.
+
+    See Also
+    --------
+    select, split
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.narrow(st.tensor([[1, 2, 3], [4, 5, 6]]), 1, 1, 2)
+    tensor([[2, 3],
+            [5, 6]])
+    """
     if not x.ndim:
         raise RuntimeError("narrow: a 0-d tensor has nothing to narrow: shape ()")
     dim, size = axis(x, dim), x.shape[axis(x, dim)]
@@ -103,7 +176,40 @@ _slice_backward.pullback(x=lambda g, index: g[index])
 
 @op(complex_gradients=True, view=True, samples=[((3, 4), 1, 2), ((3, 4), 0, -1)], vmap="along")
 def select(xp, x, /, dim, index):
-    """One slice of a dimension, which is removed. Copies: none."""
+    """One slice of a dimension, as a view without this dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        With at least one dimension.
+    dim : int
+        The dimension.
+    index : int
+        The index; a negative one counts from the end.
+
+    Returns
+    -------
+    Tensor
+        With one dimension less.
+
+    Raises
+    ------
+    IndexError
+        The index or `dim` is out of range.
+
+    See Also
+    --------
+    narrow, unbind, index_select
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> st.select(st.tensor([[1, 2, 3], [4, 5, 6]]), 1, -1)
+    tensor([3, 6])
+    """
     if not x.ndim:
         raise IndexError("select: a 0-d tensor has nothing to select: shape ()")
     dim, index = axis(x, dim), int(index)
@@ -127,7 +233,38 @@ select.pullback(
     vmap="dim_attributes dim1 dim2",
 )
 def diagonal(xp, x, /, offset=0, dim1=0, dim2=1):
-    """The diagonal of two dimensions, as a last dimension. Copies: none."""
+    """The diagonal of two dimensions, as a view with the diagonal in its last dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        With at least two dimensions.
+    offset : int, optional
+        Which diagonal: above the main one if positive, below it if negative.
+    dim1, dim2 : int, optional
+        The two dimensions.
+
+    Returns
+    -------
+    Tensor
+        Without `dim1` and `dim2`, and with a last dimension along the diagonal.
+
+    See Also
+    --------
+    diag, diag_embed, diagonal_scatter
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1, 2], [3, 4]])
+    >>> st.diagonal(x)
+    tensor([1, 4])
+    >>> st.diagonal(x, offset=1)
+    tensor([2])
+    """
     return make_writable(x.diagonal(offset, axis(x, dim1), axis(x, dim2)), x)
 
 
@@ -183,7 +320,42 @@ def unfold_kernel(x: Any, dimension: int, size: int, step: int) -> Any:
     vmap="dim_attributes dimension",
 )
 def unfold(xp, x, /, dimension, size, step):
-    """Windows along a dimension, as a new last dimension. Copies: none, windows may overlap."""
+    """Windows along a dimension, as a new last dimension.
+
+    Parameters
+    ----------
+    dimension : int
+        The dimension along which they slide.
+    size : int
+        The size of a window.
+    step : int
+        The distance of two windows.
+
+    Returns
+    -------
+    Tensor
+        A view: `dimension` counts the windows, (n - size) // step + 1, and the last dimension has
+        the elements of each. They may overlap, so write only to a copy of it.
+
+    Raises
+    ------
+    RuntimeError
+        No window fits, or `step` is less than 1.
+
+    See Also
+    --------
+    as_strided, nn.functional.unfold
+
+    Notes
+    -----
+    Copies: none. The gradient of an element is the sum over the windows that contain it.
+
+    Examples
+    --------
+    >>> st.arange(6).unfold(0, 3, 2)
+    tensor([[0, 1, 2],
+            [2, 3, 4]])
+    """
     if not x.ndim:
         return xp.lib.stride_tricks.as_strided(x, (size,), (0,))
     dim = axis(x, dimension)

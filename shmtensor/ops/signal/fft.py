@@ -3,6 +3,8 @@ dimensions are transformed one after the other.
 
 A transform is linear, so its gradient is its adjoint: the transform in the other direction with the
 same scale, that is with the norm `ADJOINT_NORM[norm]`.
+
+The file is long because its functions have full docstrings.
 """
 
 from __future__ import annotations
@@ -179,11 +181,44 @@ def transform_lengths(
 
 @composite(method=False, function=False, autocast="full")
 def fft_fft(ops, input, n=None, dim=-1, norm=None):
-    """The discrete Fourier transform along a dimension: complex, of n elements.
+    """The discrete Fourier transform along a dimension.
 
-    Args:
-        n: truncate or pad with zeros to this length first.
-        norm: "backward" (no scale), "ortho" (1 / sqrt(n)) or "forward" (1 / n).
+    Parameters
+    ----------
+    input : Tensor
+        Real or complex; integers are converted to the default dtype. Not float16.
+    n : int, optional
+        The length: the input is cut off or padded with zeros to it.
+    dim : int, optional
+        The dimension; the last by default.
+    norm : str, optional
+        The scale: "backward" 1, which is the default, "ortho" 1 / sqrt(n), "forward" 1 / n.
+
+    Returns
+    -------
+    Tensor
+        Complex, of n elements along `dim`: first the frequency 0, then the positive ones, then the
+        negative ones.
+
+    Raises
+    ------
+    RuntimeError
+        n is less than 1, or the dtype is not supported.
+
+    See Also
+    --------
+    ifft, rfft, fftn, fftfreq, fftshift
+
+    Notes
+    -----
+    out[k] is the sum of input[j] exp(-2 pi i j k / n) over j.
+
+    Examples
+    --------
+    >>> st.fft.fft(st.tensor([1., 2., 3., 2.])).real
+    tensor([ 8., -2.,  0., -2.])
+    >>> st.fft.fft(st.ones(3), n=4).shape
+    Size([4])
     """
     x = check_input(ops, "fft", input)
     return ops._fft_c2c(x, transform_length("fft", x, n, dim), dim, norm_of("fft", norm), False)
@@ -191,28 +226,153 @@ def fft_fft(ops, input, n=None, dim=-1, norm=None):
 
 @composite(method=False, function=False, autocast="full")
 def fft_ifft(ops, input, n=None, dim=-1, norm=None):
-    """The inverse of `fft`; "backward" scales by 1 / n, "forward" does not scale."""
+    """The inverse of the discrete Fourier transform along a dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        Real or complex.
+    n : int, optional
+        The length: the input is cut off or padded with zeros to it.
+    dim : int, optional
+        The dimension; the last by default.
+    norm : str, optional
+        The scale: "backward" 1 / n, which is the default, "ortho" 1 / sqrt(n), "forward" 1.
+
+    Returns
+    -------
+    Tensor
+        Complex, of n elements along `dim`.
+
+    Raises
+    ------
+    RuntimeError
+        n is less than 1, or the dtype is not supported.
+
+    See Also
+    --------
+    fft, irfft
+
+    Examples
+    --------
+    >>> st.fft.ifft(st.tensor([8., -2., 0., -2.])).real
+    tensor([1., 2., 3., 2.])
+    """
     x = check_input(ops, "ifft", input)
     return ops._fft_c2c(x, transform_length("ifft", x, n, dim), dim, norm_of("ifft", norm), True)
 
 
 @composite(method=False, function=False, autocast="full")
 def fft_rfft(ops, input, n=None, dim=-1, norm=None):
-    """The transform of real numbers: n // 2 + 1 frequencies."""
+    """The discrete Fourier transform of real numbers along a dimension: half of the frequencies.
+
+    Parameters
+    ----------
+    input : Tensor
+        Real.
+    n : int, optional
+        The length: the input is cut off or padded with zeros to it.
+    dim : int, optional
+        The dimension; the last by default.
+    norm : str, optional
+        The scale, as for `fft`.
+
+    Returns
+    -------
+    Tensor
+        Complex, of n // 2 + 1 elements along `dim`; the other frequencies are their conjugates.
+
+    Raises
+    ------
+    RuntimeError
+        The tensor is complex, or n is less than 1.
+
+    See Also
+    --------
+    irfft, fft, rfftfreq
+
+    Examples
+    --------
+    >>> st.fft.rfft(st.tensor([1., 2., 3., 2.])).real
+    tensor([ 8., -2.,  0.])
+    """
     x = check_input(ops, "rfft", input, real=True)
     return ops._fft_r2c(x, transform_length("rfft", x, n, dim), dim, norm_of("rfft", norm))
 
 
 @composite(method=False, function=False, autocast="full")
 def fft_irfft(ops, input, n=None, dim=-1, norm=None):
-    """The inverse of `rfft`: n real numbers, by default 2 (frequencies - 1)."""
+    """The inverse of `rfft`: real numbers from half of their frequencies.
+
+    Parameters
+    ----------
+    input : Tensor
+        Real or complex: n // 2 + 1 frequencies.
+    n : int, optional
+        How many numbers; by default 2 (frequencies - 1). Give it if it is odd.
+    dim : int, optional
+        The dimension; the last by default.
+    norm : str, optional
+        The scale, as for `ifft`.
+
+    Returns
+    -------
+    Tensor
+        Real, of n elements along `dim`.
+
+    Raises
+    ------
+    RuntimeError
+        n is less than 1.
+
+    See Also
+    --------
+    rfft
+
+    Examples
+    --------
+    >>> x = st.tensor([1., 2., 6.])
+    >>> st.fft.irfft(st.fft.rfft(x), n=3).round()
+    tensor([1., 2., 6.])
+    """
     x = check_input(ops, "irfft", input)
     return ops._fft_c2r(x, transform_length("irfft", x, n, dim, True), dim, norm_of("irfft", norm))
 
 
 @composite(method=False, function=False, autocast="full")
 def fft_hfft(ops, input, n=None, dim=-1, norm=None):
-    """The real transform of a Hermitian signal, from one half of it."""
+    """The discrete Fourier transform of a Hermitian signal, from one half of it.
+
+    Parameters
+    ----------
+    input : Tensor
+        Real or complex: n // 2 + 1 elements of the signal.
+    n : int, optional
+        How many frequencies; by default 2 (elements - 1).
+    dim : int, optional
+        The dimension; the last by default.
+    norm : str, optional
+        The scale, as for `fft`.
+
+    Returns
+    -------
+    Tensor
+        Real, of n elements along `dim`.
+
+    Raises
+    ------
+    RuntimeError
+        n is less than 1.
+
+    See Also
+    --------
+    ihfft, irfft
+
+    Examples
+    --------
+    >>> st.fft.hfft(st.tensor([1., 0., 0.])).shape
+    Size([4])
+    """
     x = check_input(ops, "hfft", input)
     n = transform_length("hfft", x, n, dim, True)
     return ops._fft_c2r(ops.conj(x), n, dim, ADJOINT_NORM[norm_of("hfft", norm)])
@@ -220,7 +380,38 @@ def fft_hfft(ops, input, n=None, dim=-1, norm=None):
 
 @composite(method=False, function=False, autocast="full")
 def fft_ihfft(ops, input, n=None, dim=-1, norm=None):
-    """The inverse of `hfft`, of real numbers."""
+    """The inverse of `hfft`: half of a Hermitian signal from its real frequencies.
+
+    Parameters
+    ----------
+    input : Tensor
+        Real.
+    n : int, optional
+        The length: the input is cut off or padded with zeros to it.
+    dim : int, optional
+        The dimension; the last by default.
+    norm : str, optional
+        The scale, as for `ifft`.
+
+    Returns
+    -------
+    Tensor
+        Complex, of n // 2 + 1 elements along `dim`.
+
+    Raises
+    ------
+    RuntimeError
+        The tensor is complex, or n is less than 1.
+
+    See Also
+    --------
+    hfft, rfft
+
+    Examples
+    --------
+    >>> st.fft.ihfft(st.ones(4)).real
+    tensor([1., 0., 0.])
+    """
     x = check_input(ops, "ihfft", input, real=True)
     n = transform_length("ihfft", x, n, dim)
     return ops.conj(ops._fft_r2c(x, n, dim, ADJOINT_NORM[norm_of("ihfft", norm)]))
@@ -309,29 +500,97 @@ def over_two_dims(compute: Any) -> Any:
     return compute2
 
 
-KINDS: dict[str, tuple[Any, tuple[bool, ...], str]] = {
-    "fft": (complex_transform, (False,), "The transform along several dimensions"),
-    "ifft": (complex_transform, (True,), "The inverse of `fft{}`"),
+# name: (maker, its arguments, what it computes, what it takes and returns, an example)
+KINDS: dict[str, tuple[Any, tuple[bool, ...], str, str, str, str]] = {
+    "fft": (
+        complex_transform,
+        (False,),
+        "The discrete Fourier transform along several dimensions",
+        "Real or complex.",
+        "Complex, of the lengths `s`.",
+        "st.tensor([[1., 2.], [3., 4.]])).real\ntensor([[10., -2.],\n        [-4.,  0.]])",
+    ),
+    "ifft": (
+        complex_transform,
+        (True,),
+        "The inverse of `fft{}`",
+        "Real or complex.",
+        "Complex, of the lengths `s`.",
+        "st.tensor([[10., -2.], [-4., 0.]])).real\ntensor([[1., 2.],\n        [3., 4.]])",
+    ),
     "rfft": (
         real_transform,
         (),
-        "The transform of real numbers along several dimensions, the last one half",
+        "The discrete Fourier transform of real numbers along several dimensions",
+        "Real.",
+        "Complex, of the lengths `s`, but for the last one: that is s // 2 + 1, because the "
+        "others\n        are the conjugates of these.",
+        "st.zeros(8, 8)).shape\nSize([8, 5])",
     ),
-    "irfft": (inverse_real_transform, (True,), "The inverse of `rfft{}`"),
+    "irfft": (
+        inverse_real_transform,
+        (True,),
+        "The inverse of `rfft{}`",
+        "Real or complex: half of the frequencies of the last dimension.",
+        "Real, of the lengths `s`; that of the last dimension is 2 (frequencies - 1) by default.",
+        "st.zeros(8, 5)).shape\nSize([8, 8])",
+    ),
     "hfft": (
         inverse_real_transform,
         (False,),
-        "The real transform of a signal Hermitian in the last dimension",
+        "The discrete Fourier transform of a signal that is Hermitian in the last dimension",
+        "Real or complex: half of the signal's last dimension.",
+        "Real, of the lengths `s`; that of the last dimension is 2 (n - 1) by default.",
+        "st.zeros(8, 5)).shape\nSize([8, 8])",
     ),
-    "ihfft": (inverse_hermitian_transform, (), "The inverse of `hfft{}`"),
+    "ihfft": (
+        inverse_hermitian_transform,
+        (),
+        "The inverse of `hfft{}`",
+        "Real.",
+        "Complex, of the lengths `s`, but for the last one: that is s // 2 + 1.",
+        "st.zeros(8, 8)).shape\nSize([8, 5])",
+    ),
 }
 
-for _name, (_make, _arguments, _doc) in KINDS.items():
+for _name, (_make, _arguments, _doc, _input, _result, _example) in KINDS.items():
     for _end in ("n", "2"):
         _compute = _make(f"{_name}{_end}", *_arguments)
         _compute = over_two_dims(_compute) if _end == "2" else _compute
-        _where = "by default all" if _end == "n" else "by default the last two"
-        _compute.__doc__ = f"{_doc.format(_end)}; dim: {_where}. s: the lengths; norm: as `fft`."
+        _where = "all, or the last ones of `s`" if _end == "n" else "the last two"
+        _lines = _example.replace("\n", "\n    ")
+        _compute.__doc__ = f"""{_doc.format(_end)}.
+
+    Parameters
+    ----------
+    input : Tensor
+        {_input}
+    s : sequence of int, optional
+        The length of each dimension: the input is cut off or padded with zeros to it; -1, and by
+        default: no change.
+    dim : sequence of int, optional
+        The dimensions that are transformed; by default {_where}.
+    norm : str, optional
+        The scale, as for `fft`: "backward", "ortho" or "forward".
+
+    Returns
+    -------
+    Tensor
+        {_result}
+
+    Raises
+    ------
+    RuntimeError
+        A dimension occurs twice, or `s` and `dim` differ in length.
+
+    See Also
+    --------
+    {_name}
+
+    Examples
+    --------
+    >>> st.fft.{_name}{_end}({_lines}
+    """
         _kind = "" if _name in ("hfft", "ihfft") else "full"  # as in PyTorch's lists
         composite(_compute, name=f"fft_{_name}{_end}", method=False, function=False, autocast=_kind)
 
@@ -339,23 +598,92 @@ for _name, (_make, _arguments, _doc) in KINDS.items():
 # ---- frequencies, shifts
 
 
-def frequencies(name: str) -> None:
-    """Declares fft_fftfreq and fft_rfftfreq."""
-    numpys = getattr(np.fft, name)
+@composite(method=False, function=False)
+def fft_fftfreq(
+    ops, n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
+):
+    """The frequencies of the elements that `fft` returns.
 
-    def compute(
-        ops, n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
-    ):
-        dtype = dtype_or_default(dtype_or_out(f"fft_{name}", out, dtype))
-        options = {"device": device, "requires_grad": requires_grad, "like": out}
-        return copy_into_out(out, new_tensor(lambda: numpys(n, d).astype(dtype), **options))
+    Parameters
+    ----------
+    n : int
+        The number of samples.
+    d : float, optional
+        The distance of two samples.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
 
-    compute.__doc__ = f"The frequencies of `{name.removesuffix('freq')}` for n samples, d apart."
-    composite(compute, name=f"fft_{name}", method=False, function=False)
+    Returns
+    -------
+    Tensor
+        Of shape `(n,)`: 0, 1, ..., then the negative ones, over n d.
+
+    See Also
+    --------
+    rfftfreq, fftshift
+
+    Examples
+    --------
+    >>> st.fft.fftfreq(4)
+    tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
+    >>> st.fft.fftfreq(5, d=0.2)
+    tensor([ 0.,  1.,  2., -2., -1.])
+    """
+    dtype = dtype_or_default(dtype_or_out("fft_fftfreq", out, dtype))
+    values = new_tensor(
+        lambda: np.fft.fftfreq(n, d).astype(dtype),
+        device=device,
+        requires_grad=requires_grad,
+        like=out,
+    )
+    return copy_into_out(out, values)
 
 
-frequencies("fftfreq")
-frequencies("rfftfreq")
+@composite(method=False, function=False)
+def fft_rfftfreq(
+    ops, n, d=1.0, *, out=None, dtype=None, layout=None, device=None, requires_grad=False
+):
+    """The frequencies of the elements that `rfft` returns.
+
+    Parameters
+    ----------
+    n : int
+        The number of samples.
+    d : float, optional
+        The distance of two samples.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(n // 2 + 1,)`: 0, 1, ..., over n d.
+
+    See Also
+    --------
+    fftfreq
+
+    Examples
+    --------
+    >>> st.fft.rfftfreq(4)
+    tensor([0.0000, 0.2500, 0.5000])
+    """
+    dtype = dtype_or_default(dtype_or_out("fft_rfftfreq", out, dtype))
+    values = new_tensor(
+        lambda: np.fft.rfftfreq(n, d).astype(dtype),
+        device=device,
+        requires_grad=requires_grad,
+        like=out,
+    )
+    return copy_into_out(out, values)
 
 
 def shift_dims(x: Any, dim: Any) -> tuple[int, ...]:
@@ -367,13 +695,65 @@ def shift_dims(x: Any, dim: Any) -> tuple[int, ...]:
 
 @composite(method=False, function=False)
 def fft_fftshift(ops, input, dim=None):
-    """The frequencies in ascending order, with zero in the middle."""
+    """Frequencies in ascending order, with 0 in the middle.
+
+    Parameters
+    ----------
+    input : Tensor
+        What `fft` or `fftfreq` returned.
+    dim : int or sequence of int, optional
+        The dimensions; by default all.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    See Also
+    --------
+    ifftshift, roll
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.fft.fftshift(st.fft.fftfreq(4))
+    tensor([-0.5000, -0.2500,  0.0000,  0.2500])
+    """
     dims = shift_dims(input, dim)
     return ops.roll(input, tuple(input.shape[d] // 2 for d in dims), dims)
 
 
 @composite(method=False, function=False)
 def fft_ifftshift(ops, input, dim=None):
-    """The inverse of `fftshift`."""
+    """Frequencies in the order of `fft`: the inverse of `fftshift`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Frequencies in ascending order.
+    dim : int or sequence of int, optional
+        The dimensions; by default all.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    See Also
+    --------
+    fftshift
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.fft.ifftshift(st.tensor([-2, -1, 0, 1]))
+    tensor([ 0,  1, -2, -1])
+    """
     dims = shift_dims(input, dim)
     return ops.roll(input, tuple((input.shape[d] + 1) // 2 for d in dims), dims)

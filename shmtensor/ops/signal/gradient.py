@@ -62,15 +62,44 @@ def uneven_differences(ops: Any, x: Any, positions: Any, dim: int, edge_order: i
 
 @composite(method=False)
 def gradient(ops, input, *, spacing=1, dim=None, edge_order=1):
-    """The derivative of a function along each dimension, from its values on a grid: a tuple.
+    """The derivative of a function along dimensions, from its values on a grid.
 
-    Args:
-        spacing: the step, one for each dimension, or the positions along each dimension.
-        dim: the dimensions, by default all.
-        edge_order: 1 or 2: the order of the one-sided differences at the ends.
+    Parameters
+    ----------
+    input : Tensor
+        The values.
+    spacing : number or sequence, optional
+        The distance of two values: one number, or for each dimension a number or a vector of
+        positions.
+    dim : int or sequence of int, optional
+        The dimensions; by default all.
+    edge_order : int, optional
+        1 or 2: the order of the one-sided differences at the ends.
 
-    Raises:
-        RuntimeError: spacing and dim do not match, or a dimension is too short.
+    Returns
+    -------
+    tuple of Tensor
+        For each dimension a tensor of the shape of `input`.
+
+    Raises
+    ------
+    RuntimeError
+        `spacing` and `dim` do not match, or a dimension is too short.
+
+    See Also
+    --------
+    diff
+
+    Notes
+    -----
+    Inside, the differences are central: (input[i + 1] - input[i - 1]) / 2 for a spacing of 1.
+
+    Examples
+    --------
+    >>> st.gradient(st.tensor([0., 1., 4., 9.]))
+    (tensor([1., 2., 4., 5.]),)
+    >>> st.gradient(st.tensor([0., 1., 4., 9.]), spacing=2, edge_order=2)
+    (tensor([0., 1., 2., 3.]),)
     """
     if edge_order not in (1, 2):
         raise RuntimeError(f"gradient: only edge_order 1 and 2 are supported: {edge_order}")

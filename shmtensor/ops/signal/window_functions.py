@@ -50,42 +50,51 @@ def cosines(*weights: float) -> Any:
     )
 
 
-def declare_window(name: str, formula: Any, doc: str) -> None:
-    """Declares a window whose formula has no parameter."""
+@composite(method=False)
+def hann_window(
+    ops, window_length, periodic=True, *, dtype=None, layout=None, device=None, requires_grad=False
+):
+    """Hann's window: (1 - cos(2 pi n / N)) / 2.
 
-    def compute(
-        ops,
-        window_length,
-        periodic=True,
-        *,
-        dtype=None,
-        layout=None,
-        device=None,
-        requires_grad=False,
-    ):
-        return new_window(name, formula, window_length, periodic, dtype, device, requires_grad)
+    Parameters
+    ----------
+    window_length : int
+        The number of points.
+    periodic : bool, optional
+        Whether N is the length, for Fourier transforms; else the window is symmetric, and N one
+        less.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
 
-    compute.__doc__ = doc
-    composite(compute, name=name, method=False)
+    Returns
+    -------
+    Tensor
+        Of shape `(window_length,)`.
 
+    Raises
+    ------
+    RuntimeError
+        The length is negative, or the dtype is not floating point.
 
-declare_window(
-    "hann_window",
-    cosines(0.5, 0.5),
-    """(1 - cos(2 pi n / N)) / 2 for each n of (window_length,); N: the length, less one unless
-    periodic.
-    """,
-)
-declare_window(
-    "blackman_window",
-    cosines(0.42, 0.5, 0.08),
-    "0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N); N as for `hann_window`.",
-)
-declare_window(
-    "bartlett_window",
-    lambda xp, t: 1 - xp.abs(2 * t - 1),
-    "A triangle: 1 - abs(2 n / N - 1); N as for `hann_window`.",
-)
+    See Also
+    --------
+    hamming_window, signal.windows.hann, stft
+
+    Examples
+    --------
+    >>> st.hann_window(4)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000])
+    >>> st.hann_window(5, periodic=False)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000, 0.0000])
+    """
+    name = "hann_window"
+    return new_window(
+        name, cosines(0.5, 0.5), window_length, periodic, dtype, device, requires_grad
+    )
 
 
 @composite(method=False)
@@ -101,11 +110,135 @@ def hamming_window(
     device=None,
     requires_grad=False,
 ):
-    """alpha - beta cos(2 pi n / N) for each n of (window_length,); N as for `hann_window`."""
+    """Hamming's window: alpha - beta cos(2 pi n / N).
+
+    Parameters
+    ----------
+    window_length : int
+        The number of points.
+    periodic : bool, optional
+        Whether N is the length, for Fourier transforms; else the window is symmetric, and N one
+        less.
+    alpha, beta : float, optional
+        The weights.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(window_length,)`.
+
+    Raises
+    ------
+    RuntimeError
+        The length is negative, or the dtype is not floating point.
+
+    See Also
+    --------
+    hann_window, signal.windows.general_hamming
+
+    Examples
+    --------
+    >>> st.hamming_window(4)
+    tensor([0.0800, 0.5400, 1.0000, 0.5400])
+    """
     name = "hamming_window"
     return new_window(
         name, cosines(alpha, beta), window_length, periodic, dtype, device, requires_grad
     )
+
+
+@composite(method=False)
+def blackman_window(
+    ops, window_length, periodic=True, *, dtype=None, layout=None, device=None, requires_grad=False
+):
+    """Blackman's window: 0.42 - 0.5 cos(2 pi n / N) + 0.08 cos(4 pi n / N).
+
+    Parameters
+    ----------
+    window_length : int
+        The number of points.
+    periodic : bool, optional
+        Whether N is the length, for Fourier transforms; else the window is symmetric, and N one
+        less.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(window_length,)`.
+
+    Raises
+    ------
+    RuntimeError
+        The length is negative, or the dtype is not floating point.
+
+    See Also
+    --------
+    hann_window, signal.windows.blackman
+
+    Examples
+    --------
+    >>> st.blackman_window(4)[1:]
+    tensor([0.3400, 1.0000, 0.3400])
+    """
+    formula = cosines(0.42, 0.5, 0.08)
+    name = "blackman_window"
+    return new_window(name, formula, window_length, periodic, dtype, device, requires_grad)
+
+
+@composite(method=False)
+def bartlett_window(
+    ops, window_length, periodic=True, *, dtype=None, layout=None, device=None, requires_grad=False
+):
+    """A triangle: 1 - abs(2 n / N - 1).
+
+    Parameters
+    ----------
+    window_length : int
+        The number of points.
+    periodic : bool, optional
+        Whether N is the length, for Fourier transforms; else the window is symmetric, and N one
+        less.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(window_length,)`.
+
+    Raises
+    ------
+    RuntimeError
+        The length is negative, or the dtype is not floating point.
+
+    See Also
+    --------
+    hann_window, signal.windows.bartlett
+
+    Examples
+    --------
+    >>> st.bartlett_window(4)
+    tensor([0.0000, 0.5000, 1.0000, 0.5000])
+    """
+    name = "bartlett_window"
+    triangle = lambda xp, t: 1 - xp.abs(2 * t - 1)  # noqa: E731
+    return new_window(name, triangle, window_length, periodic, dtype, device, requires_grad)
 
 
 @composite(method=False)
@@ -120,8 +253,46 @@ def kaiser_window(
     device=None,
     requires_grad=False,
 ):
-    """I0(beta sqrt(1 - (2 n / N - 1)^2)) / I0(beta), with I0 the modified Bessel function of order
-    zero; N as for `hann_window`.
+    """Kaiser's window: I0(beta sqrt(1 - (2 n / N - 1)^2)) / I0(beta).
+
+    Parameters
+    ----------
+    window_length : int
+        The number of points.
+    periodic : bool, optional
+        Whether N is the length, for Fourier transforms; else the window is symmetric, and N one
+        less.
+    beta : float, optional
+        The shape: 0 gives a rectangle, a larger number a narrower window.
+    dtype : dtype, optional
+        Of the result; the default dtype (float32 unless set) if it is None.
+    device : Device or str, optional
+        Of the result; the default device if it is None.
+    requires_grad : bool, optional
+        Whether operations on the result are recorded for its gradient.
+
+    Returns
+    -------
+    Tensor
+        Of shape `(window_length,)`.
+
+    Raises
+    ------
+    RuntimeError
+        The length is negative, or the dtype is not floating point.
+
+    See Also
+    --------
+    hann_window, signal.windows.kaiser, special.i0
+
+    Notes
+    -----
+    I0 is the modified Bessel function of the first kind of order 0.
+
+    Examples
+    --------
+    >>> st.kaiser_window(3, periodic=False, beta=0.)
+    tensor([1., 1., 1.])
     """
 
     def formula(xp: Any, t: Any) -> Any:

@@ -41,10 +41,37 @@ def _isin(xp, x, tests, /, *, invert=False):
 
 @composite(method=False)
 def isin(ops, elements, test_elements, *, assume_unique=False, invert=False):
-    """Which elements occur among the test elements? One of the two may be a number.
+    """Which elements occur among other elements.
 
-    Args:
-        assume_unique: PyTorch's hint; accepted, without effect.
+    Parameters
+    ----------
+    elements : Tensor or number
+        What is looked for.
+    test_elements : Tensor or number
+        Among which; one of the two may be a number.
+    assume_unique : bool, optional
+        Accepted; has no effect.
+    invert : bool, optional
+        Whether the result is the opposite.
+
+    Returns
+    -------
+    Tensor
+        bool, of the shape of `elements`.
+
+    Raises
+    ------
+    RuntimeError
+        A tensor is of bool.
+
+    See Also
+    --------
+    searchsorted, unique
+
+    Examples
+    --------
+    >>> st.isin(st.tensor([1, 2, 3, 4]), st.tensor([2, 4]))
+    tensor([False,  True, False,  True])
     """
     x, tests = elements, test_elements
     if not hasattr(x, "dtype"):
@@ -90,8 +117,44 @@ def _searchsorted(xp, sorted_sequence, x, sorter=None, /, side="left"):
 def searchsorted(
     ops, sorted_sequence, input, *, out_int32=False, right=False, side=None, sorter=None
 ):
-    """The indices at which elements can be inserted into sorted rows: before equal ones, or (right)
-    after them.
+    """The positions at which elements can be inserted into sorted rows, so that they stay sorted.
+
+    Parameters
+    ----------
+    sorted_sequence : Tensor
+        A vector, or rows of shape `(..., n)`, in ascending order.
+    input : Tensor or number
+        The elements; for rows of shape `(..., m)`.
+    out_int32 : bool, optional
+        Whether the result is int32 instead of int64.
+    right : bool, optional
+        Whether the position is behind equal elements instead of before them.
+    side : str, optional
+        "left" or "right": another form of `right`.
+    sorter : Tensor, optional
+        Indices that sort the rows, as of `argsort`: then they need not be in order.
+
+    Returns
+    -------
+    Tensor
+        int64, of the shape of `input`, from 0 to n.
+
+    Raises
+    ------
+    RuntimeError
+        `right` and `side` do not agree, or the shapes do not fit.
+
+    See Also
+    --------
+    bucketize, isin
+
+    Examples
+    --------
+    >>> x = st.tensor([1, 3, 5])
+    >>> st.searchsorted(x, st.tensor([0, 3, 6]))
+    tensor([0, 1, 3])
+    >>> st.searchsorted(x, st.tensor([0, 3, 6]), right=True)
+    tensor([0, 2, 3])
     """
     if side not in (None, "left", "right") or (side == "left" and right):
         raise RuntimeError(
@@ -108,7 +171,40 @@ def searchsorted(
 
 @composite(exact_out=True)
 def bucketize(ops, input, boundaries, *, out_int32=False, right=False):
-    """The index of the bucket between sorted boundaries that contains each element."""
+    """The index of the bucket, between sorted boundaries, that contains each element.
+
+    Parameters
+    ----------
+    input : Tensor or number
+        The elements.
+    boundaries : Tensor
+        A vector in ascending order.
+    out_int32 : bool, optional
+        Whether the result is int32 instead of int64.
+    right : bool, optional
+        Whether a bucket contains its lower boundary instead of its upper one.
+
+    Returns
+    -------
+    Tensor
+        int64, of the shape of `input`: 0 below all boundaries, n above.
+
+    Raises
+    ------
+    RuntimeError
+        `boundaries` is not a vector.
+
+    See Also
+    --------
+    searchsorted, histogram
+
+    Examples
+    --------
+    >>> st.bucketize(st.tensor([1, 3, 4, 9]), st.tensor([3, 6]))
+    tensor([0, 0, 1, 2])
+    >>> st.bucketize(st.tensor([1, 3, 4, 9]), st.tensor([3, 6]), right=True)
+    tensor([0, 1, 1, 2])
+    """
     if boundaries.ndim != 1:
         raise RuntimeError(
             f"bucketize: boundaries tensor must be 1 dimension: shape {tuple(boundaries.shape)}"

@@ -1,4 +1,7 @@
-"""max and min along a dimension, kthvalue, median, mode, sort, topk."""
+"""max and min along a dimension, kthvalue, median, mode, sort, topk.
+
+The file is long because its functions have full docstrings.
+"""
 
 from __future__ import annotations
 
@@ -117,7 +120,39 @@ def kthvalue_kernel(x: Any, k: int, dim: int, keepdim: bool) -> Any:
     samples=[((3, 5), 2), ((3, 5), 1, 0, True), ((), 1)],
 )
 def kthvalue(xp, x, /, k, dim=-1, keepdim=False):
-    """The k-th smallest elements along a dimension (the first is k = 1), and their indices."""
+    """The k-th smallest elements along a dimension, and their indices.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    k : int
+        Which one, from 1.
+    dim : int, optional
+        The dimension; the last by default.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+
+    Returns
+    -------
+    (values, indices) : Tensor, Tensor
+        Without the dimension; `indices` is int64.
+
+    Raises
+    ------
+    RuntimeError
+        k is out of range.
+
+    See Also
+    --------
+    topk, median, quantile
+
+    Examples
+    --------
+    >>> values, indices = st.kthvalue(st.tensor([3, 1, 2]), 2)
+    >>> values, indices
+    (tensor(2), tensor(2))
+    """
     check_ordered("kthvalue", x)
     if not x.ndim and k == 1:
         axis(x, dim)
@@ -168,8 +203,35 @@ def mode_kernel(x: Any, dim: int, keepdim: bool) -> Any:
 
 @along_dim(native=mode_kernel, cuda="sort:mode", samples=[((3, 4), 1), ((3, 4), 0, True), ((), 0)])
 def mode(xp, x, /, dim=-1, keepdim=False):
-    """The most frequent elements along a dimension (of equally frequent ones the smallest), and an
-    index of each.
+    """The most frequent elements along a dimension, and an index of each.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int, optional
+        The dimension; the last by default.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+
+    Returns
+    -------
+    (values, indices) : Tensor, Tensor
+        Without the dimension; of equally frequent elements the smallest one. `indices` is int64.
+
+    Raises
+    ------
+    IndexError
+        The dimension has no elements.
+
+    See Also
+    --------
+    unique, median
+
+    Examples
+    --------
+    >>> st.mode(st.tensor([[1, 2, 2], [3, 1, 3]])).values
+    tensor([2, 3])
     """
     return most_frequent(xp, x, dim, keepdim, xp.maximum.accumulate)
 
@@ -206,7 +268,51 @@ for row in (_max, _min, kthvalue, _median, mode):
 
 @composite
 def max(ops, input, dim=None, keepdim=False):
-    """The largest element; along a dimension (values, indices); of two tensors, pair by pair."""
+    """The largest element of a tensor, or along a dimension, or of each pair of two tensors.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int or Tensor, optional
+        The dimension; by default all. A tensor: `maximum` of the two.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    out : tuple of Tensor, optional
+        With `dim`: where the results are written, `(values, indices)`.
+
+    Returns
+    -------
+    Tensor or (values, indices)
+        A 0-d tensor; with `dim` two tensors without the dimension, of which `indices` is int64. NaN
+        if an element is.
+
+    Raises
+    ------
+    IndexError
+        The dimension has no elements. If there is no dimension given it is a RuntimeError.
+
+    See Also
+    --------
+    amax, argmax, maximum, min, topk
+
+    Notes
+    -----
+    Equal largest elements share the gradient of the 0-d result; along a dimension it goes to the
+    element at the index.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1, 5], [7, 2]])
+    >>> st.max(x)
+    tensor(7)
+    >>> values, indices = st.max(x, dim=1)
+    >>> values, indices
+    (tensor([5, 7]), tensor([1, 0]))
+    >>> st.max(x, st.tensor([4, 4]))
+    tensor([[4, 5],
+            [7, 4]])
+    """
     if dim is None:
         return ops.amax(input)
     if isinstance(dim, int):
@@ -216,7 +322,48 @@ def max(ops, input, dim=None, keepdim=False):
 
 @composite
 def min(ops, input, dim=None, keepdim=False):
-    """The smallest element; along a dimension (values, indices); of two tensors, pair by pair."""
+    """The smallest element of a tensor, or along a dimension, or of each pair of two tensors.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int or Tensor, optional
+        The dimension; by default all. A tensor: `minimum` of the two.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+    out : tuple of Tensor, optional
+        With `dim`: where the results are written, `(values, indices)`.
+
+    Returns
+    -------
+    Tensor or (values, indices)
+        A 0-d tensor; with `dim` two tensors without the dimension, of which `indices` is int64. NaN
+        if an element is.
+
+    Raises
+    ------
+    IndexError
+        The dimension has no elements. If there is no dimension given it is a RuntimeError.
+
+    See Also
+    --------
+    amin, argmin, minimum, max
+
+    Notes
+    -----
+    Equal smallest elements share the gradient of the 0-d result; along a dimension it goes to the
+    element at the index.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1, 5], [7, 2]])
+    >>> st.min(x)
+    tensor(1)
+    >>> values, indices = st.min(x, dim=1)
+    >>> values, indices
+    (tensor([1, 2]), tensor([0, 1]))
+    """
     if dim is None:
         return ops.amin(input)
     if isinstance(dim, int):
@@ -249,8 +396,38 @@ def median_of_empty(ops: Any, x: Any) -> Any:
 
 @composite
 def median(ops, input, dim=None, keepdim=False):
-    """The median (the lower one of two), or NaN if there are no elements; along a dimension
-    (values, indices).
+    """The median of all elements, or along a dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int, optional
+        The dimension; by default all elements count.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+
+    Returns
+    -------
+    Tensor or (values, indices)
+        A 0-d tensor; with `dim` two tensors without the dimension, of which `indices` is int64. Of
+        an even number of elements the lower one of the two in the middle; NaN if an element is.
+
+    Raises
+    ------
+    IndexError
+        The dimension has no elements. Without `dim` the median of no elements is NaN.
+
+    See Also
+    --------
+    nanmedian, quantile, mean
+
+    Examples
+    --------
+    >>> st.median(st.tensor([3., 1., 4., 2.]))
+    tensor(2.)
+    >>> st.median(st.tensor([[3, 1, 2], [9, 7, 8]]), dim=1).values
+    tensor([2, 8])
     """
     if dim is None and (0 in input.shape or input.dtype.kind == "b"):
         return median_of_empty(ops, input)
@@ -261,7 +438,31 @@ def median(ops, input, dim=None, keepdim=False):
 
 @composite
 def nanmedian(ops, input, dim=None, keepdim=False):
-    """The median of the elements that are not NaN."""
+    """The median of the elements that are not NaN, of all or along a dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int, optional
+        The dimension; by default all elements count.
+    keepdim : bool, optional
+        Whether the reduced dimensions stay, with size 1.
+
+    Returns
+    -------
+    Tensor or (values, indices)
+        As of `median`; NaN only where all elements are.
+
+    See Also
+    --------
+    median, nanquantile
+
+    Examples
+    --------
+    >>> st.nanmedian(st.tensor([3., float("nan"), 1., 2.]))
+    tensor(2.)
+    """
     if dim is None and 0 in input.shape:
         return median_of_empty(ops, input)
     if dim is None:
@@ -304,7 +505,50 @@ def _sort(xp, x, /, dim, descending):
     exact_out=True,
 )
 def topk(xp, x, /, k, dim=-1, largest=True, sorted=True):
-    """The k largest (or smallest) elements along a dimension, in order, and their indices."""
+    """The k largest elements along a dimension, and where they are.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    k : int
+        How many, at most the size of `dim`.
+    dim : int, optional
+        The dimension; the last by default.
+    largest : bool, optional
+        False gives the k smallest.
+    sorted : bool, optional
+        Whether the results have to be in order; they always are.
+    out : tuple of Tensor, optional
+        Where the results are written: `(values, indices)`.
+
+    Returns
+    -------
+    (values, indices) : Tensor, Tensor
+        Both of the shape of `input` with k in place of its size along `dim`; `indices` is int64.
+        NaN counts as larger than every number.
+
+    Raises
+    ------
+    RuntimeError
+        k is negative or larger than the dimension.
+
+    See Also
+    --------
+    sort, kthvalue, max
+
+    Notes
+    -----
+    Copies: one (the results). The gradient goes to the chosen elements.
+
+    Examples
+    --------
+    >>> values, indices = st.topk(st.tensor([3., 1., 4., 2., 5.]), 2)
+    >>> values, indices
+    (tensor([5., 4.]), tensor([4, 2]))
+    >>> st.topk(st.tensor([3., 1., 4., 2., 5.]), 2, largest=False).values
+    tensor([1., 2.])
+    """
     check_ordered("topk", x)
     if not x.ndim:
         axis(x, dim)
@@ -327,7 +571,48 @@ for row in (_sort, topk):
 
 @composite(exact_out=True)
 def sort(ops, input, dim=-1, descending=False, stable=False):
-    """The elements in order along a dimension, and their indices; always stable."""
+    """The elements in order along a dimension, and where they came from.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int, optional
+        The dimension; the last by default.
+    descending : bool, optional
+        Whether the largest element comes first.
+    stable : bool, optional
+        Whether equal elements have to keep their order; they always do.
+    out : tuple of Tensor, optional
+        Where the results are written: `(values, indices)`.
+
+    Returns
+    -------
+    (values, indices) : Tensor, Tensor
+        Both of the shape of `input`; `indices` is int64. NaN counts as larger than every number.
+
+    Raises
+    ------
+    IndexError
+        `dim` is out of range.
+
+    See Also
+    --------
+    argsort, topk, msort, unique
+
+    Notes
+    -----
+    Copies: one (the results). The gradient goes back to where the elements came from.
+
+    Examples
+    --------
+    >>> values, indices = st.sort(st.tensor([3, 1, 2]))
+    >>> values, indices
+    (tensor([1, 2, 3]), tensor([1, 2, 0]))
+    >>> st.sort(st.tensor([[3, 1], [2, 5]]), dim=0, descending=True).values
+    tensor([[3, 5],
+            [2, 1]])
+    """
     if isinstance(dim, bool):
         dim, descending = -1, dim
     return ops._sort(input, dim, descending)
@@ -335,11 +620,66 @@ def sort(ops, input, dim=-1, descending=False, stable=False):
 
 @composite
 def argsort(ops, input, dim=-1, descending=False, stable=False):
-    """The indices of the elements in order along a dimension; always stable."""
+    """The indices that put the elements in order along a dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    dim : int, optional
+        The dimension; the last by default.
+    descending : bool, optional
+        Whether the largest element comes first.
+    stable : bool, optional
+        Whether equal elements have to keep their order; they always do.
+
+    Returns
+    -------
+    Tensor
+        int64, of the shape of `input`. NaN counts as larger than every number.
+
+    Raises
+    ------
+    IndexError
+        `dim` is out of range.
+
+    See Also
+    --------
+    sort, argmax, take_along_dim
+
+    Examples
+    --------
+    >>> x = st.tensor([3, 1, 2])
+    >>> st.argsort(x)
+    tensor([1, 2, 0])
+    >>> x[st.argsort(x, descending=True)]
+    tensor([3, 2, 1])
+    """
     return ops._sort(input, dim, descending)[1]
 
 
 @composite(exact_out=True)
 def msort(ops, input):
-    """The rows sorted: `sort(input, 0)[0]`."""
+    """A tensor with its elements in ascending order along the first dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`: `sort(input, 0)[0]`.
+
+    See Also
+    --------
+    sort
+
+    Examples
+    --------
+    >>> st.msort(st.tensor([[3, 1], [2, 5]]))
+    tensor([[2, 1],
+            [3, 5]])
+    """
     return ops._sort(input, 0, False)[0]

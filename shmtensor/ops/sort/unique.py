@@ -111,7 +111,45 @@ _unique.pullback(x=refuse_backward)
 
 @composite
 def unique(ops, input, sorted=True, return_inverse=False, return_counts=False, dim=None):
-    """The unique values in order; with dim the unique slices."""
+    """The distinct elements of a tensor, in ascending order.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    sorted : bool, optional
+        Whether they have to be in order; they always are.
+    return_inverse : bool, optional
+        Whether the index of each element among the distinct ones is returned, too.
+    return_counts : bool, optional
+        Whether the number of each is returned, too.
+    dim : int, optional
+        The dimension whose slices are compared; by default the tensor is flattened.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        The distinct elements; then `inverse`, of the shape of `input` (with `dim` a vector), and
+        `counts`, if they are asked for.
+
+    See Also
+    --------
+    unique_consecutive, bincount, isin
+
+    Notes
+    -----
+    No gradient. On a GPU the number of elements is waited for.
+
+    Examples
+    --------
+    >>> st.unique(st.tensor([3, 1, 3, 2]))
+    tensor([1, 2, 3])
+    >>> values, inverse, counts = st.unique(
+    ...     st.tensor([3, 1, 3]), return_inverse=True, return_counts=True
+    ... )
+    >>> values, inverse, counts
+    (tensor([1, 3]), tensor([1, 0, 1]), tensor([1, 2]))
+    """
     if dim is None and not (return_inverse or return_counts):
         return ops._unique(input)
     return select_results(ops._unique2(input, dim), return_inverse, return_counts)
@@ -119,7 +157,33 @@ def unique(ops, input, sorted=True, return_inverse=False, return_counts=False, d
 
 @composite
 def unique_consecutive(ops, input, return_inverse=False, return_counts=False, dim=None):
-    """The values without immediate repetitions."""
+    """The elements of a tensor without those that repeat the one before.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype.
+    return_inverse : bool, optional
+        Whether the index of each element among the results is returned, too.
+    return_counts : bool, optional
+        Whether the length of each repetition is returned, too.
+    dim : int, optional
+        The dimension whose slices are compared; by default the tensor is flattened.
+
+    Returns
+    -------
+    Tensor or tuple of Tensor
+        The elements; then `inverse` and `counts`, if they are asked for.
+
+    See Also
+    --------
+    unique
+
+    Examples
+    --------
+    >>> st.unique_consecutive(st.tensor([1, 1, 2, 2, 1]), return_counts=True)
+    (tensor([1, 2, 1]), tensor([2, 2, 1]))
+    """
     if dim is None and not (return_inverse or return_counts):
         return ops._unique_consecutive_values(input)
     return select_results(ops._unique_consecutive(input, dim), return_inverse, return_counts)

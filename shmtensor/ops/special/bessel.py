@@ -91,27 +91,123 @@ def bessel_jy(x: Any) -> tuple[Any, Any, Any, Any]:
 
 @op(numpy=elementwise("j0"), samples=unary(-9.0, 9.0), **COLUMNS)
 def special_bessel_j0(xp, x, /):
-    """The Bessel function of the first kind of order 0."""
+    """The Bessel function of the first kind of order 0.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        J0(x): 1 at 0, and 0 at infinity.
+
+    See Also
+    --------
+    bessel_j1, bessel_y0, spherical_bessel_j0
+
+    Notes
+    -----
+    The gradient is -J1(x).
+
+    Examples
+    --------
+    >>> st.special.bessel_j0(st.tensor([0., float("inf")]))
+    tensor([1., 0.])
+    """
     return bessel_jy(np.abs(as_float64(x)))[0].astype(x.dtype)
 
 
 @op(numpy=elementwise("j1"), samples=unary(-9.0, 9.0), **COLUMNS)
 def special_bessel_j1(xp, x, /):
-    """The Bessel function of the first kind of order 1."""
+    """The Bessel function of the first kind of order 1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        J1(x): an odd function, 0 at 0 and at infinity.
+
+    See Also
+    --------
+    bessel_j0, bessel_y1
+
+    Notes
+    -----
+    The gradient is J0(x) - J1(x) / x.
+
+    Examples
+    --------
+    >>> st.special.bessel_j1(st.tensor([0.]))
+    tensor([0.])
+    """
     v = as_float64(x)
     return (np.sign(v) * bessel_jy(np.abs(v))[1]).astype(x.dtype)
 
 
 @op(numpy=elementwise("y0"), samples=unary(0.5, 9.0), **COLUMNS)
 def special_bessel_y0(xp, x, /):
-    """The Bessel function of the second kind of order 0, for input > 0."""
+    """The Bessel function of the second kind of order 0.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        Y0(x): -inf at 0, NaN for negative numbers.
+
+    See Also
+    --------
+    bessel_y1, bessel_j0
+
+    Notes
+    -----
+    The gradient is -Y1(x).
+
+    Examples
+    --------
+    >>> st.special.bessel_y0(st.tensor([0., -1.]))
+    tensor([-inf, nan])
+    """
     v = as_float64(x)
     return np.where(v < 0, np.nan, bessel_jy(np.abs(v))[2]).astype(x.dtype)
 
 
 @op(numpy=elementwise("y1"), samples=unary(0.5, 9.0), **COLUMNS)
 def special_bessel_y1(xp, x, /):
-    """The Bessel function of the second kind of order 1, for input > 0."""
+    """The Bessel function of the second kind of order 1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        Y1(x): -inf at 0, NaN for negative numbers.
+
+    See Also
+    --------
+    bessel_y0, bessel_j1
+
+    Notes
+    -----
+    The gradient is Y0(x) - Y1(x) / x.
+
+    Examples
+    --------
+    >>> st.special.bessel_y1(st.tensor([0., -1.]))
+    tensor([-inf, nan])
+    """
     v = as_float64(x)
     return np.where(v < 0, np.nan, bessel_jy(np.abs(v))[3]).astype(x.dtype)
 
@@ -164,10 +260,28 @@ def declare_bessel_k(order: int, scaled: bool) -> Any:
         out = out if scaled else out * np.exp(-v)
         return np.where(np.isinf(v) & (v > 0), 0.0, out).astype(x.dtype)
 
-    forward.__doc__ = (
-        f"{'exp(input) times the' if scaled else 'The'} modified Bessel function of the second "
-        f"kind of order {order}."
-    )
+    start, weight = "exp(input) times the" if scaled else "The", " cosh t" if order else ""
+    forward.__doc__ = f"""{start} modified Bessel function of the second kind of order {order}.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        Infinite at 0, NaN for negative numbers; it vanishes at infinity.
+
+    Notes
+    -----
+    K{order}(x) is the integral of exp(-x cosh t){weight} over t from 0 to infinity.
+
+    Examples
+    --------
+    >>> st.special.{name.removeprefix("special_")}(st.tensor([0., -1.]))
+    tensor([inf, nan])
+    """
     kernel = elementwise(f"k{order}e" if scaled else f"k{order}")
     return op(name=name, numpy=kernel, samples=unary(0.3, 5.0), **COLUMNS)(forward)
 
@@ -197,7 +311,27 @@ K1E.pullback(
 
 @op(numpy=elementwise("spherical_j0"), samples=unary(0.5, 9.0), **COLUMNS)
 def special_spherical_bessel_j0(xp, x, /):
-    """sin(x) / x."""
+    """The spherical Bessel function of the first kind of order 0: sin(x) / x.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        1 at 0, and 0 at infinity.
+
+    See Also
+    --------
+    sinc, bessel_j0
+
+    Examples
+    --------
+    >>> st.special.spherical_bessel_j0(st.tensor([0., float("inf")]))
+    tensor([1., 0.])
+    """
     v = as_float64(x)
     safe = np.where((v == 0) | np.isinf(v), 1.0, v)
     return np.where(v == 0, 1.0, np.where(np.isinf(v), 0.0, np.sin(safe) / safe)).astype(x.dtype)
@@ -261,5 +395,26 @@ def airy(x: Any) -> Any:
 
 @op(**IN_NAMESPACE, promote="float", inplace=False, samples=unary(-4.0, 4.0), layout="pointwise")
 def special_airy_ai(xp, x, /):
-    """Airy's function Ai."""
+    """Airy's function Ai: the solution of y'' = x y that vanishes for large x.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        It oscillates for negative numbers, and decays for positive ones.
+
+    Notes
+    -----
+    From 1 on by a modified Bessel function of order 1/3, down to -12 by Taylor's series, below by
+    its asymptotic series. No gradient.
+
+    Examples
+    --------
+    >>> st.special.airy_ai(st.tensor([0., float("inf")]))
+    tensor([0.3550, 0.0000])
+    """
     return airy(as_float64(x)).astype(x.dtype)

@@ -47,7 +47,33 @@ def log_gamma(xp: Any, x: Any) -> Any:
     samples=[*unary(0.2, 4.0), (reals((5,), -0.8, -0.2),)],
 )
 def lgamma(xp, x, /):
-    """log(abs(gamma(x)))."""
+    """The logarithm of the absolute value of the gamma function.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        log(abs(gamma(x))): infinite at 0, at negative integers and at infinity.
+
+    See Also
+    --------
+    digamma, polygamma, mvlgamma
+
+    Notes
+    -----
+    gamma(n) = (n - 1)! for positive integers. The gradient is `digamma`.
+
+    Examples
+    --------
+    >>> st.lgamma(st.tensor([1., 2., 0.]))
+    tensor([0., 0., inf])
+    >>> st.exp(st.lgamma(st.tensor(5.))).round()
+    tensor(24.)
+    """
     wide = x.astype(xp.float64)
     low = wide < 0.5
     right = log_gamma(xp, xp.where(low, 1 - wide, wide))
@@ -66,7 +92,32 @@ lgamma.pullback(x=lambda ops, g, x: g * ops.digamma(x))
     samples=[*unary(0.2, 4.0), (reals((5,), -0.8, -0.2),)],
 )
 def digamma(xp, x, /):
-    """The derivative of `lgamma`."""
+    """The derivative of the logarithm of the gamma function.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        -inf at 0, NaN at negative integers.
+
+    See Also
+    --------
+    lgamma, polygamma
+
+    Notes
+    -----
+    digamma(x + 1) = digamma(x) + 1 / x. Also `special.psi`.
+
+    Examples
+    --------
+    >>> x = st.tensor([2.5])
+    >>> st.allclose(st.digamma(x + 1) - st.digamma(x), 1 / x, atol=1e-5)
+    True
+    """
     wide = x.astype(xp.float64)
     low = wide < 0
     y = xp.where(low, 1 - wide, wide)
@@ -141,7 +192,39 @@ _polygamma.pullback(x=lambda ops, g, x, n: g * ops._polygamma(x, n + 1))
 
 @composite(method=False)
 def polygamma(ops, n, input):
-    """The n-th derivative of `digamma`."""
+    """The n-th derivative of `digamma`.
+
+    Parameters
+    ----------
+    n : int
+        Which derivative; 0 is `digamma` itself.
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    Raises
+    ------
+    RuntimeError
+        n is negative.
+
+    See Also
+    --------
+    digamma, special.zeta
+
+    Notes
+    -----
+    For n from 1 on it is (-1) ** (n + 1) n! times the sum of (x + k) ** -(n + 1) over k = 0, 1, ...
+
+    Examples
+    --------
+    >>> x = st.tensor([2.])
+    >>> st.allclose(st.polygamma(1, x) - st.polygamma(1, x + 1), st.tensor([0.25]), atol=1e-5)
+    True
+    """
     if n < 0:
         raise RuntimeError(f"polygamma: n must not be negative: {n}")
     return ops.digamma(input) if n == 0 else ops._polygamma(input, n)
@@ -170,7 +253,31 @@ def bessel_i_scaled(xp: Any, order: int, x: Any) -> Any:
 
 @op(numpy=elementwise("i0"), promote="float", samples=unary(-3.0, 3.0))
 def i0(xp, x, /):
-    """The modified Bessel function of the first kind of order 0."""
+    """The modified Bessel function of the first kind of order 0.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        At least 1; infinite where it exceeds the dtype's range.
+
+    See Also
+    --------
+    special.i0e, special.i1, kaiser_window
+
+    Notes
+    -----
+    I0(x) is the mean of exp(x cos t) over a full turn of t. The gradient is I1(x).
+
+    Examples
+    --------
+    >>> st.i0(st.tensor([0.]))
+    tensor([1.])
+    """
     return (bessel_i_scaled(xp, 0, x) * xp.exp(xp.abs(x.astype(xp.float64)))).astype(x.dtype)
 
 
@@ -183,7 +290,31 @@ def i0(xp, x, /):
     samples=unary(-3.0, 3.0),
 )
 def i1(xp, x, /):
-    """The modified Bessel function of the first kind of order 1."""
+    """The modified Bessel function of the first kind of order 1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        An odd function, 0 at 0; infinite where it exceeds the dtype's range.
+
+    See Also
+    --------
+    i0, i1e
+
+    Notes
+    -----
+    I1(x) is the mean of exp(x cos t) cos t over a full turn of t.
+
+    Examples
+    --------
+    >>> st.special.i1(st.tensor([0.]))
+    tensor([0.])
+    """
     return (bessel_i_scaled(xp, 1, x) * xp.exp(xp.abs(x.astype(xp.float64)))).astype(x.dtype)
 
 

@@ -50,7 +50,31 @@ of_one = functools.partial(op, **IN_NAMESPACE, promote="float")
 
 @of_one(numpy=elementwise("ndtr"), samples=unary(-3.0, 3.0))
 def special_ndtr(xp, x, /):
-    """The distribution function of the standard normal distribution."""
+    """The distribution function of the standard normal distribution.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        The probability of a number that is not above x, in [0, 1].
+
+    See Also
+    --------
+    ndtri, log_ndtr, erf
+
+    Notes
+    -----
+    ndtr(x) = (1 + erf(x / sqrt(2))) / 2.
+
+    Examples
+    --------
+    >>> st.special.ndtr(st.tensor([0., float("inf")]))
+    tensor([0.5000, 1.0000])
+    """
     return (0.5 * erfc_float64(-as_float64(x) / ROOT)).astype(x.dtype)
 
 
@@ -59,7 +83,31 @@ special_ndtr.pullback(x=lambda ops, g, x: g * ops.exp(x * x * -0.5) * (1 / math.
 
 @of_one(numpy=elementwise("log_ndtr"), samples=unary(-5.0, 3.0))
 def special_log_ndtr(xp, x, /):
-    """The logarithm of `ndtr`, exact far into the left tail."""
+    """The logarithm of `ndtr`, exact far into the left tail.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        Not positive.
+
+    See Also
+    --------
+    ndtr
+
+    Notes
+    -----
+    ndtr(-20) is 0 in float32; its logarithm is -203.9.
+
+    Examples
+    --------
+    >>> st.special.log_ndtr(st.tensor([-20.])).round()
+    tensor([-204.])
+    """
     v = as_float64(x)
     low = np.minimum(v, -1.0)
     tail = np.log(scaled_erfc(-low / ROOT) / 2) - low * low / 2
@@ -74,7 +122,27 @@ special_log_ndtr.pullback(
 
 @of_one(numpy=elementwise("erfcx"), samples=[*unary(-2.0, 2.0), (reals((4,), 3, 9),)])
 def special_erfcx(xp, x, /):
-    """exp(x * x) times the complementary error function."""
+    """The complementary error function times exp(x * x).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        It decays as 1 / (x sqrt(pi)), where erfc itself underflows.
+
+    See Also
+    --------
+    erfc
+
+    Examples
+    --------
+    >>> st.special.erfcx(st.tensor([0., float("inf")]))
+    tensor([1., 0.])
+    """
     return scaled_erfc(x).astype(x.dtype)
 
 
@@ -131,7 +199,31 @@ def rational(parts: Any, x: Any) -> Any:
 
 @of_one(numpy=elementwise("ndtri"), samples=unary(0.05, 0.95))
 def special_ndtri(xp, x, /):
-    """The inverse of `ndtr`: the quantile function of the standard normal distribution."""
+    """The quantile function of the standard normal distribution: the inverse of `ndtr`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Probabilities; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        -inf at 0, inf at 1, NaN outside [0, 1].
+
+    See Also
+    --------
+    ndtr, erfinv
+
+    Notes
+    -----
+    By ratios of polynomials (Wichura 1988, AS 241).
+
+    Examples
+    --------
+    >>> st.special.ndtri(st.tensor([0., 0.5, 1.]))
+    tensor([-inf, 0., inf])
+    """
     p = as_float64(x)
     q = p - 0.5
     r = np.sqrt(-np.log(np.where(q < 0, p, 1 - p)))
@@ -157,7 +249,31 @@ def entr_kernel(x: Any) -> Any:
 
 @of_one(native=entr_kernel, samples=unary(0.1, 2.0), layout="pointwise")
 def special_entr(xp, x, /):
-    """-x log(x): the entropy of a part; 0 at 0, -inf below."""
+    """The entropy of a part: -x log(x).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        0 at 0, -inf for negative numbers.
+
+    See Also
+    --------
+    xlogy
+
+    Notes
+    -----
+    The sum over the probabilities of a distribution is its entropy.
+
+    Examples
+    --------
+    >>> st.special.entr(st.tensor([0., -1.]))
+    tensor([0., -inf])
+    """
     out = xp.where(x > 0, -x * xp.log(xp.where(x > 0, x, 1)), 0)
     return xp.where(xp.isnan(x), x, xp.where(x < 0, -xp.inf, out)).astype(x.dtype)
 
@@ -172,7 +288,27 @@ of_two = functools.partial(op, **IN_NAMESPACE, broadcast=True, inplace=False, pr
 
 @of_two(samples=[(a, reals(b, -0.5, 2.0)) for a, b in PAIR])
 def special_xlog1py(xp, x, y, /):
-    """x log1p(y); 0 where x is 0, unless y is NaN."""
+    """The product x log(1 + y), which is 0 where x is 0.
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        x and y, broadcast against each other; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        x log1p(y); 0 where x is 0, but NaN where y is NaN.
+
+    See Also
+    --------
+    xlogy, log1p
+
+    Examples
+    --------
+    >>> st.special.xlog1py(st.tensor([0., 2.]), st.tensor([-1., 0.]))
+    tensor([0., 0.])
+    """
     if y.__class__ in (int, float):
         y = xp.asarray(y, x.dtype)
     return xp.where((x == 0) & ~xp.isnan(y), xp.zeros((), x.dtype), x * xp.log1p(y))
@@ -186,13 +322,53 @@ special_xlog1py.pullback(
 
 @of_one(numpy=elementwise("i0e"), samples=unary(-3.0, 3.0))
 def special_i0e(xp, x, /):
-    """exp(-|x|) times the modified Bessel function of the first kind of order 0."""
+    """The modified Bessel function of the first kind of order 0, times exp(-abs(x)).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        In [0, 1]: it does not overflow.
+
+    See Also
+    --------
+    i0, i1e
+
+    Examples
+    --------
+    >>> st.special.i0e(st.tensor([0., float("inf")]))
+    tensor([1., 0.])
+    """
     return xp.where(xp.isinf(x), 0.0, bessel_i_scaled(xp, 0, x)).astype(x.dtype)
 
 
 @of_one(numpy=elementwise("i1e"), samples=unary(-3.0, 3.0))
 def special_i1e(xp, x, /):
-    """exp(-|x|) times the modified Bessel function of the first kind of order 1."""
+    """The modified Bessel function of the first kind of order 1, times exp(-abs(x)).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of a real dtype; integers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        An odd function, in (-1, 1): it does not overflow.
+
+    See Also
+    --------
+    i1, i0e
+
+    Examples
+    --------
+    >>> st.special.i1e(st.tensor([0., float("inf")]))
+    tensor([0., 0.])
+    """
     return xp.where(xp.isinf(x), 0.0, bessel_i_scaled(xp, 1, x)).astype(x.dtype)
 
 
@@ -219,7 +395,33 @@ special_i1e.pullback(
     ]
 )
 def special_zeta(xp, x, q, /):
-    """Hurwitz' zeta: the sum of (q + k) ** -x over k = 0, 1, ..., by Euler and Maclaurin."""
+    """Hurwitz' zeta function: the sum of (q + k) ** -x over k = 0, 1, ...
+
+    Parameters
+    ----------
+    input : Tensor or number
+        x: the exponent.
+    q : Tensor or number
+        Where the sum begins, broadcast against it; 1 gives Riemann's zeta function.
+
+    Returns
+    -------
+    Tensor
+        inf at x = 1, NaN below.
+
+    See Also
+    --------
+    polygamma
+
+    Notes
+    -----
+    By the formula of Euler and Maclaurin. No gradient by `input`.
+
+    Examples
+    --------
+    >>> st.allclose(st.special.zeta(st.tensor([2.]), 1.), st.tensor([st.pi ** 2 / 6]), atol=1e-5)
+    True
+    """
     s, a = np.broadcast_arrays(as_float64(x), as_float64(q))
     safe = np.where(s > 1, s, 2.0)
     is_pole = (a <= 0) & (a == np.floor(a))
@@ -302,13 +504,63 @@ GAMMAS = [
 
 @of_two(numpy=elementwise("gammainc"), samples=GAMMAS)
 def special_gammainc(xp, x, y, /):
-    """The regularised lower incomplete gamma function P(input, other); no gradient by input."""
+    """The regularised lower incomplete gamma function P(a, x).
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        a and x, not negative, broadcast against each other; integers are converted to the default
+        dtype.
+
+    Returns
+    -------
+    Tensor
+        In [0, 1]; NaN for negative numbers.
+
+    See Also
+    --------
+    gammaincc, gammaln
+
+    Notes
+    -----
+    The integral of exp(-t) t ** (a - 1) from 0 to x, over gamma(a). No gradient by `input`.
+
+    Examples
+    --------
+    >>> st.special.gammainc(st.tensor([1.]), st.tensor([0., float("inf")]))
+    tensor([0., 1.])
+    """
     return incomplete_gamma(x, y, False).astype(x.dtype)
 
 
 @of_two(numpy=elementwise("gammaincc"), samples=GAMMAS)
 def special_gammaincc(xp, x, y, /):
-    """The regularised upper incomplete gamma function Q(input, other); no gradient by input."""
+    """The regularised upper incomplete gamma function Q(a, x).
+
+    Parameters
+    ----------
+    input, other : Tensor or number
+        a and x, not negative, broadcast against each other; integers are converted to the default
+        dtype.
+
+    Returns
+    -------
+    Tensor
+        In [0, 1]: 1 - P(a, x), exact where it is small; NaN for negative numbers.
+
+    See Also
+    --------
+    gammainc, gammaln
+
+    Notes
+    -----
+    The integral of exp(-t) t ** (a - 1) from x to infinity, over gamma(a). No gradient by `input`.
+
+    Examples
+    --------
+    >>> st.special.gammaincc(st.tensor([1.]), st.tensor([0., float("inf")]))
+    tensor([1., 0.])
+    """
     return incomplete_gamma(x, y, True).astype(x.dtype)
 
 
@@ -326,7 +578,38 @@ MAX_DIMENSION = 100_000  # of multigammaln, which adds one logarithm for each
 
 @composite(**IN_NAMESPACE)
 def special_multigammaln(ops, input, p):
-    """The logarithm of the multivariate gamma function of dimension p, for input > (p - 1) / 2."""
+    """The logarithm of the multivariate gamma function of dimension p.
+
+    Parameters
+    ----------
+    input : Tensor
+        Numbers above (p - 1) / 2; integers are converted to the default dtype.
+    p : int
+        The dimension.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of `input`.
+
+    Raises
+    ------
+    RuntimeError
+        p is less than 1, or too large.
+
+    See Also
+    --------
+    gammaln
+
+    Notes
+    -----
+    p (p - 1) / 4 log(pi) plus the sum of lgamma(x - j / 2) over j = 0 to p - 1.
+
+    Examples
+    --------
+    >>> st.special.multigammaln(st.tensor([1., 2.]), 1)
+    tensor([0., 0.])
+    """
     if p < 1:
         raise RuntimeError(f"mvlgamma: p has to be greater than or equal to 1: {p}")
     if p > MAX_DIMENSION:

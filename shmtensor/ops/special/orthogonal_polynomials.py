@@ -59,14 +59,46 @@ def polynomial(name: str, x: Any, n: Any) -> Any:
     return np.where(np.isnan(x), x, out)
 
 
-def declare_polynomial(name: str, base: str, doc: str) -> None:
-    """Declares a row of polynomials; shifted ones are polynomials of 2 x - 1."""
+def declare_polynomial(name: str, base: str, doc: str, formula: str, example: str) -> None:
+    """Declares a row of polynomials; shifted ones are polynomials of 2 x - 1.
+
+    Args:
+        formula: what defines them, for the docstring.
+        example: the values at 0, 0.5 and 1 of the polynomial of degree 2.
+    """
     shifted = name.startswith("shifted")
 
     def forward(xp, x, n, /):
         return polynomial(base, 2 * as_float64(x) - 1 if shifted else x, n).astype(x.dtype)
 
-    forward.__doc__ = f"The {doc} of degree n."
+    forward.__doc__ = f"""The {doc} of degree n.
+
+    Parameters
+    ----------
+    input : Tensor or number
+        Where it is evaluated; integers are converted to the default dtype.
+    n : Tensor or int
+        The degree, at most {MAX_DEGREE}, broadcast against `input`.
+
+    Returns
+    -------
+    Tensor
+        Of the broadcast shape; 0 for negative degrees.
+
+    Raises
+    ------
+    RuntimeError
+        The degree is too large.
+
+    Notes
+    -----
+    {formula} By the three-term recurrence (Abramowitz and Stegun 22.7). No gradients.
+
+    Examples
+    --------
+    >>> st.special.{name}(st.tensor([0., 0.5, 1.]), 2)
+    tensor([{example}])
+    """
     op(
         name=f"special_{name}",
         method=False,
@@ -78,15 +110,49 @@ def declare_polynomial(name: str, base: str, doc: str) -> None:
     )(forward)
 
 
-for _kind in "tuvw":
-    _name = f"chebyshev_polynomial_{_kind}"
-    declare_polynomial(_name, _name, f"Chebyshev polynomial {_kind.upper()}")
-    declare_polynomial(
-        f"shifted_{_name}", _name, f"Chebyshev polynomial {_kind.upper()}, of 2 * input - 1,"
-    )
-declare_polynomial("hermite_polynomial_h", "hermite_polynomial_h", "physicists' Hermite polynomial")
-declare_polynomial(
-    "hermite_polynomial_he", "hermite_polynomial_he", "probabilists' Hermite polynomial"
+# kind, what defines it with x = cos(t), its values and those of the shifted one
+CHEBYSHEV = (
+    ("t", "cos(n t)", "-1.0000, -0.5000,  1.0000", " 1., -1.,  1."),
+    ("u", "sin((n + 1) t) / sin(t)", "-1.,  0.,  3.", " 3., -1.,  3."),
+    ("v", "cos((n + 1/2) t) / cos(t / 2)", "-1., -1.,  1.", " 5., -1.,  1."),
+    ("w", "sin((n + 1/2) t) / sin(t / 2)", "-1.,  1.,  5.", " 1., -1.,  5."),
 )
-declare_polynomial("laguerre_polynomial_l", "laguerre_polynomial_l", "Laguerre polynomial")
-declare_polynomial("legendre_polynomial_p", "legendre_polynomial_p", "Legendre polynomial")
+for _kind, _formula, _values, _shifted in CHEBYSHEV:
+    _name = f"chebyshev_polynomial_{_kind}"
+    _doc = f"Chebyshev polynomial {_kind.upper()}"
+    declare_polynomial(_name, _name, _doc, f"At cos(t) it is {_formula}.", _values)
+    declare_polynomial(
+        f"shifted_{_name}",
+        _name,
+        f"{_doc}, of 2 * input - 1,",
+        f"Where 2 * input - 1 is cos(t), it is {_formula}.",
+        _shifted,
+    )
+declare_polynomial(
+    "hermite_polynomial_h",
+    "hermite_polynomial_h",
+    "physicists' Hermite polynomial",
+    "H_n(x) is (-1)^n exp(x^2) times the n-th derivative of exp(-x^2).",
+    "-2., -1.,  2.",
+)
+declare_polynomial(
+    "hermite_polynomial_he",
+    "hermite_polynomial_he",
+    "probabilists' Hermite polynomial",
+    "He_n(x) is (-1)^n exp(x^2 / 2) times the n-th derivative of exp(-x^2 / 2).",
+    "-1.0000, -0.7500,  0.0000",
+)
+declare_polynomial(
+    "laguerre_polynomial_l",
+    "laguerre_polynomial_l",
+    "Laguerre polynomial",
+    "L_n(x) is exp(x) / n! times the n-th derivative of x^n exp(-x).",
+    " 1.0000,  0.1250, -0.5000",
+)
+declare_polynomial(
+    "legendre_polynomial_p",
+    "legendre_polynomial_p",
+    "Legendre polynomial",
+    "P_n(x) is 1 / (2^n n!) times the n-th derivative of (x^2 - 1)^n.",
+    "-0.5000, -0.1250,  1.0000",
+)

@@ -157,7 +157,35 @@ copy.pullback(x=zero_gradient, y=lambda g: g)
     vmap="alone",
 )
 def clone(xp, x, /):
-    """The same values in new memory. Copies: one."""
+    """A copy of a tensor.
+
+    Parameters
+    ----------
+    input : Tensor
+        The tensor.
+
+    Returns
+    -------
+    Tensor
+        Memory of its own, in the tensor's order of dimensions. Gradients pass through to `input`;
+        `x.detach().clone()` is a copy without history.
+
+    See Also
+    --------
+    detach
+
+    Notes
+    -----
+    Copies: one (the result).
+
+    Examples
+    --------
+    >>> x = st.tensor([1, 2])
+    >>> y = st.clone(x)
+    >>> x[0] = 9
+    >>> y
+    tensor([1, 2])
+    """
     return x.copy("K")
 
 
