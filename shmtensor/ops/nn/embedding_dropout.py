@@ -98,7 +98,37 @@ def _one_hot(xp, x, /, n):
 
 @composite(method=False, function=False)
 def one_hot(ops, tensor, num_classes=-1):
-    """Class indices (...) as rows of 0 and 1, (..., num_classes)."""
+    """Class numbers as rows of zeros with one 1.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Whole numbers `(...)`, not negative.
+    num_classes : int, optional
+        How many classes there are; by default the largest number + 1.
+
+    Returns
+    -------
+    Tensor
+        `(..., num_classes)`, int64.
+
+    Raises
+    ------
+    RuntimeError
+        A number is not a class.
+
+    See Also
+    --------
+    embedding
+
+    Examples
+    --------
+    >>> F.one_hot(st.tensor([2, 0]))
+    tensor([[0, 0, 1],
+            [1, 0, 0]])
+    >>> F.one_hot(st.tensor([0]), num_classes=4)
+    tensor([[1, 0, 0, 0]])
+    """
     return ops._one_hot(tensor, num_classes)
 
 
