@@ -32,12 +32,34 @@ FROZEN = native.set_inferring(inferring)  # the version of inference tensors
 
 
 def is_grad_enabled() -> bool:
-    """Whether ops on tensors that require grad record history now."""
+    """Whether ops on tensors that require grad record history now.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> with st.no_grad():
+    ...     st.is_grad_enabled()
+    False
+    """
     return recording.get()
 
 
 def is_inference_mode_enabled() -> bool:
-    """Whether an `inference_mode` block is open."""
+    """Whether an `inference_mode` block is open.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> with st.inference_mode():
+    ...     st.is_inference_mode_enabled()
+    True
+    """
     return inferring.get()
 
 
@@ -116,19 +138,90 @@ class Mode:
 
 
 class no_grad(Mode):
-    """No history is recorded: `with no_grad():`, `@no_grad()` or `@no_grad`."""
+    """No history is recorded in a block, or in a decorated function: results do not require grad.
+
+    Parameters
+    ----------
+    function : callable, optional
+        What `@no_grad` decorates; `@no_grad()` works, too.
+    *args, **kwargs
+        None are taken.
+
+    See Also
+    --------
+    enable_grad, inference_mode, Tensor.detach
+
+    Notes
+    -----
+    The mode is each thread's and task's own. Parameters may be written in place in it.
+
+    Examples
+    --------
+    >>> x = st.ones(2, requires_grad=True)
+    >>> with st.no_grad():
+    ...     y = x * 2
+    ...     x -= 0.5
+    >>> y.requires_grad, x
+    (False, tensor([0.5000, 0.5000], requires_grad=True))
+    >>> @st.no_grad()
+    ... def predict(x):
+    ...     return x * 2
+    >>> predict(x).requires_grad
+    False
+    """
 
     value = False
 
 
 class enable_grad(Mode):
-    """History is recorded, also inside `no_grad`."""
+    """History is recorded in a block, or in a decorated function, also inside `no_grad`.
+
+    Parameters
+    ----------
+    function : callable, optional
+        What `@enable_grad` decorates.
+    *args, **kwargs
+        None are taken.
+
+    See Also
+    --------
+    no_grad, set_grad_enabled
+
+    Examples
+    --------
+    >>> x = st.ones(2, requires_grad=True)
+    >>> with st.no_grad():
+    ...     with st.enable_grad():
+    ...         y = x * 2
+    >>> y.requires_grad
+    True
+    """
 
     value = True
 
 
 class set_grad_enabled(Mode):
-    """Sets the mode at once, for good; in a `with`, until its end; as a decorator, in each call."""
+    """Sets whether history is recorded: at once and for good; in a `with`, until its end; as a
+    decorator, in each call.
+
+    Parameters
+    ----------
+    mode : bool
+        Whether.
+
+    See Also
+    --------
+    no_grad, is_grad_enabled
+
+    Examples
+    --------
+    >>> training = False
+    >>> x = st.ones(2, requires_grad=True)
+    >>> with st.set_grad_enabled(training):
+    ...     y = x * 2
+    >>> y.requires_grad
+    False
+    """
 
     def __new__(cls, mode: bool) -> Self:
         return object.__new__(cls)
@@ -150,8 +243,25 @@ class set_grad_enabled(Mode):
 
 
 class inference_mode(Mode):
-    """As `no_grad`; tensors made in it (`x.is_inference()`) may later neither be saved for backward
-    nor written in place outside the mode.
+    """As `no_grad`; tensors made in it may later neither be saved for backward nor written in
+    place outside the mode.
+
+    Parameters
+    ----------
+    mode : bool or callable, optional
+        False leaves the mode for a block; a function is decorated.
+
+    See Also
+    --------
+    no_grad, is_inference_mode_enabled
+
+    Examples
+    --------
+    >>> x = st.ones(2, requires_grad=True)
+    >>> with st.inference_mode():
+    ...     y = x * 2
+    >>> y.requires_grad, y.is_inference()
+    (False, True)
     """
 
     value = False
@@ -194,6 +304,17 @@ multithreading: ContextVar[bool] = ContextVar("shmtensor_multithreading", defaul
 class set_multithreading_enabled:
     """Sets what `is_multithreading_enabled` returns, as a function and in a `with`, and nothing
     else: backward runs in the calling thread.
+
+    Parameters
+    ----------
+    mode : bool
+        The value.
+
+    Examples
+    --------
+    >>> with st.autograd.set_multithreading_enabled(False):
+    ...     st.autograd.is_multithreading_enabled()
+    False
     """
 
     def __init__(self, mode: bool) -> None:
@@ -209,5 +330,15 @@ class set_multithreading_enabled:
 
 
 def is_multithreading_enabled() -> bool:
-    """The last value of `set_multithreading_enabled`; True by default."""
+    """The last value of `set_multithreading_enabled`; True by default.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> st.autograd.is_multithreading_enabled()
+    True
+    """
     return multithreading.get()

@@ -51,34 +51,59 @@ def load(
     """Reads a file that `save` or `torch.save` has written.
 
     Whatever the file holds, with `weights_only` it runs no code, changes no object that it has not
-    constructed, and needs memory of at most a multiple of its size
-    (docs/design/serialization.md).
+    constructed, and needs memory of at most a multiple of its size (docs/design/serialization.md).
 
-    Args:
-        f: a path, or a seekable binary file object.
-        map_location: the device of the tensors: a device, a dict from saved to new devices, or a
-            function (storage as a uint8 tensor on the CPU, saved device) -> storage or None for the
-            saved device. By default tensors come back to the devices that they were saved on.
-        pickle_module: for compatibility with PyTorch; must be None or the standard `pickle`.
-        weights_only: construct only tensors, numbers, strings, containers, and the classes and
-            functions of `add_safe_globals`. False runs any code in the file: for your own files.
-        mmap: map the file instead of reading it; tensors are then private memory, copied on write.
-            Nothing compares their bytes with the checksums, and who shortens the file meanwhile
-            ends the process at the next read (SIGBUS).
-        check_crc: compare each record with its CRC-32; False saves the time, or reads a damaged
-            file. Files that PyTorch wrote after `set_crc32_options(False)` have none to look at.
+    Parameters
+    ----------
+    f : str, path or file
+        A path, or a seekable binary file object.
+    map_location : device, dict or callable, optional
+        The device of the tensors: a device, a dict from saved to new devices, or a function
+        (storage as a uint8 tensor on the CPU, saved device) -> storage or None for the saved
+        device. By default tensors come back to the devices that they were saved on.
+    pickle_module : module, optional
+        For compatibility with PyTorch; must be None or the standard `pickle`.
+    weights_only : bool, optional
+        Whether to construct only tensors, numbers, strings, containers, and the classes and
+        functions of `add_safe_globals`. False runs any code in the file: for your own files.
+    mmap : bool, optional
+        Whether to map the file instead of reading it; tensors are then private memory, copied on
+        write. Nothing compares their bytes with the checksums, and who shortens the file meanwhile
+        ends the process at the next read (SIGBUS).
+    check_crc : bool, optional
+        Whether to compare each record with its CRC-32; False saves the time, or reads a damaged
+        file. Files that PyTorch wrote after `set_crc32_options(False)` have none to look at.
 
-    Returns:
-        The object.
+    Returns
+    -------
+    object
+        What was saved.
 
-    Raises:
-        pickle.UnpicklingError: with `weights_only`, the file holds something that is not trusted,
-            or its pickle is damaged.
-        RuntimeError: the file is not an archive of tensors, a record is damaged, or it needs a
-            device that does not exist.
-        OSError: the file cannot be read.
+    Raises
+    ------
+    pickle.UnpicklingError
+        With `weights_only`, the file holds something that is not trusted, or its pickle is damaged.
+    RuntimeError
+        The file is not an archive of tensors, a record is damaged, or it needs a device that does
+        not exist.
+    OSError
+        The file cannot be read.
 
+    See Also
+    --------
+    save, add_safe_globals
+
+    Notes
+    -----
     Copies: one (file to shared memory; none with mmap); to a GPU one more.
+
+    Examples
+    --------
+    >>> st.save([st.ones(2), "text"], "data.pt")
+    >>> st.load("data.pt")
+    [tensor([1., 1.]), 'text']
+    >>> st.load("data.pt", map_location="cpu", mmap=True)[0]
+    tensor([1., 1.])
     """
     if pickle_module not in (None, pickle):
         raise ValueError(f"load: pickle_module must be pickle or None: {pickle_module!r}")

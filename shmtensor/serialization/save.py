@@ -44,20 +44,40 @@ def save(obj: object, f: str | os.PathLike[str] | IO[bytes]) -> None:
     Tensors that share memory do so after loading. A path is replaced atomically: if the process is
     killed while it saves, the old file stays complete.
 
-    Args:
-        obj: any object that can be pickled; by default `load` accepts tensors, numbers, strings and
-            containers of these.
-        f: a path or a binary file object. Symbolic links are followed, except another user's in a
-            folder like /tmp.
+    Parameters
+    ----------
+    obj : object
+        Any object that can be pickled; by default `load` accepts tensors, numbers, strings and
+        containers of these.
+    f : str, path or file
+        A path or a binary file object. Symbolic links are followed, except another user's in a
+        folder like /tmp.
 
-    Raises:
-        PermissionError: the path goes over such a link.
-        OSError: the file cannot be written, for example on a full disk.
-        ValueError: tensors share memory in a way that the format cannot say.
+    Raises
+    ------
+    PermissionError
+        The path goes over such a link.
+    OSError
+        The file cannot be written, for example on a full disk.
+    ValueError
+        Tensors share memory in a way that the format cannot say.
 
-    The file says of each storage the device that it was on, as PyTorch's: "cpu", "cuda:0".
+    See Also
+    --------
+    load, nn.Module.state_dict
 
-    Copies: one (memory to file); of tensors on GPUs one more, to the host.
+    Notes
+    -----
+    The file says of each storage the device that it was on, as PyTorch's: "cpu", "cuda:0". Copies:
+    one (memory to file); of tensors on GPUs one more, to the host.
+
+    Examples
+    --------
+    >>> model = nn.Linear(3, 2)
+    >>> st.save({"model": model.state_dict(), "epoch": 5}, "checkpoint.pt")
+    >>> checkpoint = st.load("checkpoint.pt")
+    >>> model.load_state_dict(checkpoint["model"]), checkpoint["epoch"]
+    (<All keys matched successfully>, 5)
     """
     if (path := file_path(f)) is not None:
         with replacing(path) as file:
