@@ -291,7 +291,8 @@ class Context(_context.BaseContext):
         Examples
         --------
         >>> from shmtensor import multiprocessing as mp
-        >>> mp.set_forkserver_preload(["shmtensor"])
+        >>> mp.set_forkserver_preload(["numpy"])
+        >>> mp.set_forkserver_preload(["__main__"])  # the default
         """
         from .forkserver import server
 
