@@ -56,7 +56,36 @@ def relu_kernel(x: Any, out: Any = None) -> Any:
     halves="dispatches",
 )
 def relu(xp, x, /):
-    """max(x, 0)."""
+    """Rectified linear unit: max(x, 0).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, floating-point or whole numbers.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    RuntimeError
+        The input is of bool or complex numbers.
+
+    See Also
+    --------
+    nn.functional.relu, clamp
+
+    Notes
+    -----
+    A NaN stays a NaN; the gradient at 0 is 0. Copies: one (the result); `relu_` works in place.
+
+    Examples
+    --------
+    >>> st.relu(st.tensor([-1., 0., 2.]))
+    tensor([0., 0., 2.])
+    """
     return relu_array(xp, x)
 
 
@@ -425,13 +454,55 @@ declare_derivatives(elu, elu_derivative, elu_second_derivative, sample=(0.7, 1.5
 
 @composite(function=True, method=False)
 def selu(ops, input):
-    """`elu` with the scale and alpha that keep mean 0 and variance 1 (Klambauer et al. 2017)."""
+    """`elu` with the scale and alpha that keep mean 0 and variance 1 (Klambauer et al. 2017).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    See Also
+    --------
+    nn.functional.selu
+
+    Examples
+    --------
+    >>> st.selu(st.tensor([-1., 0., 1.]))
+    tensor([-1.1113,  0.0000,  1.0507])
+    """
     return ops.elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
 
 
 @composite(method=False)
 def celu(ops, input, alpha=1.0):
-    """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
+    """x where positive, else alpha * (exp(x / alpha) - 1).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    alpha : float, optional
+        The limit on the negative side, with its sign changed.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    See Also
+    --------
+    nn.functional.celu
+
+    Examples
+    --------
+    >>> st.celu(st.tensor([-2., 0., 2.]), alpha=2.0)
+    tensor([-1.2642,  0.0000,  2.0000])
+    """
     if alpha == 0:
         raise RuntimeError("celu: alpha cannot be 0: 0")
     return ops.elu(input, alpha, 1.0, 1.0 / alpha)
@@ -566,7 +637,31 @@ declare_derivatives(softshrink, shrink_derivative, sample=(0.5,))
     layout="pointwise",
 )
 def threshold(xp, x, /, threshold, value):
-    """x where it is above the threshold, else a fixed value."""
+    """x where it is above a threshold, else a fixed value.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    threshold : float
+        What an element must exceed to stay.
+    value : float
+        What replaces the others.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    See Also
+    --------
+    nn.functional.threshold
+
+    Examples
+    --------
+    >>> st.threshold(st.tensor([0., 1., 2.]), 1.0, -5.0)
+    tensor([-5., -5.,  2.])
+    """
     return xp.where(x <= threshold, value, x)
 
 

@@ -151,7 +151,38 @@ _dropout.pullback(x=lambda ops, g, mask, p: ops._masked_scale(g, mask, 1 / (1 - 
 
 @composite(method=False)
 def dropout(ops, input, p=0.5, train=True):
-    """In training each element is 0 with probability p; the others are scaled by 1 / (1 - p)."""
+    """In training each element is 0 with probability p; the others are scaled by 1 / (1 - p).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    p : float, optional
+        Probability of an element to be 0, from 0 to 1.
+    train : bool, optional
+        False returns the input itself.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    ValueError
+        p is not within 0 and 1.
+    RuntimeError
+        The input has whole numbers.
+
+    See Also
+    --------
+    nn.functional.dropout
+
+    Examples
+    --------
+    >>> sorted(set(st.dropout(st.ones(100), 0.5, train=True).tolist()))
+    [0.0, 2.0]
+    """
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout: the probability must be from 0 to 1: {p}")
     if not train or p == 0.0:

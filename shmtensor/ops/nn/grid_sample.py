@@ -247,7 +247,36 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
 
 @composite(autocast_cuda="widest", method=False, autocast="full")
 def grid_sampler(ops, input, grid, interpolation_mode, padding_mode, align_corners):
-    """`grid_sample` with the modes as numbers, in the order of its docstring."""
+    """`nn.functional.grid_sample` with the modes as numbers, in the order of its docstring.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, H, W)` or `(N, C, D, H, W)`.
+    grid : Tensor
+        The points, x first, from -1 to 1 within the image.
+    interpolation_mode : int
+        0 "bilinear", 1 "nearest", 2 "bicubic".
+    padding_mode : int
+        0 "zeros", 1 "border", 2 "reflection".
+    align_corners : bool
+        Whether -1 and 1 are the centres of the corner elements.
+
+    Returns
+    -------
+    Tensor
+        `(N, C, h, w)` or `(N, C, d, h, w)`.
+
+    See Also
+    --------
+    nn.functional.grid_sample
+
+    Examples
+    --------
+    >>> image = st.tensor([[[[0., 10.]]]])
+    >>> st.grid_sampler(image, st.zeros(1, 1, 1, 2), 0, 0, False)
+    tensor([[[[5.]]]])
+    """
     return ops.grid_sample(
         input, grid, MODES[interpolation_mode], PADDING_MODES[padding_mode], align_corners
     )

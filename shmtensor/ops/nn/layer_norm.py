@@ -218,10 +218,39 @@ def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, c
 
 @composite(autocast_cuda="full", method=False)
 def group_norm(ops, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
-    """Each group of channels of each sample normalized to mean 0 and variance 1: (N, C, ...).
+    """Each group of channels of each sample with mean 0 and variance 1, then `* weight + bias`.
 
-    Raises:
-        RuntimeError: num_groups does not divide the channels.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, ...)`.
+    num_groups : int
+        In how many groups of equal size the channels are divided.
+    weight, bias : Tensor, optional
+        `(C,)`.
+    eps : float, optional
+        Added to the variance.
+    cudnn_enabled : bool, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    RuntimeError
+        num_groups does not divide the channels.
+
+    See Also
+    --------
+    nn.functional.group_norm
+
+    Examples
+    --------
+    >>> st.group_norm(st.tensor([[1., 3., 10., 30.]]), 2).round(decimals=2)
+    tensor([[-1.,  1., -1.,  1.]])
     """
     shape = tuple(input.shape)
     if input.ndim < 2:
