@@ -21,27 +21,40 @@ POOL = 100  # batches sorted together: larger pools save little more padding and
 class BucketBatchSampler(Sampler[list[int]]):
     """Batches of samples of similar lengths, to reduce padding; a `batch_sampler`.
 
-    Each epoch (`set_epoch`) the samples are shuffled, sorted by length within pools of
-    `pool_size` and cut into batches, and the batches are shuffled. Several ranks take turns at the
-    batches of one common order; all get the same number of them.
+    Each epoch (`set_epoch`) the samples are shuffled, sorted by length within pools of `pool_size`
+    and cut into batches, and the batches are shuffled. Several ranks take turns at the batches of
+    one common order; all get the same number of them.
 
-    Args:
-        lengths: of the samples, `(N,)`.
-        batch_size: samples in a batch; None with `max_tokens`.
-        max_tokens: bounds the size of the padded batch (its samples times its longest length),
-            instead of `batch_size` or as well. A longer sample is a batch of its own.
-        shuffle: False: sorted by length over all, in the same order each epoch.
-        seed: of the order; the same on all ranks.
-        drop_last: drop batches shorter than `batch_size`, and the last ones if not all ranks get
-            one; otherwise the first batches are repeated until all ranks have the same number.
-        pool_size: samples sorted together; 100 batches of them if None.
-        num_replicas: the number of ranks; 1 if None.
-        rank: this rank; that of the default process group if None and there are several.
+    Parameters
+    ----------
+    lengths : sequence of int or ndarray
+        Of the samples, `(N,)`.
+    batch_size : int, optional
+        Samples in a batch; None with `max_tokens`.
+    max_tokens : int, optional
+        Bounds the size of the padded batch (its samples times its longest length), instead of
+        `batch_size` or as well. A longer sample is a batch of its own.
+    shuffle : bool, optional
+        False sorts by length over all, in the same order each epoch.
+    seed : int, optional
+        Of the order; the same on all ranks.
+    drop_last : bool, optional
+        Whether batches shorter than `batch_size` are dropped, and the last ones if not all ranks
+        get one; otherwise the first batches are repeated until all ranks have the same number.
+    pool_size : int, optional
+        Samples sorted together; 100 batches of them if None.
+    num_replicas : int, optional
+        The number of ranks; 1 if None.
+    rank : int, optional
+        This rank; that of the default process group if None and there are several.
 
-    Example:
-        >>> sampler = BucketBatchSampler([3, 9, 2, 8], batch_size=2, shuffle=False)
-        >>> list(sampler)
-        [[2, 0], [3, 1]]
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import BucketBatchSampler
+    >>> list(BucketBatchSampler([3, 9, 2, 8], batch_size=2, shuffle=False))
+    [[2, 0], [3, 1]]
+    >>> list(BucketBatchSampler([3, 9, 2, 8], max_tokens=10, shuffle=False))
+    [[2, 0], [3], [1]]
     """
 
     def __init__(
@@ -133,17 +146,32 @@ class BucketBatchSampler(Sampler[list[int]]):
 class DistributedWeightedSampler(Sampler[int]):
     """`WeightedRandomSampler` for several ranks: each takes its part of one common draw.
 
-    Args:
-        weights: one non-negative weight per index; they need not sum to 1.
-        num_samples: how many to draw for all ranks together; cut so that all get the same number.
-        replacement: whether an index may come more than once.
-        num_replicas: the number of ranks; of the default process group if None.
-        rank: this rank; of the default process group if None.
-        seed: of the draw; the same on all ranks. `set_epoch` gives each epoch its own.
+    Parameters
+    ----------
+    weights : sequence of float
+        One non-negative weight per index; they need not sum to 1.
+    num_samples : int
+        How many to draw for all ranks together; cut so that all get the same number.
+    replacement : bool, optional
+        Whether an index may come more than once.
+    num_replicas : int, optional
+        The number of ranks; of the default process group if None.
+    rank : int, optional
+        This rank; of the default process group if None.
+    seed : int, optional
+        Of the draw; the same on all ranks. `set_epoch` gives each epoch its own.
 
-    Raises:
-        ValueError: weights that cannot be drawn by, or fewer positive ones than `num_samples`
-            without replacement.
+    Raises
+    ------
+    ValueError
+        Weights that cannot be drawn by, or fewer positive ones than `num_samples` without
+        replacement.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import DistributedWeightedSampler
+    >>> list(DistributedWeightedSampler([0.0, 1.0, 0.0], 4, num_replicas=2, rank=0))
+    [1, 1]
     """
 
     def __init__(

@@ -119,26 +119,48 @@ class Node:
 
 
 def collate(batch: Sequence[Any], *, collate_fn_map: CollateMap | None = None) -> Any:
-    """Samples into a batch, by the functions of `collate_fn_map`.
+    """Samples into a batch, by the functions of a map.
 
-    Args:
-        batch: samples of one structure.
-        collate_fn_map: type (or tuple of types) -> function(samples, *, collate_fn_map); exact
-            types are looked up first, then the first key the sample is an instance of. Entries
-            taken from `default_collate_fn_map` all write into the same block.
+    Parameters
+    ----------
+    batch : sequence
+        Samples of one structure.
+    collate_fn_map : dict, optional
+        Type (or tuple of types) -> function(samples, *, collate_fn_map); exact types are looked up
+        first, then the first key the sample is an instance of. Entries taken from
+        `default_collate_fn_map` all write into the same block.
 
-    Returns:
+    Returns
+    -------
+    any
         The batch, in the structure of the samples (tuples become lists, as in PyTorch). Tensors of
         PyTorch become one of PyTorch, arrays of JAX one of JAX, and so do NumPy's arrays and the
         numbers in a sample that has arrays of these libraries (PyTorch's, if it has both). All
         others become tensors of shmtensor.
 
-    Raises:
-        TypeError: a sample holds something that neither is a container nor has a function, or an
-            array that NumPy cannot view (on a GPU, sparse, quantised, of another dtype).
-        RuntimeError: samples differ in structure, shape or dtype.
+    Raises
+    ------
+    TypeError
+        A sample holds something that neither is a container nor has a function, or an array that
+        NumPy cannot view (on a GPU, sparse, quantised, of another dtype).
+    RuntimeError
+        Samples differ in structure, shape or dtype.
 
+    See Also
+    --------
+    default_collate
+
+    Notes
+    -----
     Copies: one (each sample into the batch's block).
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import collate
+    >>> def join(samples, *, collate_fn_map=None):
+    ...     return "-".join(samples)
+    >>> collate(["a", "b"], collate_fn_map={str: join})
+    'a-b'
     """
     stack_rows = (collate_fn_map or {}).get(Tensor)
     if isinstance(batch, Rows) and stack_rows is collate_tensors:
@@ -169,11 +191,37 @@ def default_collate(batch: Sequence[Any]) -> Any:
     Tensors that require grad are stacked by their own library, so that gradients flow to the
     samples; a worker cannot send such a batch.
 
-    Example:
-        >>> default_collate([{"x": 1.0, "y": 0}, {"x": 2.0, "y": 1}])["y"].tolist()
-        [0, 1]
+    Parameters
+    ----------
+    batch : sequence
+        Samples of one structure.
 
+    Returns
+    -------
+    any
+        The batch, in the structure of the samples.
+
+    Raises
+    ------
+    TypeError, RuntimeError
+        As `collate`.
+
+    See Also
+    --------
+    collate, default_convert
+
+    Notes
+    -----
     Copies: one (each sample into the batch's block).
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import default_collate
+    >>> default_collate([{"x": 1.0, "y": 0}, {"x": 2.0, "y": 1}])
+    {'x': tensor([1., 2.], dtype=shmtensor.float64), 'y': tensor([0, 1])}
+    >>> default_collate([(st.ones(2), "a"), (st.zeros(2), "b")])
+    [tensor([[1., 1.],
+            [0., 0.]]), ('a', 'b')]
     """
     return collate(batch, collate_fn_map=default_collate_fn_map)
 
@@ -515,12 +563,34 @@ def is_default_of_torch(collate_fn: Callable[..., Any] | None) -> bool:
 
 
 def default_convert(data: Any) -> Any:
-    """NumPy arrays within `data` become tensors over the same memory; containers are entered.
+    """NumPy arrays within a sample become tensors over the same memory; containers are entered.
 
     They become tensors of PyTorch or JAX if `data` holds some of these, else of shmtensor. This is
     what a loader without automatic batching (`batch_size=None`) does to each sample.
 
+    Parameters
+    ----------
+    data : any
+        The sample.
+
+    Returns
+    -------
+    any
+        Of the same structure.
+
+    See Also
+    --------
+    default_collate
+
+    Notes
+    -----
     Copies: none; one of a read-only array beside tensors of PyTorch, and what JAX copies.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import default_convert
+    >>> default_convert({"x": np.zeros(2), "name": "a"})
+    {'x': tensor([0., 0.], dtype=shmtensor.float64), 'name': 'a'}
     """
     library = library_within(data) or "shmtensor"
 

@@ -78,51 +78,83 @@ class DataLoader(Generic[T_co, Batch_co]):
     samples were made of: tensors of PyTorch, arrays of JAX, else tensors of shmtensor (see
     `default_collate`), all of them views of the block.
 
-    Args:
-        dataset: a `Dataset` or `IterableDataset`, of this package or PyTorch; any object with
-            `__getitem__` and `__len__`, or with `__iter__` alone (a stream); a DataFrame of pandas
-            or polars or an Arrow table (its rows, as dicts) or a column of these, copied into
-            shared memory here.
-        batch_size: samples per batch; None turns batching off (samples come as they are).
-        shuffle: a random order, another one each epoch.
-        sampler: the order of indices; excludes `shuffle`.
-        batch_sampler: lists of indices; excludes `batch_size`, `shuffle`, `sampler`, `drop_last`.
-        num_workers: worker processes; 0 loads in this one.
-        collate_fn: samples -> batch; `default_collate` if None (`default_convert` without
-            batching). Arrays that it makes with NumPy are allocated in shared memory. PyTorch's
-            `default_collate` is replaced by ours, with `output="torch"` unless that is given.
-        pin_memory: batches of `default_collate` (and of `allocate_parts`) are written to memory
-            that CuPy, or PyTorch, registered once with the GPU's driver, so that copies to the GPU
-            are asynchronous (`DevicePrefetcher`). Warns once if there is no GPU. The first batches,
-            and those that do not fit the pool, use ordinary memory.
-        drop_last: leave out the last batch if it is shorter.
-        timeout: seconds to wait for a batch of the workers; 0 waits for ever (a dead worker raises
-            in any case).
-        worker_init_fn: called with the worker's id in each worker, each time that it gets a data
-            set. Seeds that it sets are overwritten: samples are seeded from `generator`.
-        multiprocessing_context: "fork", "forkserver", "spawn" or a context; the default one if
-            None.
-        generator: where samplers and samples get their seeds from; the default one if None.
-        prefetch_factor: batches in flight or ready per worker; 2 if None.
-        persistent_workers: the workers keep their copy of the data set between epochs.
-        pin_memory_device: accepted: memory is pinned for all GPUs.
-        in_order: batches come in the order of the sampler; False: as they are finished.
-        restart_workers: how many dead workers an epoch may replace; their batches are made again.
-        stall_warning: seconds after which a warning names a sample that is not finished.
-        snapshot_every_n_steps: after how many batches the state of a sampler or stream that has
-            `state_dict` is taken; resuming in between draws the batches since then and drops them.
-        output: "shmtensor", "numpy", "torch" or "jax": whose arrays the batches hold; what is
-            converted has no history. None: those of the samples, or what `collate_fn` returned.
-        write_warning: warns once of the first in-place write of a worker to a tensor of the data
-            set, which all processes share; False: such writes are meant (a cache).
+    Parameters
+    ----------
+    dataset : Dataset or other
+        A `Dataset` or `IterableDataset`, of this package or PyTorch; any object with `__getitem__`
+        and `__len__`, or with `__iter__` alone (a stream); a DataFrame of pandas or polars or an
+        Arrow table (its rows, as dicts) or a column of these, copied into shared memory here.
+    batch_size : int, optional
+        Samples per batch; None turns batching off (samples come as they are).
+    shuffle : bool, optional
+        Whether the order is random, another one each epoch.
+    sampler : Sampler or iterable, optional
+        The order of indices; excludes `shuffle`.
+    batch_sampler : Sampler or iterable, optional
+        Lists of indices; excludes `batch_size`, `shuffle`, `sampler`, `drop_last`.
+    num_workers : int, optional
+        Worker processes; 0 loads in this one.
+    collate_fn : callable, optional
+        Samples -> batch; `default_collate` if None (`default_convert` without batching). Arrays
+        that it makes with NumPy are allocated in shared memory. PyTorch's `default_collate` is
+        replaced by ours, with `output="torch"` unless that is given.
+    pin_memory : bool, optional
+        Whether batches of `default_collate` (and of `allocate_parts`) are written to memory that
+        CuPy, or PyTorch, registered once with the GPU's driver, so that copies to the GPU are
+        asynchronous (`DevicePrefetcher`). Warns once if there is no GPU. The first batches, and
+        those that do not fit the pool, use ordinary memory.
+    drop_last : bool, optional
+        Whether the last batch is left out if it is shorter.
+    timeout : float, optional
+        Seconds to wait for a batch of the workers; 0 waits for ever (a dead worker raises in any
+        case).
+    worker_init_fn : callable, optional
+        Called with the worker's id in each worker, each time that it gets a data set. Seeds that it
+        sets are overwritten: samples are seeded from `generator`.
+    multiprocessing_context : str or context, optional
+        "fork", "forkserver", "spawn" or a context; the default one if None.
+    generator : Generator, optional
+        Where samplers and samples get their seeds from; the default one if None.
+    prefetch_factor : int, optional
+        Batches in flight or ready per worker; 2 if None.
+    persistent_workers : bool, optional
+        Whether the workers keep their copy of the data set between epochs.
+    pin_memory_device : str, optional
+        Accepted: memory is pinned for all GPUs.
+    in_order : bool, optional
+        Whether batches come in the order of the sampler, or as they are finished.
+    restart_workers : int, optional
+        How many dead workers an epoch may replace; their batches are made again.
+    stall_warning : float, optional
+        Seconds after which a warning names a sample that is not finished.
+    snapshot_every_n_steps : int, optional
+        After how many batches the state of a sampler or stream that has `state_dict` is taken;
+        resuming in between draws the batches since then and drops them.
+    output : str, optional
+        "shmtensor", "numpy", "torch" or "jax": whose arrays the batches hold; what is converted has
+        no history. None: those of the samples, or what `collate_fn` returned.
+    write_warning : bool, optional
+        Whether it warns once of the first in-place write of a worker to a tensor of the data set,
+        which all processes share; False: such writes are meant (a cache).
 
-    Raises:
-        ValueError: arguments that exclude each other, or an unknown `output`.
-        ModuleNotFoundError: the library `output` is not installed.
-        PeerLostError: (a RuntimeError) while iterating: a worker died; names it, its pid, the
-            exit code or signal, the sample that it was at, and likely causes.
-        RuntimeError: no batch came within `timeout`.
+    Raises
+    ------
+    ValueError
+        Arguments that exclude each other, or an unknown `output`.
+    ModuleNotFoundError
+        The library `output` is not installed.
+    PeerLostError
+        A RuntimeError, while iterating: a worker died; names it, its pid, the exit code or signal,
+        the sample that it was at, and likely causes.
+    RuntimeError
+        No batch came within `timeout`.
 
+    See Also
+    --------
+    Dataset, DistributedSampler, DevicePrefetcher
+
+    Notes
+    -----
     Python's, NumPy's and shmtensor's generators are seeded for each sample by the epoch and the
     sample's position, PyTorch's (of the CPU, where PyTorch is imported) for each batch, so the same
     seed gives the same batches for any number of workers, or none.
@@ -133,6 +165,19 @@ class DataLoader(Generic[T_co, Batch_co]):
     Copies: one (each sample into its batch's block, in the worker); one more of a tensor of PyTorch
     or array of JAX that a `collate_fn` made in other memory, and of what `output` cannot view
     (read-only arrays for PyTorch; what JAX converts or finds unaligned).
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import DataLoader, TensorDataset
+    >>> dataset = TensorDataset(st.arange(10.).reshape(5, 2), st.arange(5))
+    >>> for x, y in DataLoader(dataset, batch_size=2):
+    ...     print(x.shape, y)
+    Size([2, 2]) tensor([0, 1])
+    Size([2, 2]) tensor([2, 3])
+    Size([1, 2]) tensor([4])
+    >>> with DataLoader(dataset, batch_size=2, shuffle=True, num_workers=1) as loader:
+    ...     sorted(y.item() for x, labels in loader for y in labels)
+    [0, 1, 2, 3, 4]
     """
 
     dataset: Dataset[Any]

@@ -37,6 +37,24 @@ class Dataset(Generic[T_co]):
 
     A dataset may also have `__getitems__(indices)`, which returns the samples of a whole batch; a
     loader then makes one call per batch instead of one per sample.
+
+    See Also
+    --------
+    IterableDataset, TensorDataset, DataLoader
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import DataLoader, Dataset
+    >>> class Squares(Dataset):
+    ...     def __len__(self):
+    ...         return 6
+    ...
+    ...     def __getitem__(self, i):
+    ...         return i, i * i
+    >>> for x, y in DataLoader(Squares(), batch_size=4):
+    ...     print(x, y)
+    tensor([0, 1, 2, 3]) tensor([0, 1, 4, 9])
+    tensor([4, 5]) tensor([16, 25])
     """
 
     def __getitem__(self, index: int) -> T_co:
@@ -57,6 +75,21 @@ class IterableDataset(Dataset[T_co], Iterable[T_co]):
 
     Each worker iterates over its own copy, so `__iter__` must share the work out by
     `get_worker_info()`, or every sample comes once per worker.
+
+    See Also
+    --------
+    Dataset, get_worker_info
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import DataLoader, IterableDataset, get_worker_info
+    >>> class Count(IterableDataset):
+    ...     def __iter__(self):
+    ...         info = get_worker_info()
+    ...         first, step = (0, 1) if info is None else (info.id, info.num_workers)
+    ...         return iter(range(first, 5, step))
+    >>> list(DataLoader(Count(), batch_size=2))
+    [tensor([0, 1]), tensor([2, 3]), tensor([4])]
     """
 
     def __iter__(self) -> Iterator[T_co]:
@@ -101,8 +134,21 @@ def length_of(dataset: object) -> int:
 class ConcatDataset(Dataset[T_co]):
     """Several datasets one after another.
 
-    Args:
-        datasets: map-style datasets; the first's samples come first.
+    Parameters
+    ----------
+    datasets : iterable of Dataset
+        Map-style datasets; the first's samples come first.
+
+    See Also
+    --------
+    ChainDataset, StackDataset
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import ConcatDataset
+    >>> both = ConcatDataset([["a", "b"], ["c"]])
+    >>> both[2], len(both)
+    ('c', 3)
     """
 
     datasets: list[Dataset[T_co]]
@@ -160,9 +206,22 @@ class ConcatDataset(Dataset[T_co]):
 class StackDataset(Dataset[Any]):
     """Several datasets side by side: a sample is the tuple (or dict) of theirs.
 
-    Args:
-        *args: datasets of one length, for tuples.
-        **kwargs: datasets of one length, for dicts.
+    Parameters
+    ----------
+    *args : Dataset
+        Of one length, for tuples.
+    **kwargs : Dataset
+        Of one length, for dicts.
+
+    See Also
+    --------
+    TensorDataset
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import StackDataset
+    >>> StackDataset(x=[1, 2], y=["a", "b"])[1]
+    {'x': 2, 'y': 'b'}
     """
 
     datasets: tuple[Dataset[Any], ...] | dict[str, Dataset[Any]]
@@ -200,8 +259,26 @@ class StackDataset(Dataset[Any]):
 class ChainDataset(IterableDataset[T_co]):
     """Several streams one after another.
 
-    Args:
-        datasets: iterable datasets.
+    Parameters
+    ----------
+    datasets : iterable of IterableDataset
+        The streams.
+
+    See Also
+    --------
+    ConcatDataset
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import ChainDataset, IterableDataset
+    >>> class Count(IterableDataset):
+    ...     def __init__(self, n):
+    ...         self.n = n
+    ...
+    ...     def __iter__(self):
+    ...         return iter(range(self.n))
+    >>> list(ChainDataset([Count(2), Count(3)]))
+    [0, 1, 0, 1, 2]
     """
 
     def __init__(self, datasets: Iterable[Dataset[T_co]]) -> None:
@@ -222,7 +299,25 @@ class ChainDataset(IterableDataset[T_co]):
 
 
 class Subset(Dataset[T_co]):
-    """The samples of `dataset` at `indices`, in that order."""
+    """The samples of a dataset at some indices, in that order.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        A map-style dataset.
+    indices : sequence of int
+        Which ones.
+
+    See Also
+    --------
+    random_split
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import Subset
+    >>> list(Subset(["a", "b", "c"], [2, 0]))
+    ['c', 'a']
+    """
 
     dataset: Dataset[T_co]
     indices: Sequence[int]
@@ -251,19 +346,38 @@ class Subset(Dataset[T_co]):
 def random_split(
     dataset: Dataset[T], lengths: Sequence[int | float], generator: GeneratorLike = None
 ) -> list[Subset[T]]:
-    """Splits `dataset` at random into parts that do not overlap.
+    """Splits a dataset at random into parts that do not overlap.
 
-    Args:
-        dataset: a map-style dataset.
-        lengths: the parts' lengths, or fractions that sum to 1 (lengths are rounded down, and the
-            remaining samples go to the parts in turn, as in PyTorch).
-        generator: where the permutation's seed comes from; the default generator if None.
+    Parameters
+    ----------
+    dataset : Dataset
+        A map-style dataset.
+    lengths : sequence of int or float
+        The parts' lengths, or fractions that sum to 1 (lengths are rounded down, and the remaining
+        samples go to the parts in turn, as in PyTorch).
+    generator : Generator, optional
+        Where the permutation's seed comes from; the default one if None.
 
-    Returns:
-        A `Subset` for each length.
+    Returns
+    -------
+    list of Subset
+        One for each length.
 
-    Raises:
-        ValueError: the lengths do not sum to the dataset's, or a fraction is outside [0, 1].
+    Raises
+    ------
+    ValueError
+        The lengths do not sum to the dataset's, or a fraction is outside [0, 1].
+
+    See Also
+    --------
+    Subset
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import random_split
+    >>> train, test = random_split(range(10), [0.8, 0.2], st.Generator().manual_seed(0))
+    >>> len(train), len(test), sorted([*train, *test]) == list(range(10))
+    (8, 2, True)
     """
     n = length_of(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1 + 1e-9:

@@ -20,17 +20,35 @@ class DistributedSampler(Sampler[int]):
     others: right for evaluation; training then needs `join` of DistributedDataParallel. Call
     `set_epoch` before each epoch, or every epoch has the same order.
 
-    Args:
-        dataset: what is sampled.
-        num_replicas: the number of ranks; of the default process group if None.
-        rank: this rank; of the default process group if None.
-        shuffle: a random order, the same on all ranks.
-        seed: of that order; the same on all ranks.
-        drop_last: cut the tail instead of repeating samples.
-        uneven: neither cut nor repeat any; excludes `drop_last`.
+    Parameters
+    ----------
+    dataset : sized
+        What is sampled.
+    num_replicas : int, optional
+        The number of ranks; of the default process group if None.
+    rank : int, optional
+        This rank; of the default process group if None.
+    shuffle : bool, optional
+        Whether the order is random, the same on all ranks.
+    seed : int, optional
+        Of that order; the same on all ranks.
+    drop_last : bool, optional
+        Whether the tail is cut instead of repeating samples.
+    uneven : bool, optional
+        Whether none is cut or repeated; excludes `drop_last`.
 
-    Raises:
-        ValueError: `rank` is out of range, or `drop_last` and `uneven` are both set.
+    Raises
+    ------
+    ValueError
+        `rank` is out of range, or `drop_last` and `uneven` are both set.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import DistributedSampler
+    >>> [list(DistributedSampler(range(5), 2, rank, shuffle=False)) for rank in range(2)]
+    [[0, 2, 4], [1, 3, 0]]
+    >>> [list(DistributedSampler(range(5), 2, r, False, uneven=True)) for r in range(2)]
+    [[0, 2, 4], [1, 3]]
     """
 
     def __init__(

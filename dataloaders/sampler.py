@@ -23,7 +23,27 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class Sampler(Generic[T_co]):
-    """An order of indices: implement `__iter__`, and `__len__` if the number is known."""
+    """An order of indices: implement `__iter__`, and `__len__` if the number is known.
+
+    See Also
+    --------
+    RandomSampler, BatchSampler
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import DataLoader, Sampler
+    >>> class Backwards(Sampler):
+    ...     def __init__(self, n):
+    ...         self.n = n
+    ...
+    ...     def __iter__(self):
+    ...         return iter(range(self.n - 1, -1, -1))
+    ...
+    ...     def __len__(self):
+    ...         return self.n
+    >>> list(DataLoader(range(4), batch_size=2, sampler=Backwards(4)))
+    [tensor([3, 2]), tensor([1, 0])]
+    """
 
     def __iter__(self) -> Iterator[T_co]:
         raise NotImplementedError(f"{type(self).__name__}: __iter__ is not implemented")
@@ -39,7 +59,19 @@ class Sampler(Generic[T_co]):
 
 
 class SequentialSampler(Sampler[int]):
-    """0, 1, 2, ...: the order of `data_source`."""
+    """The order of the data: 0, 1, 2, ...
+
+    Parameters
+    ----------
+    data_source : sized
+        What is sampled.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import SequentialSampler
+    >>> list(SequentialSampler("abc"))
+    [0, 1, 2]
+    """
 
     data_source: Sized
 
@@ -54,14 +86,29 @@ class SequentialSampler(Sampler[int]):
 
 
 class RandomSampler(Sampler[int]):
-    """A random order of the indices of `data_source`, another one in each epoch.
+    """A random order of the indices, another one in each epoch.
 
-    Args:
-        data_source: what is sampled.
-        replacement: draw each index independently, so that samples may repeat.
-        num_samples: how many to draw; the length of `data_source` if None. Without replacement,
-            more than that starts another permutation.
-        generator: where the randomness comes from; the default generator if None.
+    Parameters
+    ----------
+    data_source : sized
+        What is sampled.
+    replacement : bool, optional
+        Whether each index is drawn independently, so that samples may repeat.
+    num_samples : int, optional
+        How many to draw; the length of `data_source` if None. Without replacement, more than that
+        starts another permutation.
+    generator : Generator, optional
+        Where the randomness comes from; the default one if None.
+
+    See Also
+    --------
+    SubsetRandomSampler, WeightedRandomSampler
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import RandomSampler
+    >>> sorted(RandomSampler("abc"))
+    [0, 1, 2]
     """
 
     data_source: Sized
@@ -107,9 +154,22 @@ class RandomSampler(Sampler[int]):
 class SubsetRandomSampler(Sampler[int]):
     """A random order of given indices.
 
-    Args:
-        indices: what to permute.
-        generator: where the randomness comes from; the default generator if None.
+    Parameters
+    ----------
+    indices : sequence of int
+        What to permute.
+    generator : Generator, optional
+        Where the randomness comes from; the default one if None.
+
+    See Also
+    --------
+    RandomSampler
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import SubsetRandomSampler
+    >>> sorted(SubsetRandomSampler([5, 7, 9]))
+    [5, 7, 9]
     """
 
     indices: Sequence[int]
@@ -127,13 +187,28 @@ class SubsetRandomSampler(Sampler[int]):
 
 
 class WeightedRandomSampler(Sampler[int]):
-    """Indices 0 .. len(weights) - 1, drawn with probabilities in proportion to the weights.
+    """Indices drawn with probabilities in proportion to weights.
 
-    Args:
-        weights: one non-negative weight per index; they need not sum to 1.
-        num_samples: how many to draw.
-        replacement: whether an index may come more than once.
-        generator: where the randomness comes from; the default generator if None.
+    Parameters
+    ----------
+    weights : sequence of float
+        One non-negative weight per index; they need not sum to 1.
+    num_samples : int
+        How many to draw.
+    replacement : bool, optional
+        Whether an index may come more than once.
+    generator : Generator, optional
+        Where the randomness comes from; the default one if None.
+
+    See Also
+    --------
+    DistributedWeightedSampler
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import WeightedRandomSampler
+    >>> list(WeightedRandomSampler([0.0, 1.0, 0.0], num_samples=3))
+    [1, 1, 1]
     """
 
     def __init__(
@@ -179,10 +254,26 @@ class WeightedRandomSampler(Sampler[int]):
 class BatchSampler(Sampler[list[int]]):
     """Lists of `batch_size` indices of another sampler.
 
-    Args:
-        sampler: any iterable of indices.
-        batch_size: how many indices a batch has.
-        drop_last: leave out the last batch if it is shorter.
+    Parameters
+    ----------
+    sampler : iterable of int
+        The indices.
+    batch_size : int
+        How many a batch has.
+    drop_last : bool, optional
+        Whether the last batch is left out if it is shorter.
+
+    See Also
+    --------
+    BucketBatchSampler
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import BatchSampler
+    >>> list(BatchSampler(range(5), batch_size=2))
+    [[0, 1], [2, 3], [4]]
+    >>> list(BatchSampler(range(5), batch_size=2, drop_last=True))
+    [[0, 1], [2, 3]]
     """
 
     def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool = False) -> None:

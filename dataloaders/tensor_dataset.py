@@ -24,18 +24,22 @@ class Rows(Sequence[Any]):
     columns as they are, for instance arrays of one shared block (`allocate_parts`). Indexing gives
     single samples; another `collate_fn` gets a list of them.
 
-    Args:
-        columns: tensors, or lists of other values; each has a first dimension of `count`.
-        count: how many samples there are.
-        pack: makes a sample, and the batch, from the list of their parts (`tuple` for a sample and
-            `list` for the batch if None, as `default_collate` does for tuples).
+    Parameters
+    ----------
+    columns : list
+        Tensors, or lists of other values; each has a first dimension of `count`.
+    count : int
+        How many samples there are.
+    pack : callable, optional
+        Makes a sample, and the batch, from the list of their parts (`tuple` for a sample and `list`
+        for the batch if None, as `default_collate` does for tuples).
 
-    Copies: none.
-
-    Example:
-        >>> rows = Rows([wrap(np.arange(3)), ["a", "b", "c"]], 3)
-        >>> rows[1], len(rows)
-        ((tensor(1), 'b'), 3)
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import Rows
+    >>> rows = Rows([st.arange(3), ["a", "b", "c"]], 3)
+    >>> rows[1], len(rows)
+    ((tensor(1), 'b'), 3)
     """
 
     columns: list[Any]
@@ -95,11 +99,26 @@ class TensorDataset(Dataset[tuple[Tensor, ...]]):
     gathers a batch of all columns in one call, straight into the batch's block; one of CUDA tensors
     on their GPU.
 
-    Args:
-        *tensors: tensors, or NumPy arrays, of the same first dimension.
+    Parameters
+    ----------
+    *tensors : Tensor or ndarray
+        Of the same first dimension.
 
+    See Also
+    --------
+    StackDataset, DataLoader
+
+    Notes
+    -----
     Copies: none for tensors (those over foreign memory are copied when they are sent to a spawned
     worker); one for NumPy arrays, into shared memory.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import TensorDataset
+    >>> dataset = TensorDataset(st.arange(6.).reshape(3, 2), st.tensor([0, 1, 0]))
+    >>> dataset[1], len(dataset)
+    ((tensor([2., 3.]), tensor(1)), 3)
     """
 
     tensors: tuple[Tensor, ...]

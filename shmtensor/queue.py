@@ -25,20 +25,40 @@ __all__ = ["Empty", "Full", "Queue", "ShutDown", "Statistics"]
 
 @dataclass(frozen=True)
 class Statistics:
-    """The state of a queue. All counts are derived from the states of its messages, not from
-    counters that a killed process may leave wrong. `sent` = `received` + `reading` + `waiting`.
+    """The state of a queue, which `Queue.statistics` returns.
 
-    Attributes:
-        maxsize: the largest number of messages that may wait.
-        sent: messages whose `put` has finished, since the queue was created.
-        received: sent messages that a `get` has returned.
-        reading: sent messages that a `get` is receiving; they wait again if its process dies.
-        waiting: sent messages to be read.
-        writing: messages that a `put` is writing.
-        given_up: puts that failed: the writer died, or the queue was shut down meanwhile.
-        segments: blocks of 64 messages that exist now.
-        getters, putters: waiters for a message, for room; includes those killed while they waited.
-        is_shut_down: whether any process called `shutdown`.
+    All counts are derived from the states of its messages, not from counters that a killed process
+    may leave wrong. `sent` = `received` + `reading` + `waiting`.
+
+    Parameters
+    ----------
+    maxsize : int
+        The largest number of messages that may wait.
+    sent : int
+        Messages whose `put` has finished, since the queue was created.
+    received : int
+        Sent messages that a `get` has returned.
+    reading : int
+        Sent messages that a `get` is receiving; they wait again if its process dies.
+    waiting : int
+        Sent messages to be read.
+    writing : int
+        Messages that a `put` is writing.
+    given_up : int
+        Puts that failed: the writer died, or the queue was shut down meanwhile.
+    segments : int
+        Blocks of 64 messages that exist now.
+    getters, putters : int
+        Waiters for a message, for room; includes those killed while they waited.
+    is_shut_down : bool
+        Whether any process called `shutdown`.
+
+    Examples
+    --------
+    >>> with st.Queue(maxsize=8) as queue:
+    ...     queue.put("hello")
+    ...     queue.statistics().waiting
+    1
     """
 
     maxsize: int
@@ -66,15 +86,30 @@ class Queue(_Queue):
     queues. `put` and `get` have the standard library's arguments. A waiting message keeps its
     blocks alive, even if its sender ends.
 
-    Args:
-        maxsize: the largest number of waiting messages, at least 1; `put` waits for room.
+    Parameters
+    ----------
+    maxsize : int, optional
+        The largest number of waiting messages, at least 1; `put` waits for room.
 
-    Example:
-        >>> import shmtensor as st
-        >>> with st.Queue(maxsize=8) as queue:
-        ...     queue.put({"x": st.ones(2), "epoch": 1})
-        ...     queue.get()["x"]
-        tensor([1., 1.])
+    Raises
+    ------
+    ValueError
+        maxsize is less than 1.
+
+    See Also
+    --------
+    multiprocessing.Queue
+
+    Notes
+    -----
+    Copies: none of a shared tensor: the reader gets a view of the sender's memory.
+
+    Examples
+    --------
+    >>> with st.Queue(maxsize=8) as queue:
+    ...     queue.put({"x": st.ones(2), "epoch": 1})
+    ...     queue.get()["x"]
+    tensor([1., 1.])
     """
 
     def __init__(self, maxsize: int = 1024) -> None:

@@ -37,21 +37,32 @@ class DevicePrefetcher:
     with `DataLoader(pin_memory=True)`; from ordinary memory the driver blocks the program.
     `state_dict()` is that of the loader without the prefetched batch.
 
-    Args:
-        batches: a `DataLoader`, or any iterable of batches. Each is kept until its copy is done.
-        device: the GPU: its number, "cuda:1", or "cuda" for the current one.
+    Parameters
+    ----------
+    batches : DataLoader or iterable
+        The batches. Each is kept until its copy is done.
+    device : int, str or device, optional
+        The GPU: its number, "cuda:1", or "cuda" for the current one.
 
-    Raises:
-        RuntimeError: CuPy or a GPU is missing. (The driver's own errors while iterating.)
-        ValueError: the device is not a GPU.
-        TypeError: while iterating: a bfloat16 tensor, if CuPy does not take it.
+    Raises
+    ------
+    RuntimeError
+        CuPy or a GPU is missing. (The driver's own errors while iterating.)
+    ValueError
+        The device is not a GPU.
+    TypeError
+        While iterating: a bfloat16 tensor, if CuPy does not take it.
 
+    Notes
+    -----
     Copies: one (host to device; one more of an array that does not fill its memory).
 
-    Example:
-        >>> loader = DataLoader(dataset, 32, num_workers=2, pin_memory=True)  # doctest: +SKIP
-        >>> for images, labels in DevicePrefetcher(loader):  # doctest: +SKIP
-        ...     images = images.float() / 255
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import DevicePrefetcher
+    >>> def train(model, loader):  # a DataLoader(..., num_workers=2, pin_memory=True)
+    ...     for images, labels in DevicePrefetcher(loader, "cuda"):
+    ...         model(images.float() / 255)
     """
 
     def __init__(self, batches: Iterable[Any], device: int | str | Device = 0) -> None:

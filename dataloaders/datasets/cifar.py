@@ -26,26 +26,47 @@ PIXELS = 3 * 32 * 32
 class CIFAR10(PictureDataset):
     """CIFAR-10: 32 x 32 pixels of colour, ten classes.
 
-    Samples are (uint8 image `(3, 32, 32)`, class number).
+    Samples are (uint8 image `(3, 32, 32)`, class number). The pickles are read by the restricted
+    unpickler of `shmtensor.load`, so that a file cannot run code.
 
-    Args:
-        root: the folder of the published files, of the Python version (data_batch_1, ...,
-            test_batch) or the binary one (data_batch_1.bin, ...), or the folder above it.
-        train: the 50,000 images to train on; the 10,000 held-out ones if False.
-        transform: of whole batches of images `(N, 3, 32, 32)`; see `dataloaders.transforms`.
-        target_transform: of whole batches of class numbers.
-        download: accepted for scripts that say False; nothing is downloaded.
+    Parameters
+    ----------
+    root : path
+        The folder of the published files, of the Python version (data_batch_1, ..., test_batch) or
+        the binary one (data_batch_1.bin, ...), or the folder above it.
+    train : bool, optional
+        The 50,000 images to train on; the 10,000 held-out ones if False.
+    transform : callable, optional
+        Of whole batches of images `(N, 3, 32, 32)`: one of `dataloaders.transforms` or any
+        function.
+    target_transform : callable, optional
+        Of whole batches of class numbers.
+    download : bool, optional
+        Accepted for scripts that say False; nothing is downloaded.
 
-    The pickles are read by the restricted unpickler of `shmtensor.load`, so that a file cannot run
-    code.
+    Raises
+    ------
+    FileNotFoundError
+        The files are not there; says which are looked for, and where.
+    ValueError
+        A file is damaged, or holds something else.
 
-    Raises:
-        FileNotFoundError: the files are not there; says which are looked for, and where.
-        ValueError: a file is damaged, or holds something else.
+    See Also
+    --------
+    CIFAR100
 
-    Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009.
+    Notes
+    -----
+    Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009. Copies:
+    one (file to shared memory), and one while pickles are read.
 
-    Copies: one (file to shared memory), and one while pickles are read.
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import CIFAR10
+    >>> np.zeros((2, 1 + 3 * 32 * 32), np.uint8).tofile("test_batch.bin")
+    >>> dataset = CIFAR10(".", train=False)
+    >>> len(dataset), dataset[0][0].shape, int(dataset[0][1])
+    (2, Size([3, 32, 32]), 0)
     """
 
     parts: tuple[tuple[str, ...], tuple[str, ...]] = (
@@ -133,10 +154,39 @@ class CIFAR10(PictureDataset):
 class CIFAR100(CIFAR10):
     """CIFAR-100: 32 x 32 pixels of colour, 100 classes (the fine labels).
 
-    Arguments and formats are those of `CIFAR10`; the files are train, test (or train.bin,
-    test.bin), in root or root/cifar-100-python.
+    Parameters
+    ----------
+    root : path
+        The folder of the published files, train, test (or train.bin, test.bin), or the folder above
+        it.
+    train : bool, optional
+        The 50,000 images to train on; the 10,000 held-out ones if False.
+    transform : callable, optional
+        Of whole batches of images `(N, 3, 32, 32)`.
+    target_transform : callable, optional
+        Of whole batches of class numbers.
+    download : bool, optional
+        Accepted for scripts that say False; nothing is downloaded.
 
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `CIFAR10`.
+
+    See Also
+    --------
+    CIFAR10
+
+    Notes
+    -----
     Source: A. Krizhevsky, "Learning multiple layers of features from tiny images", 2009.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import CIFAR100
+    >>> np.zeros((2, 2 + 3 * 32 * 32), np.uint8).tofile("test.bin")
+    >>> len(CIFAR100(".", train=False))
+    2
     """
 
     parts = (("train",), ("test",))

@@ -106,17 +106,43 @@ def open_image(
 ) -> EncodedImage:
     """Opens an image from a file's bytes, without decoding it.
 
-    Args:
-        data: JPEG, PNG, or whatever Pillow reads.
-        mode: "RGB", "L" (grey) or "RGBA".
-        size: (H, W), or one number for both: the image is scaled until it covers that and cropped
-            to its middle; a JPEG is decoded at half, a quarter or an eighth of its size where that
-            is enough. None: as it is.
+    Parameters
+    ----------
+    data : bytes
+        JPEG, PNG, or whatever Pillow reads.
+    mode : str, optional
+        "RGB", "L" (grey) or "RGBA".
+    size : int or (int, int), optional
+        (H, W), or one number for both: the image is scaled until it covers that and cropped to its
+        middle; a JPEG is decoded at half, a quarter or an eighth of its size where that is enough.
+        None: as it is.
 
-    Raises:
-        ModuleNotFoundError: Pillow is not installed.
-        OSError: not an image; an EPS file, on which Pillow would run a program; or more pixels than
-            Pillow opens (`PIL.Image.MAX_IMAGE_PIXELS`, 179 million).
+    Returns
+    -------
+    EncodedImage
+        With `shape` `(H, W, C)` and `decode_into(out)`.
+
+    Raises
+    ------
+    ModuleNotFoundError
+        Pillow is not installed.
+    OSError
+        Not an image; an EPS file, on which Pillow would run a program; or more pixels than Pillow
+        opens (`PIL.Image.MAX_IMAGE_PIXELS`, 179 million).
+
+    See Also
+    --------
+    decode_image
+
+    Examples
+    --------
+    >>> import io
+    >>> from PIL import Image
+    >>> from shmtensor.dataloaders.datasets import open_image
+    >>> file = io.BytesIO()
+    >>> Image.new("RGB", (6, 4)).save(file, "png")
+    >>> open_image(file.getvalue(), size=4).shape
+    (4, 4, 3)
     """
     if mode not in CHANNELS:
         raise ValueError(f"open_image: mode is not one of {list(CHANNELS)}: {mode!r}")
@@ -134,9 +160,38 @@ def open_image(
 def decode_image(data: bytes, mode: str = "RGB", size: int | Sequence[int] | None = None) -> Any:
     """The image in the bytes of a file: a uint8 tensor `(C, H, W)` in shared memory.
 
-    Args and Raises are those of `open_image`; an image cut short is an OSError, too.
+    Parameters
+    ----------
+    data : bytes
+        JPEG, PNG, or whatever Pillow reads.
+    mode : str, optional
+        "RGB", "L" (grey) or "RGBA".
+    size : int or (int, int), optional
+        As in `open_image`.
 
-    Copies: one (Pillow's pixels), none with simplejpeg.
+    Returns
+    -------
+    Tensor
+        Copies: one (Pillow's pixels), none with simplejpeg.
+
+    Raises
+    ------
+    ModuleNotFoundError, OSError
+        As `open_image`; an image cut short is an OSError, too.
+
+    See Also
+    --------
+    open_image
+
+    Examples
+    --------
+    >>> import io
+    >>> from PIL import Image
+    >>> from shmtensor.dataloaders.datasets import decode_image
+    >>> file = io.BytesIO()
+    >>> Image.new("L", (2, 1), 7).save(file, "png")
+    >>> decode_image(file.getvalue(), mode="L")
+    tensor([[[7, 7]]], dtype=shmtensor.uint8)
     """
     images, _ = decode_batch([open_image(data, mode, size)])
     return images[0]

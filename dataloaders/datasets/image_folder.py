@@ -32,27 +32,55 @@ class ImageFolder(Dataset[Any]):
     paths on every machine. Paths are stored in shared memory. If all images of a batch have the
     same size, they are decoded into the rows of the batch's block, channels last in memory.
 
-    Args:
-        root: the folder.
-        transform: of a batch of images `(N, C, H, W)`, or of one image where sizes differ; one of
-            `dataloaders.transforms` or any function.
-        target_transform: of the class numbers `(N,)`.
-        loader: path -> the image, of any type, instead of decoding it here; or an object with
-            `shape` `(H, W, C)` and `decode_into(out)`, which is given a row of the block.
-        is_valid_file: path -> whether it is a sample; by extension if None (`IMG_EXTENSIONS`).
-        allow_empty: whether a class may have no images.
-        size: (H, W), or one number for both: images are scaled until they cover that, and cropped
-            to their middle; JPEGs are decoded at a half, quarter or eighth where that is enough.
-        mode: "RGB", "L" (grey) or "RGBA".
-        corrupt: for a file that cannot be decoded: "raise" an error that names it, or "next": warn
-            with its name, and use the next sample's image and class.
+    Parameters
+    ----------
+    root : path
+        The folder.
+    transform : callable, optional
+        Of a batch of images `(N, C, H, W)`, or of one image where sizes differ; one of
+        `dataloaders.transforms` or any function.
+    target_transform : callable, optional
+        Of the class numbers `(N,)`.
+    loader : callable, optional
+        Path -> the image, of any type, instead of decoding it here; or an object with `shape` `(H,
+        W, C)` and `decode_into(out)`, which is given a row of the block.
+    is_valid_file : callable, optional
+        Path -> whether it is a sample; by extension if None (`IMG_EXTENSIONS`).
+    allow_empty : bool, optional
+        Whether a class may have no images.
+    size : int or (int, int), optional
+        (H, W), or one number for both: images are scaled until they cover that, and cropped to
+        their middle; JPEGs are decoded at a half, quarter or eighth where that is enough.
+    mode : str, optional
+        "RGB", "L" (grey) or "RGBA".
+    corrupt : str, optional
+        For a file that cannot be decoded: "raise" an error that names it, or "next": warn with its
+        name, and use the next sample's image and class.
 
-    Raises:
-        FileNotFoundError: no class folders, or one without images.
-        ModuleNotFoundError: Pillow is not installed (on the first sample).
-        OSError: an image is corrupt; names the file.
+    Raises
+    ------
+    FileNotFoundError
+        No class folders, or one without images.
+    ModuleNotFoundError
+        Pillow is not installed (on the first sample).
+    OSError
+        An image is corrupt; names the file.
 
+    Notes
+    -----
     Copies: one (Pillow's pixels to the block); none with simplejpeg where no scaling is needed.
+
+    Examples
+    --------
+    >>> import os
+    >>> from PIL import Image
+    >>> from shmtensor.dataloaders.datasets import ImageFolder
+    >>> for kind in "cat", "dog":
+    ...     os.makedirs(kind)
+    ...     Image.new("RGB", (6, 4)).save(f"{kind}/1.png")
+    >>> dataset = ImageFolder(".", size=4)
+    >>> dataset.classes, dataset[1][0].shape, int(dataset[1][1])
+    (['cat', 'dog'], Size([3, 4, 4]), 1)
     """
 
     classes: list[str]

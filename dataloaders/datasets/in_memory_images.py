@@ -21,15 +21,29 @@ PathLike = str | os.PathLike[str]
 class PictureDataset(TensorDataset):
     """Samples (image `(C, H, W)`, class number) from arrays.
 
-    Args:
-        data: uint8 `(N, C, H, W)`.
-        targets: int64 `(N,)`.
-        classes: the classes' names.
-        transform: of whole batches of images `(N, C, H, W)`; one of `dataloaders.transforms` or
-            any function.
-        target_transform: of whole batches of labels `(N,)`.
+    Parameters
+    ----------
+    data : ndarray
+        uint8 `(N, C, H, W)`.
+    targets : ndarray
+        int64 `(N,)`.
+    classes : sequence of str, optional
+        The classes' names.
+    transform : callable, optional
+        Of whole batches of images `(N, C, H, W)`: one of `dataloaders.transforms` or any function.
+    target_transform : callable, optional
+        Of whole batches of labels `(N,)`.
 
+    Notes
+    -----
     Copies: one (into shared memory).
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import PictureDataset
+    >>> dataset = PictureDataset(np.zeros((5, 3, 8, 8), np.uint8), np.arange(5))
+    >>> dataset[2][0].shape, int(dataset[2][1])
+    (Size([3, 8, 8]), 2)
     """
 
     classes: list[str]

@@ -21,15 +21,34 @@ TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
 def read_idx(path: PathLike, max_expansion: int = MAX_EXPANSION) -> Array:
-    """The array in an idx file, or in one compressed by gzip (detected by its first bytes).
+    """The array in an idx file, the format of MNIST, or in one compressed by gzip (detected by its
+    first bytes).
 
-    Args:
-        max_expansion: bytes that a compressed file may become, if that is more than 100 times its
-            size; 256 MiB by default.
+    Parameters
+    ----------
+    path : path
+        The file.
+    max_expansion : int, optional
+        Bytes that a compressed file may become, if that is more than 100 times its size; 256 MiB by
+        default.
 
-    Raises:
-        ValueError: the file is not of this format, or shorter or longer than its header says, or
-            expands to more than is allowed.
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    ValueError
+        The file is not of this format, or shorter or longer than its header says, or expands to
+        more than is allowed.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import read_idx
+    >>> with open("labels", "wb") as file:
+    ...     _ = file.write(bytes([0, 0, 8, 1, 0, 0, 0, 3, 7, 2, 1]))
+    >>> read_idx("labels")
+    array([7, 2, 1], dtype=uint8)
     """
     file, limit = open_maybe_gzip(Path(path), max_expansion)
     try:
@@ -72,21 +91,49 @@ class MNIST(PictureDataset):
     Samples are (uint8 image `(1, 28, 28)`, class number); the files are read once, into shared
     memory that workers get as a handle.
 
-    Args:
-        root: the folder of the original files (train-images-idx3-ubyte, ... as they are or with
-            .gz), or one above it as torchvision lays it out (root/MNIST/raw).
-        train: the 60,000 images to train on; the 10,000 held-out ones if False.
-        transform: of whole batches of images `(N, 1, 28, 28)`; see `dataloaders.transforms`.
-        target_transform: of whole batches of class numbers.
-        download: accepted for scripts that say False; nothing is downloaded.
+    Parameters
+    ----------
+    root : path
+        The folder of the original files (train-images-idx3-ubyte, ... as they are or with .gz), or
+        one above it as torchvision lays it out (root/MNIST/raw).
+    train : bool, optional
+        The 60,000 images to train on; the 10,000 held-out ones if False.
+    transform : callable, optional
+        Of whole batches of images `(N, 1, 28, 28)`: one of `dataloaders.transforms` or any
+        function.
+    target_transform : callable, optional
+        Of whole batches of class numbers.
+    download : bool, optional
+        Accepted for scripts that say False; nothing is downloaded.
 
-    Raises:
-        FileNotFoundError: the files are not there; says which are looked for, and where.
-        ValueError: a file is damaged, or images and labels do not belong together.
+    Raises
+    ------
+    FileNotFoundError
+        The files are not there; says which are looked for, and where.
+    ValueError
+        A file is damaged, or images and labels do not belong together.
 
-    Source: Y. LeCun, C. Cortes, C. Burges, The MNIST database of handwritten digits.
+    See Also
+    --------
+    FashionMNIST, KMNIST, digits
 
-    Copies: one (file to shared memory).
+    Notes
+    -----
+    Source: Y. LeCun, C. Cortes, C. Burges, The MNIST database of handwritten digits. Copies: one
+    (file to shared memory).
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import MNIST
+    >>> def write(name, array):  # two images in the place of 10,000
+    ...     header = bytes([0, 0, 8, array.ndim]) + np.array(array.shape, ">i4").tobytes()
+    ...     with open(name, "wb") as file:
+    ...         _ = file.write(header + array.tobytes())
+    >>> write("t10k-images-idx3-ubyte", np.zeros((2, 28, 28), np.uint8))
+    >>> write("t10k-labels-idx1-ubyte", np.array([7, 2], np.uint8))
+    >>> dataset = MNIST(".", train=False)
+    >>> dataset[0][0].shape, int(dataset[0][1])
+    (Size([1, 28, 28]), 7)
     """
 
     names: tuple[str, ...] = (
@@ -127,9 +174,41 @@ class MNIST(PictureDataset):
 
 
 class FashionMNIST(MNIST):
-    """Fashion-MNIST: 28 x 28 pixels of clothes, ten classes; arguments and files as of `MNIST`.
+    """Fashion-MNIST: 28 x 28 pixels of clothes, ten classes.
 
+    Parameters
+    ----------
+    root : path
+        The folder of the files, as of `MNIST`.
+    train : bool, optional
+        The 60,000 images to train on; the 10,000 held-out ones if False.
+    transform : callable, optional
+        Of whole batches of images `(N, 1, 28, 28)`.
+    target_transform : callable, optional
+        Of whole batches of class numbers.
+    download : bool, optional
+        Accepted for scripts that say False; nothing is downloaded.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `MNIST`.
+
+    See Also
+    --------
+    MNIST
+
+    Notes
+    -----
     Source: H. Xiao, K. Rasul, R. Vollgraf, "Fashion-MNIST", arXiv:1708.07747.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import FashionMNIST
+    >>> FashionMNIST("nowhere")
+    Traceback (most recent call last):
+        ...
+    FileNotFoundError: FashionMNIST: the files are not there: ...
     """
 
     names = (
@@ -139,10 +218,41 @@ class FashionMNIST(MNIST):
 
 
 class KMNIST(MNIST):
-    """Kuzushiji-MNIST: 28 x 28 pixels of cursive Japanese; arguments and files as of `MNIST`.
+    """Kuzushiji-MNIST: 28 x 28 pixels of cursive Japanese, ten classes.
 
-    Source: T. Clanuwat et al., "Deep learning for classical Japanese literature",
-    arXiv:1812.01718.
+    Parameters
+    ----------
+    root : path
+        The folder of the files, as of `MNIST`.
+    train : bool, optional
+        The 60,000 images to train on; the 10,000 held-out ones if False.
+    transform : callable, optional
+        Of whole batches of images `(N, 1, 28, 28)`.
+    target_transform : callable, optional
+        Of whole batches of class numbers.
+    download : bool, optional
+        Accepted for scripts that say False; nothing is downloaded.
+
+    Raises
+    ------
+    FileNotFoundError, ValueError
+        As `MNIST`.
+
+    See Also
+    --------
+    MNIST
+
+    Notes
+    -----
+    Source: T. Clanuwat et al., "Deep learning for classical Japanese literature", arXiv:1812.01718.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import KMNIST
+    >>> KMNIST("nowhere")
+    Traceback (most recent call last):
+        ...
+    FileNotFoundError: KMNIST: the files are not there: ...
     """
 
     names = ("o", "ki", "su", "tsu", "na", "ha", "ma", "ya", "re", "wo")

@@ -129,24 +129,27 @@ class NpyDataset(Dataset[Any]):
     The files are mapped, not read: all workers share the page cache's copy, and a data set larger
     than memory works. It is sent to workers as paths.
 
-    Args:
-        *paths: `.npy` files of the same first dimension.
+    Parameters
+    ----------
+    *paths : path
+        `.npy` files of the same first dimension.
 
-    Raises:
-        ValueError: a file is not `.npy`, is cut short, holds Python objects or no rows; or
-            lengths differ.
+    Raises
+    ------
+    ValueError
+        A file is not `.npy`, is cut short, holds Python objects or no rows; or lengths differ.
 
-    Copies: one (page cache to the batch's block); two of files in Fortran order or another
-    byte order.
+    Notes
+    -----
+    Copies: one (page cache to the batch's block); two of files in Fortran order or another byte
+    order.
 
-    Example:
-        >>> import tempfile, pathlib
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = pathlib.Path(folder.name, "x.npy")
-        >>> np.save(path, np.arange(6).reshape(3, 2))
-        >>> NpyDataset(path)[1].tolist()
-        [2, 3]
-        >>> folder.cleanup()
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import NpyDataset
+    >>> np.save("x.npy", np.arange(6).reshape(3, 2))
+    >>> NpyDataset("x.npy")[1]
+    tensor([2, 3])
     """
 
     def __init__(self, *paths: PathLike) -> None:

@@ -23,17 +23,39 @@ class ParquetDataset(TableDataset):
     Samples are those of `TableDataset`. Only the requested columns are read, from the mapped files,
     one row group of one column at a time: besides the result this is all the memory needed.
 
-    Args:
-        paths: a file, or several of the same columns (numbers of several types are promoted as
-            NumPy does).
-        columns: which ones are read; all if None.
+    Parameters
+    ----------
+    paths : path or sequence of path
+        A file, or several of the same columns (numbers of several types are promoted as NumPy
+        does).
+    columns : sequence of str, optional
+        Which ones are read; all if None.
 
-    Raises:
-        ModuleNotFoundError: pyarrow is not installed.
-        KeyError: a column that the files do not have.
-        ValueError: a file is not Parquet, or damaged.
+    Raises
+    ------
+    ModuleNotFoundError
+        pyarrow is not installed.
+    KeyError
+        A column that the files do not have.
+    ValueError
+        A file is not Parquet, or damaged.
 
+    See Also
+    --------
+    TableDataset
+
+    Notes
+    -----
     Copies: one (decoded row group to shared memory), one (to the batch's block).
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> import pyarrow.parquet
+    >>> from shmtensor.dataloaders.datasets import ParquetDataset
+    >>> pa.parquet.write_table(pa.table({"x": [1.0, 2.0], "y": [0, 1]}), "data.parquet")
+    >>> ParquetDataset("data.parquet", ["x"])[1]
+    {'x': tensor(2., dtype=shmtensor.float64)}
     """
 
     def __init__(

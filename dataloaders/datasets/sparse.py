@@ -23,16 +23,32 @@ class SparseDataset(Dataset[Any]):
     Only the nonzero values and their indices are in shared memory, as many bytes as in SciPy's CSR;
     a batch is made dense in its block, `(batch, F)`.
 
-    Args:
-        matrix: any sparse matrix or array of SciPy (with `tocsr()`), `(N, F)`.
-        *columns: arrays of first dimension N, such as labels.
-        dtype: of the rows; the matrix's if None.
+    Parameters
+    ----------
+    matrix : sparse matrix
+        Any of SciPy's (with `tocsr()`), `(N, F)`.
+    *columns : ndarray
+        Of first dimension N, such as labels.
+    dtype : dtype, optional
+        Of the rows; the matrix's if None.
 
-    Raises:
-        TypeError: `matrix` is not sparse.
-        ValueError: first dimensions differ, or the matrix's indices are out of range.
+    Raises
+    ------
+    TypeError
+        `matrix` is not sparse.
+    ValueError
+        First dimensions differ, or the matrix's indices are out of range.
 
+    Notes
+    -----
     Copies: one (matrix to shared memory), one (to the batch's block).
+
+    Examples
+    --------
+    >>> from scipy.sparse import csr_matrix
+    >>> from shmtensor.dataloaders.datasets import SparseDataset
+    >>> SparseDataset(csr_matrix([[0.0, 2.0], [1.0, 0.0]]), np.array([5, 6]))[1]
+    (tensor([1., 0.], dtype=shmtensor.float64), tensor(6))
     """
 
     def __init__(self, matrix: Any, *columns: Any, dtype: Any = None) -> None:

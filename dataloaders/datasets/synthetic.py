@@ -57,11 +57,23 @@ class Synthetic(Dataset[Any]):
 class SyntheticRegression(Synthetic):
     """Samples (x float32 `(features,)`, y float32 `()`), y linear in x with noise.
 
-    Args:
-        size: how many samples.
-        features: how long x is; its entries are standard normal.
-        noise: standard deviation of what is added to y.
-        seed: the same seed, the same samples and the same `weight` and `bias`.
+    Parameters
+    ----------
+    size : int, optional
+        How many samples.
+    features : int, optional
+        How long x is; its entries are standard normal.
+    noise : float, optional
+        Standard deviation of what is added to y.
+    seed : int, optional
+        The same seed, the same samples and the same `weight` and `bias`.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import SyntheticRegression
+    >>> x, y = SyntheticRegression(size=100, features=4)[0]
+    >>> x.shape, y.shape
+    (Size([4]), Size([]))
     """
 
     def __init__(
@@ -88,12 +100,25 @@ class SyntheticRegression(Synthetic):
 class SyntheticClassification(Synthetic):
     """Samples (x float32 `(features,)`, class number): a normal cloud around each class's centre.
 
-    Args:
-        size: how many samples.
-        features: how long x is.
-        num_classes: how many classes; drawn with equal probability.
-        spread: standard deviation of the clouds; the centres' entries are standard normal.
-        seed: the same seed, the same samples and `centres`.
+    Parameters
+    ----------
+    size : int, optional
+        How many samples.
+    features : int, optional
+        How long x is.
+    num_classes : int, optional
+        How many classes; drawn with equal probability.
+    spread : float, optional
+        Standard deviation of the clouds; the centres' entries are standard normal.
+    seed : int, optional
+        The same seed, the same samples and `centres`.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import SyntheticClassification
+    >>> x, label = SyntheticClassification(size=100, features=4)[0]
+    >>> x.shape, label.dtype
+    (Size([4]), shmtensor.int64)
     """
 
     def __init__(
@@ -124,11 +149,23 @@ class SyntheticClassification(Synthetic):
 class FakeData(Synthetic):
     """Samples (image of random bytes, class number), as torchvision's, as uint8 tensors.
 
-    Args:
-        size: how many images.
-        image_size: (C, H, W).
-        num_classes: how many classes.
-        random_offset: the seed.
+    Parameters
+    ----------
+    size : int, optional
+        How many images.
+    image_size : (int, int, int), optional
+        (C, H, W).
+    num_classes : int, optional
+        How many classes.
+    random_offset : int, optional
+        The seed.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import FakeData
+    >>> image, label = FakeData(10, (3, 8, 8))[0]
+    >>> image.shape, image.dtype
+    (Size([3, 8, 8]), shmtensor.uint8)
     """
 
     def __init__(
@@ -160,11 +197,23 @@ class SyntheticTokens(Synthetic):
     Each token is the previous one plus a step that is constant in the sequence (modulo
     `vocabulary`), so the first two tokens determine the others.
 
-    Args:
-        size: how many windows.
-        block_size: tokens in a window.
-        vocabulary: how many tokens there are.
-        seed: the same seed, the same samples.
+    Parameters
+    ----------
+    size : int, optional
+        How many windows.
+    block_size : int, optional
+        Tokens in a window.
+    vocabulary : int, optional
+        How many tokens there are.
+    seed : int, optional
+        The same seed, the same samples.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import SyntheticTokens
+    >>> tokens, targets = SyntheticTokens(size=10, block_size=8)[0]
+    >>> bool((tokens[1:] == targets[:-1]).all())
+    True
     """
 
     def __init__(

@@ -28,28 +28,38 @@ TRUTH = {"true": True, "True": True, "TRUE": True, "false": False, "False": Fals
 class TableDataset(Dataset[Any]):
     """Sample i is row i of a table: a dict of its columns' values.
 
-    Columns of numbers are tensors in shared memory, others a `SharedList`: workers get handles.
-    A batch is a dict of tensors `(N,)`, and of lists for other columns.
+    Columns of numbers are tensors in shared memory, others a `SharedList`: workers get handles. A
+    batch is a dict of tensors `(N,)`, and of lists for other columns.
 
-    Args:
-        table: a mapping of names to arrays or lists, a pandas DataFrame, or an Arrow table.
-        columns: which ones, in this order; all if None.
+    Parameters
+    ----------
+    table : mapping, DataFrame or Arrow table
+        A mapping is one of names to arrays or lists.
+    columns : sequence of str, optional
+        Which ones, in this order; all if None.
 
+    Raises
+    ------
+    KeyError
+        A column that the table does not have.
+    ValueError
+        Columns of different lengths, or none.
+
+    Notes
+    -----
     Missing values are nan in columns of numbers (integers then become float64), and None in others.
     Dates are int64 nanoseconds since 1970.
 
-    Raises:
-        KeyError: a column that the table does not have.
-        ValueError: columns of different lengths, or none.
-
     Copies: one (table to shared memory, a column at a time), one (to the batch's block).
 
-    Example:
-        >>> table = TableDataset({"age": [31, 44], "name": ["Ada", "Kurt"]})
-        >>> table[1]["name"], int(table[1]["age"])
-        ('Kurt', 44)
-        >>> table.tensors(["age"])[0][0].tolist()
-        [31.0]
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import TableDataset
+    >>> table = TableDataset({"age": [31, 44], "name": ["Ada", "Kurt"]})
+    >>> table[1]
+    {'age': tensor(44), 'name': 'Kurt'}
+    >>> table.tensors(["age"])[0][0]
+    tensor([31.])
     """
 
     def __init__(self, table: Any, columns: Sequence[str] | None = None) -> None:
@@ -125,24 +135,47 @@ class TableDataset(Dataset[Any]):
 
 
 class CSVDataset(TableDataset):
-    """A CSV file with a header line, by columns.
+    r"""A CSV file with a header line, by columns.
 
     A column of whole numbers is int64, one of numbers float64, one of true and false bool, others
     are strings. Samples are those of `TableDataset`.
 
-    Args:
-        path: the file; compressed (.gz and others) with pyarrow only.
-        columns: which ones; all if None.
-        delimiter: between fields.
-        engine: "python", the standard library; or "pyarrow", which is faster, recognises dates, and
-            leaves threads running (Python 3.12 and newer then warn of a fork).
-        encoding: of the text.
+    Parameters
+    ----------
+    path : path
+        The file; compressed (.gz and others) with pyarrow only.
+    columns : sequence of str, optional
+        Which ones; all if None.
+    delimiter : str, optional
+        Between fields.
+    engine : str, optional
+        "python", the standard library; or "pyarrow", which is faster, recognises dates, and leaves
+        threads running (Python 3.12 and newer then warn of a fork).
+    encoding : str, optional
+        Of the text.
 
-    Raises:
-        ValueError: a line has more or fewer fields than the header, or is not text; says which.
-        ModuleNotFoundError: `engine="pyarrow"` where it is not installed.
+    Raises
+    ------
+    ValueError
+        A line has more or fewer fields than the header, or is not text; says which.
+    ModuleNotFoundError
+        `engine="pyarrow"` where it is not installed.
 
+    See Also
+    --------
+    TableDataset, ParquetDataset
+
+    Notes
+    -----
     Copies: those of `TableDataset`; the "python" engine holds all fields as strings meanwhile.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import CSVDataset
+    >>> with open("people.csv", "w") as file:
+    ...     print("name,age", "Ada,36", "Kurt,71", sep="\n", file=file)
+    >>> CSVDataset("people.csv")[1]
+    {'name': 'Kurt', 'age': tensor(71)}
     """
 
     def __init__(

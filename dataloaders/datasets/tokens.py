@@ -23,40 +23,49 @@ CHUNK = 1 << 24  # tokens searched for boundaries at a time
 class TokenDataset(Dataset[Any]):
     """Sample i is the i-th window of `block_size` tokens, and the same one token later.
 
-    The files are mapped, not read, and sent to workers as paths. Windows follow one another
-    without gap or overlap unless `stride` says otherwise; targets of one window reach one token
-    into the next, so that each token but the first is predicted once. No window crosses files.
-    For a reproducible random order, give the loader `shuffle=True` and a `generator`.
+    The files are mapped, not read, and sent to workers as paths. Windows follow one another without
+    gap or overlap unless `stride` says otherwise; targets of one window reach one token into the
+    next, so that each token but the first is predicted once. No window crosses files. For a
+    reproducible random order, give the loader `shuffle=True` and a `generator`.
 
-    Args:
-        paths: a file, or several: raw numbers (`ids.astype(np.uint16).tofile(path)`) or `.npy`.
-        block_size: tokens in a window.
-        dtype: of raw files: uint16, uint32, int32, ...; `.npy` files know theirs.
-        stride: tokens from one window to the next; `block_size` if None.
-        offset: bytes before the first token of raw files.
-        boundary: the token that ends a document.
-        documents: what a boundary does. "join": nothing, windows cross it. "split": each window is
-            of one document; a short one is padded with `boundary`, and with -100 (ignored by
-            `cross_entropy`) in the targets. "mark": as "join", with a third part, the number of
-            boundaries before each token in its window, for attention masks.
+    Parameters
+    ----------
+    paths : path or sequence of path
+        A file, or several: raw numbers (`ids.astype(np.uint16).tofile(path)`) or `.npy`.
+    block_size : int
+        Tokens in a window.
+    dtype : dtype, optional
+        Of raw files: uint16, uint32, int32, ...; `.npy` files know theirs.
+    stride : int, optional
+        Tokens from one window to the next; `block_size` if None.
+    offset : int, optional
+        Bytes before the first token of raw files.
+    boundary : int, optional
+        The token that ends a document.
+    documents : str, optional
+        What a boundary does. "join": nothing, windows cross it. "split": each window is of one
+        document; a short one is padded with `boundary`, and with -100 (ignored by `cross_entropy`)
+        in the targets. "mark": as "join", with a third part, the number of boundaries before each
+        token in its window, for attention masks.
 
-    Samples: int64 `(block_size,)` each: (tokens, targets), or (tokens, targets, document).
+    Raises
+    ------
+    ValueError
+        No window fits; a file's size is not a whole number of tokens; arguments that do not go
+        together.
 
-    Raises:
-        ValueError: no window fits; a file's size is not a whole number of tokens; arguments that do
-            not go together.
+    Notes
+    -----
+    Samples: int64 `(block_size,)` each: (tokens, targets), or (tokens, targets, document). Copies:
+    one (page cache to the batch's block).
 
-    Copies: one (page cache to the batch's block).
-
-    Example:
-        >>> import tempfile, pathlib
-        >>> folder = tempfile.TemporaryDirectory()
-        >>> path = pathlib.Path(folder.name, "tokens.bin")
-        >>> np.arange(10, dtype=np.uint16).tofile(path)
-        >>> tokens, targets = TokenDataset(path, 4, np.uint16)[1]
-        >>> tokens.tolist(), targets.tolist()
-        ([4, 5, 6, 7], [5, 6, 7, 8])
-        >>> folder.cleanup()
+    Examples
+    --------
+    >>> from shmtensor.dataloaders.datasets import TokenDataset
+    >>> np.arange(10, dtype=np.uint16).tofile("tokens.bin")
+    >>> tokens, targets = TokenDataset("tokens.bin", 4, np.uint16)[1]
+    >>> tokens, targets
+    (tensor([4, 5, 6, 7]), tensor([5, 6, 7, 8]))
     """
 
     def __init__(

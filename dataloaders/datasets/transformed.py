@@ -25,25 +25,31 @@ class TransformedDataset(Dataset[Any]):
     A loader fetches a whole batch: the samples are collated into a block, the transform runs over
     all of them in one call, and its result is the batch.
 
-    Args:
-        dataset: a map-style data set; samples are tensors, tuples or dicts of them.
-        transform: called with the parts of the batch, `transform(images, labels)` for tuples of
-            two, `transform(batch)` for others; gives as many.
-        seed: of the random transforms: (seed, e, i) determines the augmentation of sample i in
-            epoch e, in any batch and worker. None: each batch draws a seed from shmtensor's default
-            generator.
+    Parameters
+    ----------
+    dataset : Dataset
+        A map-style data set; samples are tensors, tuples or dicts of them.
+    transform : callable
+        Called with the parts of the batch, `transform(images, labels)` for tuples of two,
+        `transform(batch)` for others; gives as many.
+    seed : int, optional
+        Of the random transforms: (seed, e, i) determines the augmentation of sample i in epoch e,
+        in any batch and worker. None: each batch draws a seed from shmtensor's default generator.
 
+    Notes
+    -----
     Call `set_epoch` before each epoch, or every epoch has the same augmentation (as with
     `DistributedSampler`). It reaches running workers, since the number is in shared memory.
 
     Copies: those of the data set and the transform.
 
-    Example:
-        >>> from shmtensor.dataloaders import TensorDataset, datasets, transforms
-        >>> images = TensorDataset(np.zeros((10, 1, 28, 28), np.uint8), np.arange(10))
-        >>> scaled = datasets.TransformedDataset(images, transforms.ToDtype(scale=True))
-        >>> scaled[3][0].dtype, int(scaled[3][1])
-        (dtype('float32'), 3)
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import TensorDataset, datasets, transforms
+    >>> images = TensorDataset(np.zeros((10, 1, 28, 28), np.uint8), np.arange(10))
+    >>> scaled = datasets.TransformedDataset(images, transforms.ToDtype(scale=True))
+    >>> scaled[3][0].dtype, int(scaled[3][1])
+    (shmtensor.float32, 3)
     """
 
     def __init__(

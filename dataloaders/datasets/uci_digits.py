@@ -23,24 +23,39 @@ def digits(train: bool = True, image: bool = False, seed: int = 0) -> TensorData
     A fixed, stratified fifth is held out: the same samples for the same `seed`, on every machine,
     and each class in proportion.
 
-    Args:
-        train: the 1,438 samples to train on; the 359 held-out ones if False.
-        image: shape `(N, 1, 8, 8)` instead of `(N, 64)`.
-        seed: which samples are held out.
+    Parameters
+    ----------
+    train : bool, optional
+        The 1,438 samples to train on; the 359 held-out ones if False.
+    image : bool, optional
+        Whether pixels are of shape `(N, 1, 8, 8)` instead of `(N, 64)`.
+    seed : int, optional
+        Which samples are held out.
 
-    Returns:
+    Returns
+    -------
+    TensorDataset
         Samples (float32 pixels between 0 and 1, int64 label).
 
-    Raises:
-        ModuleNotFoundError: scikit-learn is not installed.
+    Raises
+    ------
+    ModuleNotFoundError
+        scikit-learn is not installed.
 
-    Example:
-        >>> pixels, label = digits(train=False)[0]
-        >>> tuple(pixels.shape), label.dtype
-        ((64,), dtype('int64'))
-
+    Notes
+    -----
     Source: E. Alpaydin and C. Kaynak, Optical Recognition of Handwritten Digits, UCI Machine
     Learning Repository, 1998 (CC BY 4.0); the test part, as scikit-learn has it.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_digits
+    >>> from shmtensor.dataloaders.datasets import digits
+    >>> train, test = digits(), digits(train=False, image=True)
+    >>> len(train) + len(test) == len(load_digits().target)
+    True
+    >>> test[0][0].shape, test[0][1].dtype
+    (Size([1, 8, 8]), shmtensor.int64)
     """
     pixels, labels = read()
     indices = split(labels, train, seed)

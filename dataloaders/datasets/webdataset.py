@@ -67,35 +67,62 @@ class WebDataset(IterableDataset[Any]):
     Shards are shared out over ranks first, then over a rank's workers: each is read by one worker,
     from start to end. Give at least as many as there are workers in all, of about the same size.
 
-    Args:
-        urls: a tar file (.tar, .tar.gz), several, or a pattern: "train-{000..127}.tar", "*.tar".
-        keys: the members of a sample, as a tuple; "jpg;png" is the first of these that exists.
-            None: a dict of all members, with "__key__" and "__url__".
-        shuffle: size of a buffer from which the next sample is drawn at random; the shards come in
-            a random order, too. 0: the order of the files.
-        seed: of the orders, together with the number of `set_epoch`. None: the loader draws a seed
-            for each epoch, so each has another order.
-        decode: extension -> function of bytes, in addition to `decoders` or overriding them; other
-            members stay bytes. False: nothing is decoded.
-        transform: of a decoded sample.
-        handler: for damaged data: "raise"; "warn" or "ignore": skip a sample that cannot be decoded
-            or lacks a key, and the rest of a damaged shard; or a function of the exception that
-            returns whether to go on.
-        num_replicas: the number of ranks; that of the default process group, or 1, if None.
-        rank: this rank; that of the default process group, or 0, if None.
-        max_expansion: bytes that a sample may have when it is decompressed (a shard that is
-            compressed, arrays in `.npz`, images), if that is more than 100 times the size of the
-            shard; 256 MiB by default.
+    Parameters
+    ----------
+    urls : path or sequence of path
+        A tar file (.tar, .tar.gz), several, or a pattern: "train-{000..127}.tar", "*.tar".
+    keys : sequence of str, optional
+        The members of a sample, as a tuple; "jpg;png" is the first of these that exists. None: a
+        dict of all members, with "__key__" and "__url__".
+    shuffle : int, optional
+        Size of a buffer from which the next sample is drawn at random; the shards come in a random
+        order, too. 0: the order of the files.
+    seed : int, optional
+        Of the orders, together with the number of `set_epoch`. None: the loader draws a seed for
+        each epoch, so each has another order.
+    decode : mapping or bool, optional
+        Extension -> function of bytes, in addition to `decoders` or overriding them; other members
+        stay bytes. False: nothing is decoded.
+    transform : callable, optional
+        Of a decoded sample.
+    handler : str or callable, optional
+        For damaged data: "raise"; "warn" or "ignore": skip a sample that cannot be decoded or lacks
+        a key, and the rest of a damaged shard; or a function of the exception that returns whether
+        to go on.
+    num_replicas : int, optional
+        The number of ranks; that of the default process group, or 1, if None.
+    rank : int, optional
+        This rank; that of the default process group, or 0, if None.
+    max_expansion : int, optional
+        Bytes that a sample may have when it is decompressed (a shard that is compressed, arrays in
+        `.npz`, images), if that is more than 100 times the size of the shard; 256 MiB by default.
 
+    Raises
+    ------
+    FileNotFoundError
+        No such shard.
+    ValueError
+        Fewer shards than ranks.
+    BrokenShard
+        An OSError, while iterating, see `handler`; names the shard.
+
+    Notes
+    -----
     The stream can be resumed (`state_dict`): shards are read again, but consumed samples are not
-    decoded again.
+    decoded again. Copies: one (file to bytes), and what decoding does.
 
-    Raises:
-        FileNotFoundError: no such shard.
-        ValueError: fewer shards than ranks.
-        BrokenShard: (an OSError) while iterating, see `handler`; names the shard.
-
-    Copies: one (file to bytes), and what decoding does.
+    Examples
+    --------
+    >>> import io
+    >>> import tarfile
+    >>> from shmtensor.dataloaders.datasets import WebDataset
+    >>> with tarfile.open("train-000.tar", "w") as tar:
+    ...     for name, data in ("1.txt", b"a cat"), ("1.cls", b"3"):
+    ...         member = tarfile.TarInfo(name)
+    ...         member.size = len(data)
+    ...         tar.addfile(member, io.BytesIO(data))
+    >>> list(WebDataset("train-000.tar", keys=["txt", "cls"]))
+    [('a cat', 3)]
     """
 
     def __init__(

@@ -86,7 +86,27 @@ def arrays_in_block(parts: Parts, allocate: Callable[[int], Any]) -> list[Array]
 
 
 def allocate_parts(parts: Iterable[tuple[tuple[int, ...], np.dtype[Any]]]) -> list[Array]:
-    """Uninitialised arrays of these shapes and dtypes, in one shared block."""
+    """Uninitialised arrays of given shapes and dtypes, in one shared block.
+
+    Parameters
+    ----------
+    parts : iterable of (tuple, dtype)
+        Shape and dtype of each array.
+
+    Returns
+    -------
+    list of ndarray
+
+    See Also
+    --------
+    Rows
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import allocate_parts
+    >>> [x.shape for x in allocate_parts([((2, 3), np.dtype("f4")), ((2,), np.dtype("i8"))])]
+    [(2, 3), (2,)]
+    """
     parts = list(parts)
     allocator = BlockAllocator.current
     if allocator is None:

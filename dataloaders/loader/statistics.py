@@ -19,16 +19,34 @@ def shared_bytes() -> int:
 class WorkerStatistics:
     """One worker in the latest epoch; without workers, the loading process itself.
 
-    Attributes:
-        id: 0 .. num_workers - 1.
-        pid: its process.
-        batches: made by it.
-        samples: in them.
-        fetch_seconds: in the data set.
-        collate_seconds: in `collate_fn`.
-        send_seconds: handing batches over.
-        idle_seconds: without a task, because the consumer had enough.
-        peak_bytes: its largest resident size so far; 0 without workers.
+    Parameters
+    ----------
+    id : int
+        0 .. num_workers - 1.
+    pid : int
+        Its process.
+    batches : int
+        Made by it.
+    samples : int
+        In them.
+    fetch_seconds : float
+        In the data set.
+    collate_seconds : float
+        In `collate_fn`.
+    send_seconds : float
+        Handing batches over.
+    idle_seconds : float
+        Without a task, because the consumer had enough.
+    peak_bytes : int
+        Its largest resident size so far; 0 without workers.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import DataLoader
+    >>> loader = DataLoader(range(6), batch_size=2)
+    >>> batches = list(loader)
+    >>> loader.statistics().workers[0].samples
+    6
     """
 
     id: int
@@ -48,17 +66,35 @@ class WorkerStatistics:
 
 @dataclass(frozen=True)
 class LoaderStatistics:
-    """A loader in its latest epoch; `print` it for a table and a sentence.
+    """A loader in its latest epoch, as `DataLoader.statistics` returns it; `print` it for a table
+    and a sentence.
 
-    Attributes:
-        workers: one record each.
-        batches: handed over.
-        wait_seconds: the consumer waited for batches.
-        use_seconds: the consumer did something else, such as training.
-        mean_fill: finished batches that waited when the consumer asked, on average.
-        capacity: the most batches that may be in flight or ready.
-        restarts: workers that were replaced.
-        shared_bytes: shared memory in use by all processes of the domain.
+    Parameters
+    ----------
+    workers : tuple of WorkerStatistics
+        One record each.
+    batches : int
+        Handed over.
+    wait_seconds : float
+        The consumer waited for batches.
+    use_seconds : float
+        The consumer did something else, such as training.
+    mean_fill : float
+        Finished batches that waited when the consumer asked, on average.
+    capacity : int
+        The most batches that may be in flight or ready.
+    restarts : int
+        Workers that were replaced.
+    shared_bytes : int
+        Shared memory in use by all processes of the domain.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import DataLoader
+    >>> loader = DataLoader(range(6), batch_size=2)
+    >>> batches = list(loader)
+    >>> loader.statistics().batches
+    3
     """
 
     workers: tuple[WorkerStatistics, ...]

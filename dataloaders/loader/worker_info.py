@@ -18,14 +18,25 @@ from ..dataset import Dataset
 
 @dataclass(frozen=True)
 class WorkerInfo:
-    """The worker that reads a data set.
+    """The worker that reads a data set, as `get_worker_info` returns it.
 
-    Attributes:
-        id: 0 .. num_workers - 1.
-        num_workers: how many workers share the work.
-        seed: of this worker in this epoch.
-        dataset: this worker's copy of the loader's data set; of a frame, table or column the data
-            set of its rows.
+    Parameters
+    ----------
+    id : int
+        0 .. num_workers - 1.
+    num_workers : int
+        How many workers share the work.
+    seed : int
+        Of this worker in this epoch.
+    dataset : Dataset
+        This worker's copy of the loader's data set; of a frame, table or column the data set of its
+        rows.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import WorkerInfo
+    >>> WorkerInfo(id=0, num_workers=2, seed=5, dataset=range(3)).num_workers
+    2
     """
 
     id: int
@@ -42,6 +53,20 @@ def get_worker_info() -> WorkerInfo | None:
     """In a loader's worker: which one it is. In any other process: None.
 
     A resumed stream (`load_state_dict`) sees the worker that began it, whichever worker reads it.
+
+    Returns
+    -------
+    WorkerInfo or None
+
+    See Also
+    --------
+    IterableDataset
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import get_worker_info
+    >>> get_worker_info() is None
+    True
     """
     return _info
 

@@ -15,18 +15,28 @@ from .sample_rng import Array, hash_keys, sample_keys, uniform
 
 
 class Transform:
-    """Transforms a batch of images `(N, C, H, W)`, or one image `(C, H, W)`; keeps its input.
+    """The base of the transforms of a batch of images `(N, C, H, W)`, or of one image `(C, H, W)`;
+    the input stays as it is.
 
     `transform(images)` returns the images; `transform(images, labels)` both. A random transform
-    draws for each sample independently, from the sample's key.
+    draws for each sample independently, from the sample's key. Arguments of a call are `images`, a
+    tensor or NumPy array; `*labels` of the samples, which most transforms return unchanged; `keys`,
+    uint64 `(N,)`, one for each sample (`make_keys`): the same keys, the same numbers. They are
+    drawn from shmtensor's default generator if None.
 
-    Args of a call:
-        images: a tensor or NumPy array.
-        *labels: labels of the samples; most transforms return them unchanged.
-        keys: uint64 `(N,)`, one for each sample (`make_keys`): the same keys, the same numbers.
-            Drawn from shmtensor's default generator if None.
+    See Also
+    --------
+    Compose, Lambda, make_keys
 
+    Notes
+    -----
     Copies: one (into a block of shared memory).
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> isinstance(transforms.RandomCrop(4), transforms.Transform)
+    True
     """
 
     is_random = False
@@ -71,17 +81,19 @@ class LabelTransform(Transform):
 class Compose(Transform):
     """Several transforms, one after another.
 
-    Args:
-        transforms: instances of `Transform`, which get independent keys, or functions of a batch of
-            tensors.
+    Parameters
+    ----------
+    transforms : sequence of callable
+        Instances of `Transform`, which get independent keys, or functions of a batch of tensors.
 
-    Example:
-        >>> from shmtensor.dataloaders import transforms
-        >>> augment = transforms.Compose(
-        ...     [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()]
-        ... )
-        >>> augment(np.zeros((8, 3, 32, 32), np.uint8)).shape
-        (8, 3, 32, 32)
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> augment = transforms.Compose(
+    ...     [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()]
+    ... )
+    >>> augment(np.zeros((8, 3, 32, 32), np.uint8)).shape
+    (8, 3, 32, 32)
     """
 
     def __init__(self, transforms: Sequence[Callable[..., Any]]) -> None:
@@ -105,8 +117,17 @@ class Compose(Transform):
 class Lambda(Transform):
     """A function of a batch of images, as a transform; labels stay unchanged.
 
-    Args:
-        function: tensor `(N, C, H, W)` -> tensor or array.
+    Parameters
+    ----------
+    function : callable
+        Tensor `(N, C, H, W)` -> tensor or array.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
+    >>> int(transforms.Lambda(lambda x: x * 0)(images).max())
+    0
     """
 
     def __init__(self, function: Callable[[Tensor], Any]) -> None:
@@ -119,9 +140,20 @@ class Lambda(Transform):
 class RandomApply(Transform):
     """Applies a transform that keeps shape and dtype to each sample with probability `p`.
 
-    Args:
-        transform: what is applied.
-        p: how likely.
+    Parameters
+    ----------
+    transform : Transform
+        What is applied.
+    p : float, optional
+        How likely.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
+    >>> flip = transforms.RandomHorizontalFlip(p=1.0)
+    >>> transforms.RandomApply(flip, p=0.0)(images)[0, 0, 0]
+    array([0, 1, 2, 3], dtype=uint8)
     """
 
     is_random = True

@@ -18,10 +18,24 @@ ATTEMPTS = 10  # boxes drawn before RandomResizedCrop takes the middle, as in to
 
 
 class CenterCrop(Transform):
-    """The middle `size` of the images; smaller images get zeros around them.
+    """The middle of the images; smaller images get zeros around them.
 
-    Args:
-        size: height and width, or one number for both.
+    Parameters
+    ----------
+    size : int or (int, int)
+        Height and width, or one number for both.
+
+    See Also
+    --------
+    RandomCrop
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
+    >>> transforms.CenterCrop(2)(images)
+    array([[[[ 5,  6],
+             [ 9, 10]]]], dtype=uint8)
     """
 
     def __init__(self, size: int | Sequence[int]) -> None:
@@ -40,10 +54,21 @@ class CenterCrop(Transform):
 class Pad(Transform):
     """More pixels around the images.
 
-    Args:
-        padding: on all sides; or (left and right, top and bottom); or (left, top, right, bottom).
-        fill: the value of these pixels, for the mode "constant".
-        padding_mode: "constant", "edge", "reflect" or "symmetric".
+    Parameters
+    ----------
+    padding : int or sequence of int
+        On all sides; or (left and right, top and bottom); or (left, top, right, bottom).
+    fill : float, optional
+        The value of these pixels, for the mode "constant".
+    padding_mode : str, optional
+        "constant", "edge", "reflect" or "symmetric".
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
+    >>> transforms.Pad((1, 0))(images)[0, 0, 1]
+    array([0, 4, 5, 6, 7, 0], dtype=uint8)
     """
 
     def __init__(
@@ -60,15 +85,30 @@ class Pad(Transform):
 class RandomCrop(Transform):
     """A crop of each image at a random place.
 
-    Args:
-        size: height and width, or one number for both.
-        padding: pixels added around the images first, as `Pad` takes them.
-        pad_if_needed: pads images that are smaller than `size`.
-        fill: the value of padded pixels, for the mode "constant".
-        padding_mode: "constant", "edge", "reflect" or "symmetric".
+    Parameters
+    ----------
+    size : int or (int, int)
+        Height and width, or one number for both.
+    padding : int or sequence of int, optional
+        Pixels added around the images first, as `Pad` takes them.
+    pad_if_needed : bool, optional
+        Whether images that are smaller than `size` are padded.
+    fill : float, optional
+        The value of padded pixels, for the mode "constant".
+    padding_mode : str, optional
+        "constant", "edge", "reflect" or "symmetric".
 
-    Raises:
-        ValueError: the images are smaller than `size`, on the call.
+    Raises
+    ------
+    ValueError
+        The images are smaller than `size`, on the call.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
+    >>> transforms.RandomCrop(3, padding=1)(images).shape
+    (1, 1, 3, 3)
     """
 
     is_random = True
@@ -130,13 +170,39 @@ class Flip(Transform):
 
 
 class RandomHorizontalFlip(Flip):
-    """Mirrors each image left to right with probability `p`."""
+    """Mirrors each image left to right with probability `p`.
+
+    Parameters
+    ----------
+    p : float, optional
+        How likely.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
+    >>> transforms.RandomHorizontalFlip(p=1.0)(images)[0, 0, 0]
+    array([3, 2, 1, 0], dtype=uint8)
+    """
 
     flip_index = (Ellipsis, slice(None, None, -1))
 
 
 class RandomVerticalFlip(Flip):
-    """Mirrors each image top to bottom with probability `p`."""
+    """Mirrors each image top to bottom with probability `p`.
+
+    Parameters
+    ----------
+    p : float, optional
+        How likely.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
+    >>> transforms.RandomVerticalFlip(p=1.0)(images)[0, 0, 0]
+    array([12, 13, 14, 15], dtype=uint8)
+    """
 
     flip_index = (Ellipsis, slice(None, None, -1), slice(None))
 
@@ -144,12 +210,25 @@ class RandomVerticalFlip(Flip):
 class Resize(Transform):
     """Images of another size.
 
-    Args:
-        size: height and width; or one number, which the shorter side becomes.
-        interpolation: "nearest", "bilinear" or "bicubic".
-        antialias: whether a smaller image is an average of all pixels of the larger one.
+    Parameters
+    ----------
+    size : int or (int, int)
+        Height and width; or one number, which the shorter side becomes.
+    interpolation : str, optional
+        "nearest", "bilinear" or "bicubic".
+    antialias : bool, optional
+        Whether a smaller image is an average of all pixels of the larger one.
 
+    Notes
+    -----
     Bytes are rounded and clipped back to bytes.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
+    >>> transforms.Resize((8, 6))(images).shape
+    (1, 1, 8, 6)
     """
 
     def __init__(
@@ -176,14 +255,27 @@ class Resize(Transform):
 
 
 class RandomResizedCrop(Transform):
-    """A random box of each image, resized to `size` ("Inception crop").
+    """A random box of each image, resized: the "Inception crop" (Szegedy et al. 2015).
 
-    Args:
-        size: height and width, or one number for both.
-        scale: the box's area as a share of the image's, from and to.
-        ratio: the box's width over its height, from and to.
-        interpolation: as in `Resize`.
-        antialias: as in `Resize`.
+    Parameters
+    ----------
+    size : int or (int, int)
+        Height and width, or one number for both.
+    scale : (float, float), optional
+        The box's area as a share of the image's, from and to.
+    ratio : (float, float), optional
+        The box's width over its height, from and to.
+    interpolation : str, optional
+        As in `Resize`.
+    antialias : bool, optional
+        As in `Resize`.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
+    >>> transforms.RandomResizedCrop(8)(images).shape
+    (1, 1, 8, 8)
     """
 
     is_random = True

@@ -15,16 +15,24 @@ class OneHot(LabelTransform):
 
     With several arguments it changes the last one, the labels.
 
-    Args:
-        num_classes: how many there are.
-        dtype: of the rows.
+    Parameters
+    ----------
+    num_classes : int
+        How many there are.
+    dtype : dtype, optional
+        Of the rows.
 
-    Raises:
-        ValueError: a label outside 0 .. num_classes - 1, on the call.
+    Raises
+    ------
+    ValueError
+        A label outside 0 .. num_classes - 1, on the call.
 
-    Example:
-        >>> OneHot(3)(np.array([2, 0])).tolist()
-        [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> transforms.OneHot(3)(np.array([2, 0]))
+    array([[0., 0., 1.],
+           [1., 0., 0.]], dtype=float32)
     """
 
     def __init__(self, num_classes: int, dtype: Any = np.float32) -> None:
@@ -83,14 +91,30 @@ class Mixing(Transform):
 class MixUp(Mixing):
     """Each sample is an average with the one before it in the batch, and so is its label.
 
-    Args:
-        alpha: the weight is drawn from Beta(alpha, alpha), for each sample.
-        num_classes: how many there are; needed where labels are class numbers.
+    Parameters
+    ----------
+    alpha : float, optional
+        The weight is drawn from Beta(alpha, alpha), for each sample.
+    num_classes : int, optional
+        How many there are; needed where labels are class numbers.
 
+    See Also
+    --------
+    CutMix
+
+    Notes
+    -----
     Called with images and labels; returns both, labels `(N, num_classes)`. The partner depends on
-    the batch, so unlike other transforms a sample's augmentation depends on its batch.
+    the batch, so unlike other transforms a sample's augmentation depends on its batch. Source: H.
+    Zhang et al., "mixup: beyond empirical risk minimization", ICLR 2018.
 
-    Source: H. Zhang et al., "mixup: beyond empirical risk minimization", ICLR 2018.
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images, labels = np.zeros((4, 3, 8, 8), np.float32), np.array([0, 1, 2, 0])
+    >>> mixed, rows = transforms.MixUp(num_classes=3)(images, labels)
+    >>> mixed.shape, rows.shape
+    ((4, 3, 8, 8), (4, 3))
     """
 
     def mix(self, x: Array, shares: Array, keys: Array) -> tuple[Array, Array]:
@@ -106,14 +130,29 @@ class MixUp(Mixing):
 class CutMix(Mixing):
     """A box of each image is that of the one before it in the batch; labels mix by area.
 
-    Args:
-        alpha: the box's share is drawn from Beta(alpha, alpha), for each sample.
-        num_classes: how many there are; needed where labels are class numbers.
+    Parameters
+    ----------
+    alpha : float, optional
+        The box's share is drawn from Beta(alpha, alpha), for each sample.
+    num_classes : int, optional
+        How many there are; needed where labels are class numbers.
 
+    See Also
+    --------
+    MixUp
+
+    Notes
+    -----
     Called with images and labels; returns both, labels `(N, num_classes)`. The partner depends on
-    the batch, as in `MixUp`.
+    the batch, as in `MixUp`. Source: S. Yun et al., "CutMix", ICCV 2019.
 
-    Source: S. Yun et al., "CutMix", ICCV 2019.
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images, labels = np.zeros((4, 3, 8, 8), np.float32), np.array([0, 1, 2, 0])
+    >>> mixed, rows = transforms.CutMix(num_classes=3)(images, labels)
+    >>> mixed.shape, rows.shape
+    ((4, 3, 8, 8), (4, 3))
     """
 
     def mix(self, x: Array, shares: Array, keys: Array) -> tuple[Array, Array]:

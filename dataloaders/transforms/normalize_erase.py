@@ -15,15 +15,23 @@ from .sample_rng import Array, generator_of, hash_keys, integers, uniform
 class ToDtype(Transform):
     """Images of another dtype.
 
-    Args:
-        dtype: the new one.
-        scale: bytes 0 .. 255 become floats 0 .. 1 (other whole numbers by their own limits) and
-            the other way round; without it values stay as they are.
+    Parameters
+    ----------
+    dtype : dtype, optional
+        The new one.
+    scale : bool, optional
+        Whether bytes 0 .. 255 become floats 0 .. 1 (other whole numbers by their own limits) and
+        the other way round; without it values stay as they are.
 
-    Example:
-        >>> from shmtensor.dataloaders import transforms
-        >>> transforms.ToDtype(np.float32, scale=True)(np.full((1, 1, 2, 2), 255, np.uint8)).max()
-        np.float32(1.0)
+    See Also
+    --------
+    Normalize
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> transforms.ToDtype(np.float32, scale=True)(np.full((1, 1, 1, 2), 255, np.uint8))
+    array([[[[1., 1.]]]], dtype=float32)
     """
 
     def __init__(self, dtype: Any = np.float32, scale: bool = False) -> None:
@@ -48,12 +56,27 @@ class ToDtype(Transform):
 class Normalize(Transform):
     """`(x - mean) / std`, channel by channel.
 
-    Args:
-        mean: one number, or one for each channel (dimension 1 of a batch).
-        std: the same.
+    Parameters
+    ----------
+    mean : float or sequence of float
+        One number, or one for each channel (dimension 1 of a batch).
+    std : float or sequence of float
+        The same.
 
-    Raises:
-        TypeError: images of whole numbers, on the call.
+    Raises
+    ------
+    TypeError
+        Images of whole numbers, on the call.
+
+    See Also
+    --------
+    ToDtype
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> transforms.Normalize(mean=1.0, std=2.0)(np.full((1, 1, 1, 2), 5.0, np.float32))
+    array([[[[2., 2.]]]], dtype=float32)
     """
 
     def __init__(self, mean: float | Sequence[float], std: float | Sequence[float]) -> None:
@@ -83,15 +106,29 @@ class Normalize(Transform):
 
 
 class RandomErasing(Transform):
-    """Overwrites a random box of each image with probability `p`.
+    """Overwrites a random box of each image with probability `p` (Zhong et al. 2020).
 
-    Args:
-        p: how likely.
-        scale: the box's area as a share of the image's, from and to.
-        ratio: the box's height over its width, from and to.
-        value: the new value: a number, one for each channel, or "random" (standard normal).
+    Parameters
+    ----------
+    p : float, optional
+        How likely.
+    scale : (float, float), optional
+        The box's area as a share of the image's, from and to.
+    ratio : (float, float), optional
+        The box's height over its width, from and to.
+    value : float, sequence of float or str, optional
+        The new value: a number, one for each channel, or "random" (standard normal).
 
+    Notes
+    -----
     Source: Z. Zhong et al., "Random erasing data augmentation", AAAI 2020.
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images = np.arange(16, dtype=np.uint8).reshape(1, 1, 4, 4)
+    >>> transforms.RandomErasing(p=0.0)(images)[0, 0, 1]
+    array([4, 5, 6, 7], dtype=uint8)
     """
 
     is_random = True

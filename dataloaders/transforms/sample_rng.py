@@ -33,7 +33,33 @@ def hash_keys(keys: Array, number: int) -> Array:
 
 
 def make_keys(seed: int, indices: Sequence[int] | Array) -> Array:
-    """The keys `(N,)` of the samples `indices` in the epoch of `seed`."""
+    """The keys of samples in an epoch, from which random transforms draw.
+
+    Parameters
+    ----------
+    seed : int
+        Of the epoch.
+    indices : sequence of int
+        The samples, `(N,)`.
+
+    Returns
+    -------
+    ndarray
+        uint64 `(N,)`.
+
+    See Also
+    --------
+    Transform
+
+    Examples
+    --------
+    >>> from shmtensor.dataloaders import transforms
+    >>> images = np.arange(32, dtype=np.uint8).reshape(2, 1, 4, 4)
+    >>> keys = transforms.make_keys(0, [5, 6])
+    >>> crop = transforms.RandomCrop(2)
+    >>> bool((crop(images, keys=keys) == crop(images, keys=keys)).all())
+    True
+    """
     rows = np.asarray(indices, dtype=np.int64).astype(np.uint64)
     return hash_keys(hash_keys(rows, 0) ^ np.uint64(seed % WORD), 1)
 

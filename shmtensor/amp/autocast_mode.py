@@ -19,7 +19,22 @@ SUPPORTED = (dtypes.bfloat16, dtypes.float16)
 
 
 def is_autocast_available(device_type: str) -> bool:
-    """Whether there is autocast for a device type: "cpu" and "cuda"."""
+    """Whether there is autocast for a device type.
+
+    Parameters
+    ----------
+    device_type : str
+        "cpu" and "cuda" have it.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> st.amp.is_autocast_available("cpu")
+    True
+    """
     return autocast_state.is_known(device_type)
 
 
@@ -34,24 +49,36 @@ class autocast:
     in-place forms and calls with `out=` are not cast. Each thread has its own setting. Call
     backward outside the block: it computes in each op's own precision.
 
-    Args:
-        device_type: "cpu" or "cuda"; with "cuda" and no such device it warns and does nothing.
-        dtype: the lower precision, bfloat16 or float16; by default `get_autocast_dtype`'s: bfloat16
-            for "cpu", float16 for "cuda".
-        enabled: False: ops in this block compute in their inputs' dtype.
-        cache_enabled: cast each weight (a leaf that requires grad) once in the outermost block.
+    Parameters
+    ----------
+    device_type : str
+        "cpu" or "cuda"; with "cuda" and no such device it warns and does nothing.
+    dtype : dtype, optional
+        The lower precision, bfloat16 or float16; by default `get_autocast_dtype`'s: bfloat16 for
+        "cpu", float16 for "cuda".
+    enabled : bool, optional
+        False: ops in this block compute in their inputs' dtype.
+    cache_enabled : bool, optional
+        Whether each weight (a leaf that requires grad) is cast once in the outermost block.
 
-    Raises:
-        ValueError: device_type is not a string.
-        RuntimeError: an unknown device type; bfloat16 on CUDA if CuPy does not take it.
+    Raises
+    ------
+    ValueError
+        device_type is not a string.
+    RuntimeError
+        An unknown device type; bfloat16 on CUDA if CuPy does not take it.
 
-    Example:
-        >>> import shmtensor as st
-        >>> x = st.ones(2, 3)
-        >>> with st.autocast("cpu"):
-        ...     y = x @ x.T
-        >>> y.dtype
-        shmtensor.bfloat16
+    See Also
+    --------
+    GradScaler
+
+    Examples
+    --------
+    >>> x = st.ones(2, 3)
+    >>> with st.autocast("cpu"):
+    ...     y = x @ x.T
+    >>> y.dtype
+    shmtensor.bfloat16
     """
 
     def __init__(

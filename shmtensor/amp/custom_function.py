@@ -24,12 +24,45 @@ def custom_fwd(
 ) -> Any:
     """Decorates the `forward` of a custom Function, for use inside `autocast`.
 
-    Args:
-        device_type: "cpu" or "cuda".
-        cast_inputs: inside autocast, cast floating tensors, except float64, to this dtype, and run
-            forward without autocast; None: neither. It has no effect outside autocast.
+    Parameters
+    ----------
+    fwd : callable, optional
+        The static method.
+    device_type : str
+        "cpu" or "cuda".
+    cast_inputs : dtype, optional
+        What floating tensors, except float64, are cast to inside autocast; forward then runs
+        without autocast. It has no effect outside autocast.
 
-    Raises: ValueError, device_type is not a string.
+    Returns
+    -------
+    callable
+
+    Raises
+    ------
+    ValueError
+        device_type is not a string.
+
+    See Also
+    --------
+    custom_bwd
+
+    Examples
+    --------
+    >>> class Square(st.autograd.Function):
+    ...     @staticmethod
+    ...     @st.amp.custom_fwd(device_type="cpu", cast_inputs=st.float32)
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...
+    ...     @staticmethod
+    ...     @st.amp.custom_bwd(device_type="cpu")
+    ...     def backward(ctx, g):
+    ...         return 2 * g * ctx.saved_tensors[0]
+    >>> with st.autocast("cpu"):
+    ...     Square.apply(st.ones(2, dtype=st.bfloat16)).dtype
+    shmtensor.float32
     """
     check_device_type("custom_fwd", device_type)
     if fwd is None:
@@ -51,10 +84,46 @@ def custom_fwd(
 
 
 def custom_bwd(bwd: Callable[..., Any] | None = None, *, device_type: str) -> Any:
-    """Decorates the `backward` of a custom Function whose forward has `custom_fwd`, so that it runs
-    with the same autocast setting as forward.
+    """Decorates the `backward` of a custom Function whose forward has `custom_fwd`, so that it
+    runs with the same autocast setting as forward.
 
-    Raises: ValueError, device_type is not a string.
+    Parameters
+    ----------
+    bwd : callable, optional
+        The static method.
+    device_type : str
+        "cpu" or "cuda".
+
+    Returns
+    -------
+    callable
+
+    Raises
+    ------
+    ValueError
+        device_type is not a string.
+
+    See Also
+    --------
+    custom_fwd
+
+    Examples
+    --------
+    >>> class Square(st.autograd.Function):
+    ...     @staticmethod
+    ...     @st.amp.custom_fwd(device_type="cpu")
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x
+    ...
+    ...     @staticmethod
+    ...     @st.amp.custom_bwd(device_type="cpu")
+    ...     def backward(ctx, g):
+    ...         return 2 * g * ctx.saved_tensors[0]
+    >>> x = st.tensor([3.0], requires_grad=True)
+    >>> Square.apply(x).backward()
+    >>> x.grad
+    tensor([6.])
     """
     check_device_type("custom_bwd", device_type)
     if bwd is None:

@@ -47,24 +47,42 @@ class Stage(Enum):
 class GradScaler:
     """Scales losses, unscales gradients, and skips steps with infinite or NaN gradients.
 
-    Args:
-        device: "cpu", or "cuda", which warns and does nothing without a GPU.
-        init_scale: the initial scale.
-        growth_factor: multiplies the scale after growth_interval good steps; more than 1.
-        backoff_factor: multiplies the scale after a step with infinity or NaN; less than 1.
-        growth_interval: the number of good steps in a row.
-        enabled: False: `step` is the optimizer's, and the other methods do nothing.
+    Parameters
+    ----------
+    device : str, optional
+        "cpu", or "cuda", which warns and does nothing without a GPU.
+    init_scale : float, optional
+        The first scale.
+    growth_factor : float, optional
+        Multiplies the scale after growth_interval good steps; more than 1.
+    backoff_factor : float, optional
+        Multiplies the scale after a step with infinity or NaN; less than 1.
+    growth_interval : int, optional
+        The number of good steps in a row.
+    enabled : bool, optional
+        False: `step` is the optimizer's, and the other methods do nothing.
 
-    Example:
-        >>> import shmtensor as st
-        >>> from shmtensor import nn, optim
-        >>> model = nn.Linear(2, 1)
-        >>> optimizer, scaler = optim.SGD(model.parameters(), 0.1), st.amp.GradScaler("cpu")
-        >>> with st.autocast("cpu", st.float16):
-        ...     loss = model(st.ones(4, 2)).square().mean()
-        >>> scaler.scale(loss).backward()
-        >>> scaler.step(optimizer)
-        >>> scaler.update()
+    Raises
+    ------
+    AssertionError
+        A factor is out of its range.
+
+    See Also
+    --------
+    autocast
+
+    Examples
+    --------
+    >>> model = nn.Linear(2, 1)
+    >>> optimizer = st.optim.SGD(model.parameters(), 0.1)
+    >>> scaler = st.amp.GradScaler("cpu", init_scale=128.0)
+    >>> with st.autocast("cpu", st.float16):
+    ...     loss = model(st.ones(4, 2)).square().mean()
+    >>> scaler.scale(loss).backward()
+    >>> result = scaler.step(optimizer)
+    >>> scaler.update()
+    >>> scaler.get_scale()
+    128.0
     """
 
     def __init__(

@@ -28,9 +28,21 @@ class set_detect_anomaly:
     Every op then notes its caller's line, and backward checks for NaN. A warning with that line
     precedes an error in backward. It slows everything down.
 
-    Args:
-        mode: on or off.
-        check_nan: whether a NaN in a gradient is an error.
+    Parameters
+    ----------
+    mode : bool
+        On or off.
+    check_nan : bool, optional
+        Whether a NaN in a gradient is an error.
+
+    See Also
+    --------
+    detect_anomaly
+
+    Examples
+    --------
+    >>> with st.autograd.set_detect_anomaly(True):
+    ...     (st.ones(1, requires_grad=True) * 2).backward()
     """
 
     def __init__(self, mode: bool, check_nan: bool = True) -> None:
@@ -67,13 +79,37 @@ def is_anomaly_check_nan_enabled() -> bool:
 
 
 class detect_anomaly:
-    """Anomaly mode in a block: `with autograd.detect_anomaly(): ...`.
+    """Anomaly mode in a block: backward names the op that made a NaN, and the line that called it.
 
-    Args:
-        check_nan: whether a NaN in a gradient is an error.
+    Parameters
+    ----------
+    check_nan : bool, optional
+        Whether a NaN in a gradient is an error.
 
-    Raises:
-        RuntimeError: in backward: "Function 'LogBackward0' returned nan values in its 0th output".
+    Raises
+    ------
+    RuntimeError
+        In backward: "Function 'LogBackward0' returned nan values in its 0th output".
+
+    See Also
+    --------
+    set_detect_anomaly
+
+    Notes
+    -----
+    A warning precedes the error and shows where forward called the op. Everything is slower.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> x = st.tensor([0.0], requires_grad=True)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     with st.autograd.detect_anomaly():
+    ...         (x.log() * 0).sum().backward()
+    Traceback (most recent call last):
+        ...
+    RuntimeError: backward: Function 'LogBackward0' returned nan values in its 0th output.
     """
 
     def __init__(self, check_nan: bool = True) -> None:

@@ -56,12 +56,43 @@ def _override(name: str, value: bool | None) -> Iterator[None]:
 def set_checkpoint_early_stop(enable: bool) -> AbstractContextManager[None]:
     """In this block, overrides `early_stop` of the checkpoints: whether a recomputation ends as
     soon as nothing more is needed.
+
+    Parameters
+    ----------
+    enable : bool
+        Whether.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> from shmtensor.utils import checkpoint
+    >>> with checkpoint.set_checkpoint_early_stop(False):
+    ...     y = checkpoint.checkpoint(st.exp, st.zeros(1, requires_grad=True))
     """
     return _override("early_stop", enable)
 
 
 def set_checkpoint_debug_enabled(enabled: bool | None) -> AbstractContextManager[None]:
-    """In this block, overrides `debug` of the checkpoints; None: no override."""
+    """In this block, overrides `debug` of the checkpoints.
+
+    Parameters
+    ----------
+    enabled : bool or None
+        None is no override.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> from shmtensor.utils import checkpoint
+    >>> with checkpoint.set_checkpoint_debug_enabled(True):
+    ...     y = checkpoint.checkpoint(st.exp, st.zeros(1, requires_grad=True))
+    """
     return _override("debug", enabled)
 
 
@@ -275,23 +306,60 @@ def checkpoint(
     preserve_rng_state: bool = True,
     **kwargs: Any,
 ) -> Any:
-    """Runs a function without saving tensors for backward; backward recomputes it.
+    """Runs a function without saving tensors for backward; backward recomputes it: memory for
+    time.
 
-    Args:
-        function: takes the arguments; must do the same when it is recomputed.
-        use_reentrant: False is the better variant and the default: any tensors, keyword arguments,
-            nested structures, and `grad`. True is the older variant, without keyword arguments.
-        context_fn: returns two context managers, for the first run and the recomputation (not with
-            re-entering).
-        determinism_check: "default" compares shapes and dtypes of the recomputed tensors; "none".
-        debug: an error of the recomputation lists the tensors that both runs saved, and where.
-        early_stop: the recomputation ends as soon as nothing more is needed.
-        preserve_rng_state: the recomputation draws the same random numbers.
+    Parameters
+    ----------
+    function : callable
+        Takes the arguments; must do the same when it is recomputed.
+    *args, **kwargs
+        Its arguments.
+    use_reentrant : bool, optional
+        False is the better variant and the default: any tensors, keyword arguments, nested
+        structures, and `grad`. True is the older variant, without keyword arguments.
+    context_fn : callable, optional
+        Returns two context managers, for the first run and the recomputation (not with
+        re-entering).
+    determinism_check : str, optional
+        "default" compares shapes and dtypes of the recomputed tensors; "none".
+    debug : bool, optional
+        Whether an error of the recomputation lists the tensors that both runs saved, and where.
+    early_stop : bool, optional
+        Whether the recomputation ends as soon as nothing more is needed.
+    preserve_rng_state : bool, optional
+        Whether the recomputation draws the same random numbers.
 
-    Raises:
-        CheckpointError: in backward, if the recomputation differed.
-        ValueError: arguments that the variant does not take.
-        RuntimeError: in backward, if that is for some inputs only (`grad`) and re-enters.
+    Returns
+    -------
+    any
+        What the function returns.
+
+    Raises
+    ------
+    CheckpointError
+        In backward, if the recomputation differed.
+    ValueError
+        Arguments that the variant does not take.
+    RuntimeError
+        In backward, if that is for some inputs only (`grad`) and re-enters.
+
+    See Also
+    --------
+    checkpoint_sequential, create_selective_checkpoint_contexts
+
+    Notes
+    -----
+    Chen et al. 2016.
+
+    Examples
+    --------
+    >>> from shmtensor.utils.checkpoint import checkpoint
+    >>> block = nn.Sequential(nn.Linear(4, 16), nn.ReLU(), nn.Linear(16, 4))
+    >>> x = st.ones(2, 4, requires_grad=True)
+    >>> checkpoint(block, x, use_reentrant=False).sum().backward()
+    >>> x.grad.shape
+    Size([2, 4])
     """
     if use_reentrant:
         if kwargs or context_fn is not None or debug:
@@ -345,10 +413,35 @@ def checkpoint_sequential(
 ) -> Any:
     """Runs functions one after another, all segments but the last one checkpointed.
 
-    Args:
-        functions: modules or functions: an `nn.Sequential`, or a list.
-        segments: the number of parts to split them into.
-        input: the argument of the first one.
+    Parameters
+    ----------
+    functions : Sequential or list
+        Modules or functions.
+    segments : int
+        The number of parts to split them into.
+    input : Tensor
+        The argument of the first one.
+    use_reentrant : bool, optional
+        As in `checkpoint`.
+    preserve_rng_state : bool, optional
+        Whether the recomputation draws the same random numbers.
+
+    Returns
+    -------
+    any
+        What the last one returns.
+
+    See Also
+    --------
+    checkpoint
+
+    Examples
+    --------
+    >>> from shmtensor.utils.checkpoint import checkpoint_sequential
+    >>> model = nn.Sequential(*(nn.Linear(4, 4) for _ in range(6)))
+    >>> x = st.ones(2, 4, requires_grad=True)
+    >>> checkpoint_sequential(model, 3, x, use_reentrant=False).shape
+    Size([2, 4])
     """
     steps = list(functions.children()) if hasattr(functions, "children") else list(functions)
     size = len(steps) // segments

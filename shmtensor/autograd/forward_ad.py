@@ -70,8 +70,21 @@ levels = Levels()
 def enter_dual_level() -> int:
     """Begins a block in which tensors may have tangents; `dual_level` is its `with`.
 
-    Raises:
-        RuntimeError: a level is open.
+    Returns
+    -------
+    int
+        The level, 0.
+
+    Raises
+    ------
+    RuntimeError
+        A level is open.
+
+    Examples
+    --------
+    >>> from shmtensor.autograd import forward_ad
+    >>> level = forward_ad.enter_dual_level()
+    >>> forward_ad.exit_dual_level(level=level)
     """
     if levels.open:
         raise RuntimeError(
@@ -84,10 +97,23 @@ def enter_dual_level() -> int:
 
 
 def exit_dual_level(*, level: int | None = None) -> None:
-    """Ends the block, and drops all tangents.
+    """Ends the block that `enter_dual_level` began, and drops all tangents.
 
-    Raises:
-        RuntimeError: no level is open, or another one.
+    Parameters
+    ----------
+    level : int, optional
+        What `enter_dual_level` returned; the one that is open if None.
+
+    Raises
+    ------
+    RuntimeError
+        No level is open, or another one.
+
+    Examples
+    --------
+    >>> from shmtensor.autograd import forward_ad
+    >>> level = forward_ad.enter_dual_level()
+    >>> forward_ad.exit_dual_level()
     """
     if not levels.open or level not in (None, len(levels.open) - 1):
         raise RuntimeError(f"exit_dual_level: no such level is open: {level}")
@@ -95,13 +121,25 @@ def exit_dual_level(*, level: int | None = None) -> None:
 
 
 class dual_level:
-    """A block in which tensors may have tangents.
+    """A block in which tensors may have tangents: forward-mode differentiation.
 
-    ```python
-    with forward_ad.dual_level():
-        x = forward_ad.make_dual(point, direction)
-        value, slope = forward_ad.unpack_dual(f(x))
-    ```
+    Raises
+    ------
+    RuntimeError
+        A level is open.
+
+    See Also
+    --------
+    make_dual, func.jvp
+
+    Examples
+    --------
+    >>> from shmtensor.autograd import forward_ad
+    >>> with forward_ad.dual_level():
+    ...     x = forward_ad.make_dual(st.tensor([3.0]), st.tensor([1.0]))
+    ...     value, slope = forward_ad.unpack_dual(x * x)
+    >>> value, slope
+    (tensor([9.]), tensor([6.]))
     """
 
     def __enter__(self) -> int:
@@ -120,14 +158,38 @@ def current_level(where: str, level: int | None) -> Level:
 
 
 def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
-    """A tensor of the same values and memory that carries a tangent. Copies: none.
+    """A tensor of the same values and memory that carries a tangent.
 
-    Args:
-        tensor, tangent: of one shape and dtype, floating point or complex.
+    Parameters
+    ----------
+    tensor, tangent : Tensor
+        Of one shape and dtype, floating point or complex.
+    level : int, optional
+        The level that is open.
 
-    Raises:
-        ValueError: an integer dtype.
-        RuntimeError: shape or dtype differ; no level is open.
+    Returns
+    -------
+    Tensor
+        Copies: none.
+
+    Raises
+    ------
+    ValueError
+        A dtype of whole numbers.
+    RuntimeError
+        Shape or dtype differ; no level is open.
+
+    See Also
+    --------
+    unpack_dual, dual_level
+
+    Examples
+    --------
+    >>> from shmtensor.autograd import forward_ad
+    >>> with forward_ad.dual_level():
+    ...     x = forward_ad.make_dual(st.tensor([3.0]), st.tensor([1.0]))
+    ...     forward_ad.unpack_dual(x.exp().log()).tangent.round()
+    tensor([1.])
     """
     current = current_level("make_dual", level)
     for t, name in ((tensor, "tensor"), (tangent, "tangent")):
@@ -152,7 +214,31 @@ def make_dual(tensor: Any, tangent: Any, *, level: int | None = None) -> Any:
 
 
 def unpack_dual(tensor: Any, *, level: int | None = None) -> UnpackedDualTensor:
-    """The value, and the tangent if the tensor was computed from duals. Copies: none."""
+    """The value, and the tangent if the tensor was computed from duals.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Any.
+    level : int, optional
+        The level that is open.
+
+    Returns
+    -------
+    (primal, tangent) : Tensor, Tensor or None
+        Copies: none.
+
+    See Also
+    --------
+    make_dual
+
+    Examples
+    --------
+    >>> from shmtensor.autograd import forward_ad
+    >>> with forward_ad.dual_level():
+    ...     forward_ad.unpack_dual(st.ones(2)).tangent is None
+    True
+    """
     current = current_level("unpack_dual", level)
     for dual, tangent in current.duals:
         if dual is tensor:

@@ -36,27 +36,47 @@ batching_rule: Any = None
 
 
 class Function:
-    """An op with a backward of its own.
-
-    ```python
-    class Cube(Function):
-        @staticmethod
-        def forward(ctx, x):
-            ctx.save_for_backward(x)
-            return x * x * x
-
-        @staticmethod
-        def backward(ctx, g):
-            (x,) = ctx.saved_tensors
-            return 3 * g * x * x
-
-    y = Cube.apply(x)
-    ```
+    """An op with a backward of one's own: a subclass defines `forward` and `backward`, and `apply`
+    calls it.
 
     `forward` has no ctx if `setup_context(ctx, inputs, output)` is defined. Both run with the
     heap's gate shut, so NumPy arrays that they create are private. `jvp(ctx, *tangents)`, if
     defined, returns the tangents of the outputs in forward mode; otherwise forward mode
     differentiates backward.
+
+    Raises
+    ------
+    NotImplementedError
+        A method that is needed is not defined.
+    RuntimeError
+        Both `backward` and `vjp`, which are the same, are defined.
+
+    See Also
+    --------
+    once_differentiable, gradcheck
+
+    Notes
+    -----
+    `ctx.save_for_backward` keeps tensors, `ctx.needs_input_grad` says which gradients are wanted;
+    backward returns one gradient, or None, for each argument of forward.
+
+    Examples
+    --------
+    >>> class Cube(st.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         ctx.save_for_backward(x)
+    ...         return x * x * x
+    ...
+    ...     @staticmethod
+    ...     def backward(ctx, g):
+    ...         (x,) = ctx.saved_tensors
+    ...         return 3 * g * x * x
+    >>> x = st.tensor([2.0], requires_grad=True)
+    >>> y = Cube.apply(x)
+    >>> y.backward()
+    >>> y.detach(), x.grad
+    (tensor([8.]), tensor([12.]))
     """
 
     context: type[FunctionCtx]
@@ -307,7 +327,36 @@ def save_tensors(
 
 
 def once_differentiable(backward: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorates a Function's backward whose own derivative is an error."""
+    """Decorates a Function's backward whose own derivative is an error.
+
+    Parameters
+    ----------
+    backward : callable
+        The static method.
+
+    Returns
+    -------
+    callable
+
+    See Also
+    --------
+    Function
+
+    Examples
+    --------
+    >>> class Double(st.autograd.Function):
+    ...     @staticmethod
+    ...     def forward(ctx, x):
+    ...         return x * 2
+    ...
+    ...     @staticmethod
+    ...     @st.autograd.once_differentiable
+    ...     def backward(ctx, g):
+    ...         return g * 2
+    >>> x = st.ones(1, requires_grad=True)
+    >>> st.autograd.grad(Double.apply(x), x)
+    (tensor([2.]),)
+    """
 
     @functools.wraps(backward)
     def once(ctx: Any, *grads: Any) -> Any:

@@ -121,14 +121,34 @@ def vectors(where: str, v: Any, like: tuple[Any, ...], verb: str) -> tuple[Any, 
 def vjp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(outputs, v^T J): the product of a vector with the Jacobian.
+    """The outputs, and the product of a vector with the Jacobian: v^T J.
 
-    Args:
-        func: takes tensors, returns a tensor or a tuple.
-        inputs: a tensor or a tuple.
-        v: in the shapes of the outputs; optional for one output of one element.
-        create_graph: the results are differentiable.
-        strict: an output that does not depend on an input is an error, not zeros.
+    Parameters
+    ----------
+    func : callable
+        Takes tensors, returns a tensor or a tuple.
+    inputs : Tensor or tuple of Tensor
+        Where.
+    v : Tensor or tuple, optional
+        In the shapes of the outputs; optional for one output of one element.
+    create_graph : bool, optional
+        Whether the results are differentiable.
+    strict : bool, optional
+        Whether an output that does not depend on an input is an error, not zeros.
+
+    Returns
+    -------
+    (outputs, product) :
+        The product in the shapes of the inputs.
+
+    See Also
+    --------
+    jvp, func.vjp
+
+    Examples
+    --------
+    >>> st.autograd.functional.vjp(lambda x: x * x, st.tensor([1., 2.]), st.tensor([1., 10.]))
+    (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     xs, several = as_tuple("vjp: inputs", inputs)
     with enable_grad():
@@ -145,9 +165,34 @@ def vjp(
 def jvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(outputs, J v): the product of the Jacobian with a vector, by a double pullback.
+    """The outputs, and the product of the Jacobian with a vector, J v, by a double pullback.
 
-    Args: as `vjp`; v has the shapes of the inputs.
+    Parameters
+    ----------
+    func : callable
+        Takes tensors, returns a tensor or a tuple.
+    inputs : Tensor or tuple of Tensor
+        Where.
+    v : Tensor or tuple, optional
+        In the shapes of the inputs; optional for one input of one element.
+    create_graph : bool, optional
+        Whether the results are differentiable.
+    strict : bool, optional
+        Whether an output that does not depend on an input is an error, not zeros.
+
+    Returns
+    -------
+    (outputs, product) :
+        The product in the shapes of the outputs.
+
+    See Also
+    --------
+    vjp, func.jvp
+
+    Examples
+    --------
+    >>> st.autograd.functional.jvp(lambda x: x * x, st.tensor([1., 2.]), st.tensor([1., 10.]))
+    (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     xs, _ = as_tuple("jvp: inputs", inputs)
     with enable_grad():
@@ -204,18 +249,45 @@ def jacobian(
     vectorize: bool = False,
     strategy: str = "reverse-mode",
 ) -> Any:
-    """The Jacobian of a function.
+    """The Jacobian of a function: the derivative of each output by each input.
 
-    Args:
-        func: takes tensors, returns a tensor or a tuple.
-        inputs: a tensor or a tuple.
-        create_graph, strict: as `vjp`.
-        vectorize: ignored; rows are computed one by one.
-        strategy: "reverse-mode", a row per element of the outputs, or "forward-mode", a column per
-            element of the inputs.
+    Parameters
+    ----------
+    func : callable
+        Takes tensors, returns a tensor or a tuple.
+    inputs : Tensor or tuple of Tensor
+        Where.
+    create_graph : bool, optional
+        Whether the result is differentiable.
+    strict : bool, optional
+        Whether an output that does not depend on an input is an error, not zeros.
+    vectorize : bool, optional
+        Ignored; rows are computed one by one.
+    strategy : str, optional
+        "reverse-mode", a row per element of the outputs, or "forward-mode", a column per element of
+        the inputs.
 
-    Returns:
-        A tensor of shape (*output, *input); for tuples, a tuple (per output) of tuples (per input).
+    Returns
+    -------
+    Tensor or tuple
+        Of shape `(*output, *input)`; for tuples, a tuple (per output) of tuples (per input).
+
+    Raises
+    ------
+    ValueError
+        Another strategy.
+    NotImplementedError
+        "forward-mode" with create_graph.
+
+    See Also
+    --------
+    hessian, func.jacrev
+
+    Examples
+    --------
+    >>> st.autograd.functional.jacobian(lambda x: x * x, st.tensor([1., 2.]))
+    tensor([[2., 0.],
+            [0., 4.]])
     """
     if strategy not in ("reverse-mode", "forward-mode"):
         raise ValueError(f"jacobian: strategy is one of reverse-mode, forward-mode: {strategy!r}")
@@ -307,10 +379,35 @@ def hessian(
 ) -> Any:
     """The matrix of second derivatives of a function that returns a single number.
 
-    Args: as `jacobian`.
+    Parameters
+    ----------
+    func : callable
+        Takes tensors, returns a tensor of one element.
+    inputs : Tensor or tuple of Tensor
+        Where.
+    create_graph : bool, optional
+        Whether the result is differentiable.
+    strict : bool, optional
+        Whether an output that does not depend on an input is an error, not zeros.
+    vectorize : bool, optional
+        Ignored; rows are computed one by one.
+    outer_jacobian_strategy : str, optional
+        "reverse-mode" or "forward-mode", as in `jacobian`.
 
-    Returns:
-        A tensor of shape (*input, *input); for several inputs, a tuple of tuples.
+    Returns
+    -------
+    Tensor or tuple
+        Of shape `(*input, *input)`; for several inputs, a tuple of tuples.
+
+    See Also
+    --------
+    jacobian, hvp
+
+    Examples
+    --------
+    >>> st.autograd.functional.hessian(lambda x: (x * x * x).sum(), st.tensor([1., 2.]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
     """
     xs, several = as_tuple("hessian: inputs", inputs)
     scalar_function = scalar("hessian", func)
@@ -329,9 +426,36 @@ def hessian(
 def vhp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(output, v^T H): the product of a vector with the Hessian of a scalar function.
+    """The output, and the product of a vector with the Hessian of a scalar function: v^T H.
 
-    Args: as `vjp`; v has the shapes of the inputs.
+    Parameters
+    ----------
+    func : callable
+        Takes tensors, returns a tensor of one element.
+    inputs : Tensor or tuple of Tensor
+        Where.
+    v : Tensor or tuple, optional
+        In the shapes of the inputs; optional for one input of one element.
+    create_graph : bool, optional
+        Whether the results are differentiable.
+    strict : bool, optional
+        Whether an output that does not depend on an input is an error, not zeros.
+
+    Returns
+    -------
+    (output, product) :
+        The product in the shapes of the inputs.
+
+    See Also
+    --------
+    hvp, hessian
+
+    Examples
+    --------
+    >>> def cubes(x):
+    ...     return (x * x * x).sum()
+    >>> st.autograd.functional.vhp(cubes, st.tensor([1., 2.]), st.tensor([1., 1.]))
+    (tensor(9.), tensor([ 6., 12.]))
     """
     xs, several = as_tuple("vhp: inputs", inputs)
     scalar_function = scalar("vhp", func)
@@ -349,9 +473,37 @@ def vhp(
 def hvp(
     func: Function, inputs: Any, v: Any = None, create_graph: bool = False, strict: bool = False
 ) -> tuple[Any, Any]:
-    """(output, H v): the Hessian times a vector; `vhp` costs less for the same product.
+    """The output, and the product of the Hessian with a vector, H v; `vhp` costs less for the same
+    product.
 
-    Args: as `vhp`.
+    Parameters
+    ----------
+    func : callable
+        Takes tensors, returns a tensor of one element.
+    inputs : Tensor or tuple of Tensor
+        Where.
+    v : Tensor or tuple, optional
+        In the shapes of the inputs; optional for one input of one element.
+    create_graph : bool, optional
+        Whether the results are differentiable.
+    strict : bool, optional
+        Whether an output that does not depend on an input is an error, not zeros.
+
+    Returns
+    -------
+    (output, product) :
+        The product in the shapes of the inputs.
+
+    See Also
+    --------
+    vhp
+
+    Examples
+    --------
+    >>> def cubes(x):
+    ...     return (x * x * x).sum()
+    >>> st.autograd.functional.hvp(cubes, st.tensor([1., 2.]), st.tensor([1., 1.]))
+    (tensor(9.), tensor([ 6., 12.]))
     """
     xs, several = as_tuple("hvp: inputs", inputs)
     scalar_function = scalar("hvp", func)

@@ -132,27 +132,61 @@ def gradcheck(
 ) -> bool:
     """Compares the gradients of a function with central differences, element by element.
 
-    Args:
-        func: takes the inputs, returns a tensor or several.
-        inputs: a tensor or a tuple; those that require grad are checked. Dtypes other than float64
-            and complex128 give a warning. The differences write the inputs and restore them.
-        eps: step of the differences.
-        atol, rtol: allowed absolute and relative difference.
-        raise_exception: raise, or return False.
-        nondet_tol: how much a second backward, which always runs, may differ.
-        check_undefined_grad: ignored: the gradient of each output is computed alone in any case.
-        check_grad_dtypes: a gradient must have its input's dtype.
-        check_batched_grad, check_batched_forward_grad: ignored: batches are loops here.
-        check_forward_ad: also compare tangents, in a random direction.
-        check_backward_ad: False skips the gradients.
-        fast_mode: one random direction instead of every element.
-        masked: ignored: of sparse inputs the stored elements are checked.
+    Parameters
+    ----------
+    func : callable
+        Takes the inputs, returns a tensor or several.
+    inputs : Tensor or tuple
+        Those that require grad are checked. Dtypes other than float64 and complex128 give a
+        warning. The differences write the inputs and restore them.
+    eps : float, optional
+        Step of the differences.
+    atol, rtol : float, optional
+        Allowed absolute and relative difference.
+    raise_exception : bool, optional
+        Whether to raise, or to return False.
+    nondet_tol : float, optional
+        How much a second backward, which always runs, may differ.
+    check_undefined_grad : bool, optional
+        Ignored: the gradient of each output is computed alone in any case.
+    check_grad_dtypes : bool, optional
+        Whether a gradient must have its input's dtype.
+    check_batched_grad, check_batched_forward_grad : bool, optional
+        Ignored: batches are loops here.
+    check_forward_ad : bool, optional
+        Whether to compare tangents, too, in a random direction.
+    check_backward_ad : bool, optional
+        False skips the gradients.
+    fast_mode : bool, optional
+        Whether to take one random direction instead of every element.
+    masked : bool, optional
+        Ignored: of sparse inputs the stored elements are checked.
 
-    Raises:
-        GradcheckError: they differ; the message shows both.
-        ValueError: no input requires grad.
-        RuntimeError: an input has a stride of 0 (`expand`).
-        AssertionError: the outputs' shapes change with the inputs' values.
+    Returns
+    -------
+    bool
+        True if they agree.
+
+    Raises
+    ------
+    GradcheckError
+        They differ; the message shows both.
+    ValueError
+        No input requires grad.
+    RuntimeError
+        An input has a stride of 0 (`expand`).
+    AssertionError
+        The outputs' shapes change with the inputs' values.
+
+    See Also
+    --------
+    gradgradcheck, Function
+
+    Examples
+    --------
+    >>> x = st.tensor([0.5, 2.0], dtype=st.float64, requires_grad=True)
+    >>> st.autograd.gradcheck(st.sin, (x,))
+    True
     """
     xs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     try:
@@ -349,6 +383,42 @@ def gradgradcheck(
 ) -> bool:
     """Checks second-order gradients: `gradcheck` of the gradient, by the inputs and the outputs'
     gradients.
+
+    Parameters
+    ----------
+    func : callable
+        Takes the inputs, returns a tensor or several.
+    inputs : Tensor or tuple
+        Those that require grad are checked.
+    grad_outputs : Tensor or tuple, optional
+        The gradients of the outputs; random ones if None.
+    eps : float, optional
+        Step of the differences.
+    atol, rtol : float, optional
+        Allowed absolute and relative difference.
+    raise_exception : bool, optional
+        Whether to raise, or to return False.
+    nondet_tol : float, optional
+        How much a second backward may differ.
+    gen_non_contig_grad_outputs : bool, optional
+        Whether the random gradients are not contiguous.
+    **options
+        Further arguments of `gradcheck`.
+
+    Returns
+    -------
+    bool
+        True if they agree.
+
+    See Also
+    --------
+    gradcheck
+
+    Examples
+    --------
+    >>> x = st.tensor([0.5, 2.0], dtype=st.float64, requires_grad=True)
+    >>> st.autograd.gradgradcheck(st.sin, (x,))
+    True
     """
     xs = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
     outputs = outputs_of(func, xs)

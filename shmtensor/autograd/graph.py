@@ -41,7 +41,15 @@ __all__ = [
 
 
 class Node(ABC):
-    """The class of `x.grad_fn` and of AccumulateGrad, for `isinstance`."""
+    """The class of `x.grad_fn` and of AccumulateGrad, for `isinstance`: an op of the recorded
+    graph.
+
+    Examples
+    --------
+    >>> y = st.ones(1, requires_grad=True).exp()
+    >>> isinstance(y.grad_fn, st.autograd.graph.Node), y.grad_fn.name()
+    (True, 'ExpBackward0')
+    """
 
     @abstractmethod
     def name(self) -> str:
@@ -73,10 +81,30 @@ Node.register(AccumulateGrad)
 
 
 def get_gradient_edge(tensor: Any) -> GradientEdge:
-    """The edge of a tensor that requires grad.
+    """The edge of a tensor that requires grad: its node and the number of the node's output.
 
-    Raises:
-        RuntimeError: it does not require grad.
+    Parameters
+    ----------
+    tensor : Tensor
+        Requires grad.
+
+    Returns
+    -------
+    GradientEdge
+        A pair (node, output_nr), which `grad` and `backward` take in the place of a tensor.
+
+    Raises
+    ------
+    RuntimeError
+        It does not require grad.
+
+    Examples
+    --------
+    >>> x = st.tensor([2.0], requires_grad=True)
+    >>> y = x * x
+    >>> edge = st.autograd.graph.get_gradient_edge(y)
+    >>> st.autograd.grad(y * 5, edge)
+    (tensor([5.]),)
     """
     edge = node_of(tensor)
     if edge is None:
@@ -89,7 +117,20 @@ def get_gradient_edge(tensor: Any) -> GradientEdge:
 
 
 def increment_version(tensor: Any) -> None:
-    """Counts a write that autograd has not seen to a tensor, or to several."""
+    """Counts a write that autograd has not seen to a tensor, or to several.
+
+    Parameters
+    ----------
+    tensor : Tensor or iterable of Tensor
+        What was written.
+
+    Examples
+    --------
+    >>> x = st.zeros(2)
+    >>> st.autograd.graph.increment_version(x)
+    >>> x._version
+    1
+    """
     for t in [tensor] if isinstance(tensor, native.TensorBase) else tensor:
         native.wrote(t)
 
@@ -99,12 +140,33 @@ def register_multi_grad_hook(
 ) -> RemovableHandle:
     """Calls a hook once per backward, when the gradients of several tensors are computed.
 
-    Args:
-        tensors: each requires grad.
-        fn: with mode "all", called as `fn(grads)` when the last gradient is computed; the list has
-            None for tensors that this backward does not reach. With "any", called as `fn(grad)`
-            with the first gradient.
-        mode: "all" or "any".
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Each requires grad.
+    fn : callable
+        With mode "all", called as `fn(grads)` when the last gradient is computed; the list has None
+        for tensors that this backward does not reach. With "any", called as `fn(grad)` with the
+        first gradient.
+    mode : str, optional
+        "all" or "any".
+
+    Returns
+    -------
+    RemovableHandle
+        Its `remove` ends the calls.
+
+    Raises
+    ------
+    ValueError
+        Another mode.
+
+    Examples
+    --------
+    >>> x, y = st.ones(1, requires_grad=True), st.ones(1, requires_grad=True)
+    >>> handle = st.autograd.graph.register_multi_grad_hook([x, y], lambda grads: print(grads))
+    >>> (x * 2 + y * 3).backward()
+    [tensor([2.]), tensor([3.])]
     """
     if mode not in ("all", "any"):
         raise ValueError(

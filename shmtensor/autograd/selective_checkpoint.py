@@ -23,8 +23,18 @@ Policy = Callable[..., Any]
 
 
 class CheckpointPolicy(enum.Enum):
-    """The result of a policy: SAVE and CPU_OFFLOAD keep an op's results, RECOMPUTE does not. MUST
+    """What a policy returns: SAVE and CPU_OFFLOAD keep an op's results, RECOMPUTE does not; MUST
     and PREFER mean the same here.
+
+    See Also
+    --------
+    create_selective_checkpoint_contexts
+
+    Examples
+    --------
+    >>> from shmtensor.utils.checkpoint import CheckpointPolicy
+    >>> CheckpointPolicy.MUST_SAVE.name
+    'MUST_SAVE'
     """
 
     MUST_SAVE = 0
@@ -41,9 +51,18 @@ RECOMPUTE = (CheckpointPolicy.MUST_RECOMPUTE, CheckpointPolicy.PREFER_RECOMPUTE)
 class SelectiveCheckpointContext:
     """An argument of a policy, besides the op and its arguments.
 
-    Attributes:
-        is_recompute: always False, because a policy is called in the first run only.
-        op_output: the result of the op.
+    Parameters
+    ----------
+    is_recompute : bool
+        Always False, because a policy is called in the first run only.
+    op_output : any, optional
+        The result of the op.
+
+    Examples
+    --------
+    >>> from shmtensor.utils.checkpoint import SelectiveCheckpointContext
+    >>> SelectiveCheckpointContext(is_recompute=False).is_recompute
+    False
     """
 
     def __init__(self, *, is_recompute: bool, op_output: Any = None) -> None:
@@ -53,23 +72,46 @@ class SelectiveCheckpointContext:
 def create_selective_checkpoint_contexts(
     policy_fn_or_list: Policy | Sequence[Any], allow_cache_entry_mutation: bool = False
 ) -> tuple[AbstractContextManager[None], AbstractContextManager[None]]:
-    """Two contexts, for the `context_fn` of a `checkpoint`, which returns new ones each time.
+    """Two contexts, for the `context_fn` of a `checkpoint`, which returns new ones each time: some
+    results are kept, others recomputed.
 
-    ```python
-    contexts = functools.partial(create_selective_checkpoint_contexts, [st.matmul])
-    y = checkpoint(function, x, use_reentrant=False, context_fn=contexts)
-    ```
+    Parameters
+    ----------
+    policy_fn_or_list : callable or list
+        `policy(context, op, *args, **kwargs)` returns a CheckpointPolicy, or a bool: whether to
+        keep; op is a row such as `st.matmul`. Or a list of functions whose results are kept.
+        In-place forms are always recomputed.
+    allow_cache_entry_mutation : bool, optional
+        Whether kept results may be written before they are used.
 
-    Args:
-        policy_fn_or_list: `policy(context, op, *args, **kwargs)` returns a CheckpointPolicy, or a
-            bool: whether to keep; op is a row such as `st.matmul`. Or a list of functions whose
-            results are kept. In-place forms are always recomputed.
-        allow_cache_entry_mutation: kept results may be written before they are used.
+    Returns
+    -------
+    (first, recomputation) : context managers
 
-    Raises:
-        RuntimeError: in backward: the recomputation calls other ops, a kept result was written, or
-            it is a second backward.
-        TypeError: neither a function nor a list.
+    Raises
+    ------
+    RuntimeError
+        In backward: the recomputation calls other ops, a kept result was written, or it is a second
+        backward.
+    TypeError
+        Neither a function nor a list.
+
+    See Also
+    --------
+    checkpoint
+
+    Examples
+    --------
+    >>> import functools
+    >>> from shmtensor.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+    >>> contexts = functools.partial(create_selective_checkpoint_contexts, [st.matmul])
+    >>> x = st.ones(2, 2, requires_grad=True)
+    >>> def function(x):
+    ...     return (x @ x).relu().sum()
+    >>> checkpoint(function, x, use_reentrant=False, context_fn=contexts).backward()
+    >>> x.grad
+    tensor([[4., 4.],
+            [4., 4.]])
     """
     if isinstance(policy_fn_or_list, (list, tuple)):
         ops = [as_op(f) for f in policy_fn_or_list]

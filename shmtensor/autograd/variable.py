@@ -40,15 +40,31 @@ class _VariableMeta(type):
 
 class Variable(metaclass=_VariableMeta):
     """The old name of Tensor: calling it makes a tensor that shares the memory of another one,
-    without its history; `isinstance(x, Variable)` holds for all tensors. Copies: none.
+    without its history; `isinstance(x, Variable)` holds for all tensors.
 
-    Args:
-        data: a tensor; None: one without elements.
-        requires_grad: whether to record operations on the new one.
-        volatile: has no effect, and warns: use `no_grad`.
+    Parameters
+    ----------
+    data : Tensor, optional
+        A tensor; one without elements if None.
+    requires_grad : bool, optional
+        Whether to record operations on the new one.
+    volatile : bool, optional
+        Has no effect, and warns: use `no_grad`.
 
-    Raises:
-        TypeError: `data` is not a tensor.
+    Raises
+    ------
+    TypeError
+        `data` is not a tensor.
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> from shmtensor.autograd.variable import Variable
+    >>> Variable(st.ones(2), requires_grad=True)
+    tensor([1., 1.], requires_grad=True)
     """
 
     _execution_engine = _Engine()

@@ -89,18 +89,44 @@ def functional_call(
     tie_weights: bool = True,
     strict: bool = False,
 ) -> Any:
-    """Calls a module with other parameters and buffers. Copies: none.
+    """Calls a module with other parameters and buffers.
 
-    Args:
-        parameter_and_buffer_dicts: tensors by dotted names, in one dictionary or several; the
-            module's own tensors are used for other names.
-        args, kwargs: for the module; a single argument need not be in a tuple.
-        tie_weights: a tensor with several names is replaced under all of them.
-        strict: the names must be exactly those of the module.
+    Parameters
+    ----------
+    module : Module
+        What is called; it stays as it is.
+    parameter_and_buffer_dicts : dict or sequence of dict
+        Tensors by dotted names; the module's own tensors are used for other names.
+    args : tuple or any, optional
+        For the module; a single argument need not be in a tuple.
+    kwargs : dict, optional
+        For the module.
+    tie_weights : bool, optional
+        Whether a tensor with several names is replaced under all of them.
+    strict : bool, optional
+        Whether the names must be exactly those of the module.
 
-    Raises:
-        RuntimeError: under strict, unexpected or missing names.
-        ValueError: a name is in two dictionaries, or names of one tensor have two values.
+    Returns
+    -------
+    any
+        What the module returns. Copies: none.
+
+    Raises
+    ------
+    RuntimeError
+        Under strict, unexpected or missing names.
+    ValueError
+        A name is in two dictionaries, or names of one tensor have two values.
+
+    See Also
+    --------
+    stack_module_state
+
+    Examples
+    --------
+    >>> model = nn.Linear(2, 1, bias=False)
+    >>> st.func.functional_call(model, {"weight": st.tensor([[1., 10.]])}, st.tensor([2., 3.]))
+    tensor([32.])
     """
     tensors: dict[str, Any] = {}
     dicts = parameter_and_buffer_dicts
@@ -117,11 +143,38 @@ def functional_call(
 
 
 def stack_module_state(models: Sequence[Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(parameters, buffers) of models of one class, each stacked along a new first dimension, for
-    `vmap` over `functional_call`. Copies: one.
+    """The parameters and buffers of models of one class, each stacked along a new first dimension,
+    for `vmap` over `functional_call`.
 
-    Raises:
-        RuntimeError: no models, of several classes, or in different modes.
+    Parameters
+    ----------
+    models : sequence of Module
+        Of one class, in one mode.
+
+    Returns
+    -------
+    (parameters, buffers) : dict, dict
+        Tensors by dotted names. Copies: one.
+
+    Raises
+    ------
+    RuntimeError
+        No models, of several classes, or in different modes.
+
+    See Also
+    --------
+    functional_call, vmap
+
+    Examples
+    --------
+    >>> models = [nn.Linear(2, 1) for _ in range(3)]
+    >>> parameters, buffers = st.func.stack_module_state(models)
+    >>> {name: tuple(x.shape) for name, x in parameters.items()}
+    {'weight': (3, 1, 2), 'bias': (3, 1)}
+    >>> def run(parameters, x):
+    ...     return st.func.functional_call(models[0], parameters, x)
+    >>> st.func.vmap(run, in_dims=(0, None))(parameters, st.ones(4, 2)).shape
+    Size([3, 4, 1])
     """
     if not models:
         raise RuntimeError("stack_module_state: Expected at least one model, got 0.")

@@ -173,9 +173,35 @@ def detach_aux(call: DifferentiatedCall, tree: Any) -> Any:
 
 
 def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
-    """A function that returns (gradient, value), or (gradient, (value, aux)).
+    """A function that returns the gradient and the value of `func` at its arguments.
 
-    Args: as `grad`.
+    Parameters
+    ----------
+    func : callable
+        Returns a 0-d tensor; with has_aux a pair of it and anything else.
+    argnums : int or tuple of int, optional
+        The positions of the arguments.
+    has_aux : bool, optional
+        Whether to return the function's second result, too.
+
+    Returns
+    -------
+    callable
+        A function that returns (gradient, value), or (gradient, (value, aux)).
+
+    Raises
+    ------
+    RuntimeError
+        The result is not a single real tensor without dimensions.
+
+    See Also
+    --------
+    grad
+
+    Examples
+    --------
+    >>> st.func.grad_and_value(lambda x: x * x)(st.tensor(3.))
+    (tensor(6.), tensor(9.))
     """
 
     @functools.wraps(func)
@@ -216,24 +242,38 @@ def grad_and_value(func: Function, argnums: Argnums = 0, has_aux: bool = False) 
 def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Function:
     """A function that returns the gradient of `func` at its arguments.
 
-    Args:
-        func: returns a 0-d tensor; with has_aux a pair of it and anything else.
-        argnums: the positions of the arguments, one or several; each is a tensor, or nested lists,
-            tuples and dictionaries of tensors.
-        has_aux: also return the function's second result.
+    Parameters
+    ----------
+    func : callable
+        Returns a 0-d tensor; with has_aux a pair of it and anything else.
+    argnums : int or tuple of int, optional
+        The positions of the arguments; each is a tensor, or nested lists, tuples and dictionaries
+        of tensors.
+    has_aux : bool, optional
+        Whether to return the function's second result, too.
 
-    Returns:
+    Returns
+    -------
+    callable
         A function of the same arguments that returns the gradient, nested as the argument; for
         several argnums a tuple; with has_aux (gradient, aux).
 
-    Raises:
-        RuntimeError: the result has dimensions or is complex, or an argument is not a
-            floating-point or complex tensor.
+    Raises
+    ------
+    RuntimeError
+        The result has dimensions or is complex, or an argument is not a floating-point or complex
+        tensor.
 
-    Example:
-        >>> import shmtensor as st
-        >>> st.func.grad(st.func.grad(st.sin))(st.tensor(0.5))
-        tensor(-0.4794)
+    See Also
+    --------
+    grad_and_value, vjp, jacrev
+
+    Examples
+    --------
+    >>> st.func.grad(st.func.grad(st.sin))(st.tensor(0.5))
+    tensor(-0.4794)
+    >>> st.func.grad(lambda x, y: (x * y).sum(), argnums=(0, 1))(st.ones(2), st.zeros(2))
+    (tensor([0., 0.]), tensor([1., 1.]))
     """
     both = grad_and_value(func, argnums, has_aux)
 
@@ -246,15 +286,37 @@ def grad(func: Function, argnums: Argnums = 0, has_aux: bool = False) -> Functio
 
 
 def vjp(func: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """(output, pull): the result, and a function from cotangents to the gradients of all primals.
+    """The result of a function, and a function from cotangents to the gradients of all primals.
 
-    Args:
-        func: takes and returns tensors, or nested containers of them.
-        has_aux: the function returns (output, aux); aux comes third.
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors, or nested containers of them.
+    *primals
+        Where: the arguments of func.
+    has_aux : bool, optional
+        Whether func returns (output, aux); aux comes third.
 
-    Returns:
+    Returns
+    -------
+    (output, pull) : any, callable
         pull takes one argument, nested as the output, and returns a tuple with an entry per primal,
         also for a single primal. It may be called several times.
+
+    Raises
+    ------
+    RuntimeError
+        func returns no tensors, or in pull the cotangents have other shapes.
+
+    See Also
+    --------
+    jvp, grad, linearize
+
+    Examples
+    --------
+    >>> output, pull = st.func.vjp(lambda x: x * x, st.tensor([1., 2.]))
+    >>> output, pull(st.tensor([1., 10.]))
+    (tensor([1., 4.]), (tensor([ 2., 40.]),))
     """
     if not primals:
         raise RuntimeError("vjp: at least one input is needed")
@@ -324,11 +386,35 @@ def jvp_function(call: DifferentiatedCall, plain: list[Any]) -> Callable[[list[A
 
 
 def jvp(func: Function, primals: Any, tangents: Any, *, has_aux: bool = False) -> Any:
-    """(output, tangent): the result, and its derivative in the direction of the tangents.
+    """The result of a function, and its derivative in the direction of the tangents.
 
-    Args:
-        primals, tangents: tuples of tensors, or of nested containers, of the same shapes.
-        has_aux: the function returns (output, aux); aux comes third.
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors, or nested containers of them.
+    primals, tangents : tuple
+        Of tensors, or of nested containers, of the same shapes.
+    has_aux : bool, optional
+        Whether func returns (output, aux); aux comes third.
+
+    Returns
+    -------
+    (output, tangent) :
+        Nested alike.
+
+    Raises
+    ------
+    RuntimeError
+        primals or tangents are no tuples, or empty, or have different shapes.
+
+    See Also
+    --------
+    vjp, linearize, jacfwd
+
+    Examples
+    --------
+    >>> st.func.jvp(lambda x: x * x, (st.tensor([1., 2.]),), (st.tensor([1., 10.]),))
+    (tensor([1., 4.]), tensor([ 2., 40.]))
     """
     for name, value in (("primals", primals), ("tangents", tangents)):
         if not isinstance(value, (tuple, list)) or not value:

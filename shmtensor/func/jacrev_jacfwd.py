@@ -114,15 +114,34 @@ def jacrev(
     chunk_size: int | None = None,
     _preallocate_and_copy: bool = False,
 ) -> Function:
-    """A function that returns the Jacobian of `func`, a pullback per element of the outputs.
+    """A function that returns the Jacobian of `func`, by a pullback per element of the outputs.
 
-    Args:
-        argnums, has_aux: as `grad`.
-        chunk_size: ignored; pullbacks run one by one.
+    Parameters
+    ----------
+    func : callable
+        Returns a tensor, or nested containers of them.
+    argnums : int or tuple of int, optional
+        The positions of the arguments.
+    has_aux : bool, optional
+        Whether func returns (output, aux); then (jacobian, aux) is returned.
+    chunk_size : int, optional
+        Ignored; pullbacks run one by one.
 
-    Returns:
-        A function of the same arguments that returns tensors of shape (*output, *input), nested as
-        the outputs, and inside them as the inputs.
+    Returns
+    -------
+    callable
+        A function of the same arguments that returns tensors of shape `(*output, *input)`, nested
+        as the outputs, and inside them as the inputs.
+
+    See Also
+    --------
+    jacfwd, hessian
+
+    Examples
+    --------
+    >>> st.func.jacrev(lambda x: x * x)(st.tensor([1., 2.]))
+    tensor([[2., 0.],
+            [0., 4.]])
     """
     return jacobian(func, argnums, has_aux, False)
 
@@ -130,29 +149,96 @@ def jacrev(
 def jacfwd(
     func: Function, argnums: Argnums = 0, has_aux: bool = False, *, randomness: str = "error"
 ) -> Function:
-    """A function that returns the Jacobian of `func`, a push forward per element of the inputs.
+    """A function that returns the Jacobian of `func`, by a push forward per element of the inputs.
 
-    Args and Returns: as `jacrev`.
+    Parameters
+    ----------
+    func : callable
+        Returns a tensor, or nested containers of them.
+    argnums : int or tuple of int, optional
+        The positions of the arguments.
+    has_aux : bool, optional
+        Whether func returns (output, aux); then (jacobian, aux) is returned.
+    randomness : str, optional
+        As in `vmap`.
+
+    Returns
+    -------
+    callable
+        A function of the same arguments that returns tensors of shape `(*output, *input)`, nested
+        as the outputs, and inside them as the inputs.
+
+    See Also
+    --------
+    jacrev, hessian
+
+    Examples
+    --------
+    >>> st.func.jacfwd(lambda x: x * x)(st.tensor([1., 2.]))
+    tensor([[2., 0.],
+            [0., 4.]])
     """
     return jacobian(func, argnums, has_aux, True)
 
 
 def hessian(func: Function, argnums: Argnums = 0) -> Function:
-    """A function that returns the second derivatives of `func`: `jacfwd` of `jacrev`."""
+    """A function that returns the second derivatives of `func`: `jacfwd` of `jacrev`.
+
+    Parameters
+    ----------
+    func : callable
+        Returns a tensor.
+    argnums : int or tuple of int, optional
+        The positions of the arguments.
+
+    Returns
+    -------
+    callable
+        A function of the same arguments that returns tensors of shape `(*output, *input, *input)`.
+
+    See Also
+    --------
+    jacrev, jacfwd
+
+    Examples
+    --------
+    >>> st.func.hessian(lambda x: (x * x * x).sum())(st.tensor([1., 2.]))
+    tensor([[ 6.,  0.],
+            [ 0., 12.]])
+    """
     return jacfwd(jacrev(func, argnums), argnums)
 
 
 def linearize(func: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
-    """(output, push): the function's result, and its derivative there as a linear function.
+    """The result of a function, and its derivative there as a linear function.
 
-    `push(*tangents)` is `jvp(func, primals, tangents)[1]`, and runs the function again in each
-    call.
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors, or nested containers of them.
+    *primals
+        Where: tensors, or nested containers of them.
 
-    Args:
-        primals: tensors, or nested containers of them.
+    Returns
+    -------
+    (output, push) : any, callable
+        `push(*tangents)` is `jvp(func, primals, tangents)[1]`, and runs the function again in each
+        call.
 
-    Raises:
-        RuntimeError: in push: the tangents' shapes are not the primals'.
+    Raises
+    ------
+    RuntimeError
+        In push: the tangents' shapes are not the primals'.
+
+    See Also
+    --------
+    jvp
+
+    Examples
+    --------
+    >>> output, push = st.func.linearize(lambda x: x * x, st.tensor([1., 2.]))
+    >>> output, push(st.tensor([1., 10.]))
+    (tensor([1., 4.]), tensor([ 2., 40.]))
     """
 
     def push(*tangents: Any) -> Any:

@@ -110,27 +110,43 @@ def vmap(
     that depends on the example), or if random numbers are allowed, `func` itself runs example by
     example; its side effects may then happen twice.
 
-    Args:
-        func: takes and returns tensors, or nested lists, tuples and dictionaries of them.
-        in_dims: the batch dimension of each argument, None if all examples share it; a number, or
-            nested as the arguments. Keyword arguments are shared.
-        out_dims: the batch dimension of the results; a number, or nested as the results.
-        randomness: "error": random ops raise; "different": examples get different random numbers;
-            "same": all examples get the same.
-        chunk_size: the maximal number of examples at once, to bound memory.
+    Parameters
+    ----------
+    func : callable
+        Takes and returns tensors, or nested lists, tuples and dictionaries of them.
+    in_dims : int, None or nested, optional
+        The batch dimension of each argument, None if all examples share it; a number, or nested as
+        the arguments. Keyword arguments are shared.
+    out_dims : int or nested, optional
+        The batch dimension of the results; a number, or nested as the results.
+    randomness : str, optional
+        "error": random ops raise; "different": examples get different random numbers; "same": all
+        examples get the same.
+    chunk_size : int, optional
+        The maximal number of examples at once, to bound memory.
 
-    Returns:
+    Returns
+    -------
+    callable
         A function of the arguments with their batches.
 
-    Raises:
-        ValueError: no argument is mapped, batches have different sizes, or a result is not a
-            tensor.
-        RuntimeError: a batch has no examples, and an op has no batching rule.
+    Raises
+    ------
+    ValueError
+        No argument is mapped, batches have different sizes, or a result is not a tensor.
+    RuntimeError
+        A batch has no examples, and an op has no batching rule.
 
-    Example:
-        >>> import shmtensor as st
-        >>> st.func.vmap(st.dot)(st.ones(3, 5), st.ones(3, 5))
-        tensor([5., 5., 5.])
+    See Also
+    --------
+    jacrev, functional_call, stack_module_state
+
+    Examples
+    --------
+    >>> st.func.vmap(st.dot)(st.ones(3, 5), st.ones(3, 5))
+    tensor([5., 5., 5.])
+    >>> st.func.vmap(st.mv, in_dims=(None, 0))(st.ones(2, 5), st.ones(3, 5)).shape
+    Size([3, 2])
     """
     if randomness not in RANDOMNESS:
         raise RuntimeError(

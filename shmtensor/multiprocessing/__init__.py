@@ -61,17 +61,57 @@ ENV_VAR_PARALLEL_START = "TORCH_MP_PARALLEL_START"
 
 
 def get_all_sharing_strategies() -> set[str]:
-    """The available sharing strategies: only blocks of the domain's heap."""
+    """The available sharing strategies: only blocks of the domain's heap.
+
+    Returns
+    -------
+    set of str
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> mp.get_all_sharing_strategies()
+    {'ledger'}
+    """
     return {"ledger"}
 
 
 def get_sharing_strategy() -> str:
-    """The present sharing strategy."""
+    """The present sharing strategy.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> mp.get_sharing_strategy()
+    'ledger'
+    """
     return "ledger"
 
 
 def set_sharing_strategy(new_strategy: str) -> None:
-    """Accepts the only strategy, and PyTorch's names, which have no effect."""
+    """Accepts the only strategy, and PyTorch's names, which have no effect.
+
+    Parameters
+    ----------
+    new_strategy : str
+        "ledger", "file_descriptor" or "file_system".
+
+    Raises
+    ------
+    ValueError
+        Another name.
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> mp.set_sharing_strategy("file_system")
+    >>> mp.get_sharing_strategy()
+    'ledger'
+    """
     if new_strategy not in ("ledger", "file_descriptor", "file_system"):
         raise ValueError(
             f"set_sharing_strategy: unknown strategy: {new_strategy!r}, there is 'ledger'"

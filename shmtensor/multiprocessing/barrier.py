@@ -28,9 +28,31 @@ _SLICE = 0.025  # seconds between two checks of the other parties
 class Barrier(Shared):
     """`parties` processes or threads wait until all have arrived.
 
-    Args:
-        action: called by the last one to arrive, before the others continue.
-        timeout: the default timeout of `wait`, in seconds.
+    Parameters
+    ----------
+    parties : int
+        How many, 1 or more.
+    action : callable, optional
+        Called by the last one to arrive, before the others continue.
+    timeout : float, optional
+        The default timeout of `wait`, in seconds.
+    ctx : context, optional
+        Accepted as in the standard library.
+
+    Raises
+    ------
+    ValueError
+        parties is less than 1.
+    threading.BrokenBarrierError
+        `wait`: not all arrived in time, or the barrier was reset.
+    PeerLostError
+        `wait`: a process that should come has died.
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> mp.Barrier(1).wait()
+    0
     """
 
     def __init__(

@@ -156,8 +156,31 @@ def _rebuild(fd: Any, readable: bool, writable: bool, token: _Token) -> Connecti
 
 
 def Pipe(duplex: bool = True) -> tuple[Connection, Connection]:
-    """Two connected ends: both send and receive, or (duplex=False) the first receives what the
-    second sends."""
+    """Two connected ends.
+
+    Parameters
+    ----------
+    duplex : bool, optional
+        Whether both ends send and receive; else the first receives what the second sends.
+
+    Returns
+    -------
+    (first, second) : Connection, Connection
+
+    Notes
+    -----
+    Copies: none of a shared tensor.
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> receiver, sender = mp.Pipe(duplex=False)
+    >>> sender.send(st.ones(2))
+    >>> receiver.recv()
+    tensor([1., 1.])
+    >>> receiver.close()
+    >>> sender.close()
+    """
     token = _Token()
     if duplex:
         one, other = socket.socketpair()

@@ -24,7 +24,26 @@ def _block(nbytes: int) -> Any:
 
 class Lock(Shared):
     """A mutual exclusion lock between processes. Any process may release it, as in the standard
-    library."""
+    library.
+
+    Parameters
+    ----------
+    ctx : context, optional
+        Accepted as in the standard library.
+
+    See Also
+    --------
+    RLock
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> counter, lock = st.zeros(1), mp.Lock()
+    >>> with lock:
+    ...     counter += 1
+    >>> counter
+    tensor([1.])
+    """
 
     _reentrant = False
 
@@ -64,7 +83,25 @@ class Lock(Shared):
 
 
 class RLock(Lock):
-    """A lock that its thread may take again; it must release it as often."""
+    """A lock that its thread may take again; it must release it as often.
+
+    Parameters
+    ----------
+    ctx : context, optional
+        Accepted as in the standard library.
+
+    See Also
+    --------
+    Lock
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> lock = mp.RLock()
+    >>> with lock, lock:
+    ...     print("twice")
+    twice
+    """
 
     _reentrant = True
 
@@ -75,6 +112,29 @@ class Semaphore(Shared):
     The first `value` permits (1,024 at most) return when the process that acquired them is killed
     or fails, but not when it ends with exit code 0. A semaphore that starts at 0 is a signal: its
     permits have no owner.
+
+    Parameters
+    ----------
+    value : int, optional
+        The first value.
+    ctx : context, optional
+        Accepted as in the standard library.
+
+    Raises
+    ------
+    ValueError
+        value is negative or too large.
+
+    See Also
+    --------
+    BoundedSemaphore
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> semaphore = mp.Semaphore(2)
+    >>> semaphore.acquire(), semaphore.acquire(), semaphore.acquire(block=False)
+    (True, True, False)
     """
 
     _limited = False
@@ -121,14 +181,65 @@ class Semaphore(Shared):
 
 
 class BoundedSemaphore(Semaphore):
-    """A Semaphore that refuses (ValueError) more releases than acquires."""
+    """A Semaphore that refuses more releases than acquires.
+
+    Parameters
+    ----------
+    value : int, optional
+        The first value.
+    ctx : context, optional
+        Accepted as in the standard library.
+
+    Raises
+    ------
+    ValueError
+        `release` beyond the first value.
+
+    See Also
+    --------
+    Semaphore
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> mp.BoundedSemaphore(1).release()
+    Traceback (most recent call last):
+        ...
+    ValueError: Semaphore.release: released too many times: the limit is 1
+    """
 
     _limited = True
 
 
 class Condition(Shared):
     """A condition variable over a lock. At most 254 waiters at once; a killed waiter consumes no
-    notification."""
+    notification.
+
+    Parameters
+    ----------
+    lock : Lock or RLock, optional
+        The lock; a new RLock if None.
+    ctx : context, optional
+        Accepted as in the standard library.
+
+    Raises
+    ------
+    AssertionError
+        `wait` or `notify` without the lock.
+
+    See Also
+    --------
+    Event
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> condition = mp.Condition()
+    >>> with condition:
+    ...     condition.notify_all()
+    ...     condition.wait(timeout=0.001)
+    False
+    """
 
     def __init__(self, lock: Lock | None = None, *, ctx: Any = None) -> None:
         self._block = _block(native.CONDITION_NBYTES)
@@ -192,7 +303,25 @@ class Condition(Shared):
 
 
 class Event(Shared):
-    """A flag that processes wait for."""
+    """A flag that processes wait for.
+
+    Parameters
+    ----------
+    ctx : context, optional
+        Accepted as in the standard library.
+
+    See Also
+    --------
+    Condition
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> event = mp.Event()
+    >>> event.set()
+    >>> event.wait(), event.is_set()
+    (True, True)
+    """
 
     def __init__(self, *, ctx: Any = None) -> None:
         self._block = _block(64)

@@ -125,7 +125,26 @@ def send(channel: native.Channel, obj: Any, via: Any, timeout: float | None) -> 
 
 
 class SimpleQueue(Shared):
-    """An unbounded queue with `put`, `get`, `empty` and `close`."""
+    """An unbounded queue with `put`, `get`, `empty` and `close`.
+
+    Parameters
+    ----------
+    ctx : context, optional
+        Accepted as in the standard library.
+
+    See Also
+    --------
+    Queue
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> queue = mp.SimpleQueue()
+    >>> queue.put("hello")
+    >>> queue.get(), queue.empty()
+    ('hello', True)
+    >>> queue.close()
+    """
 
     _maxsize = 0
     _joinable = False  # whether the channel records which process has which message
@@ -205,9 +224,35 @@ class SimpleQueue(Shared):
 class Queue(SimpleQueue):
     """`multiprocessing.Queue`: many writers and readers; each message reaches one reader.
 
-    Args:
-        maxsize: the largest number of waiting messages, `put` waits for room; 0: no limit (each
-            takes 512 bytes, or its size).
+    Parameters
+    ----------
+    maxsize : int, optional
+        The largest number of waiting messages, `put` waits for room; 0 is no limit (each takes 512
+        bytes, or its size).
+    ctx : context, optional
+        Accepted as in the standard library.
+
+    Raises
+    ------
+    queue.Empty, queue.Full
+        `get` and `put` that do not wait, or no longer.
+
+    See Also
+    --------
+    SimpleQueue, JoinableQueue, Pipe
+
+    Notes
+    -----
+    Copies: none of a shared tensor: the reader gets a view of the sender's memory.
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> queue = mp.Queue()
+    >>> queue.put({"x": st.ones(2), "epoch": 1})
+    >>> queue.get()["x"]
+    tensor([1., 1.])
+    >>> queue.close()
     """
 
     def __init__(self, maxsize: int = 0, *, ctx: Any = None) -> None:
@@ -257,7 +302,30 @@ class Queue(SimpleQueue):
 
 
 class JoinableQueue(Queue):
-    """A Queue whose readers call `task_done` for each message."""
+    """A Queue whose readers call `task_done` for each message, so that a writer can wait for all.
+
+    Parameters
+    ----------
+    maxsize : int, optional
+        The largest number of waiting messages; 0 is no limit.
+    ctx : context, optional
+        Accepted as in the standard library.
+
+    See Also
+    --------
+    Queue
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> queue = mp.JoinableQueue()
+    >>> queue.put("task")
+    >>> queue.get()
+    'task'
+    >>> queue.task_done()
+    >>> queue.join()
+    >>> queue.close()
+    """
 
     _joinable = True
 

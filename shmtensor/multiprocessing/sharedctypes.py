@@ -21,14 +21,58 @@ def _new(type_: Any) -> Any:
 
 
 def RawValue(typecode_or_type: Any, *args: Any) -> Any:
-    """A ctypes object that processes share, without a lock."""
+    """A ctypes object that processes share, without a lock.
+
+    Parameters
+    ----------
+    typecode_or_type : str or ctypes type
+        "i", "d", ... as of the module array, or the type.
+    *args
+        For its constructor.
+
+    Returns
+    -------
+    ctypes object
+
+    See Also
+    --------
+    Value
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> mp.RawValue("i", 2).value
+    2
+    """
     obj = _new(_typecodes.get(typecode_or_type, typecode_or_type))
     obj.__init__(*args)
     return obj
 
 
 def RawArray(typecode_or_type: Any, size_or_initializer: Any) -> Any:
-    """A ctypes array that processes share, without a lock."""
+    """A ctypes array that processes share, without a lock.
+
+    Parameters
+    ----------
+    typecode_or_type : str or ctypes type
+        "i", "d", ... as of the module array, or the type.
+    size_or_initializer : int or sequence
+        How many zeros, or the elements.
+
+    Returns
+    -------
+    ctypes array
+
+    See Also
+    --------
+    Array
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> list(mp.RawArray("i", 2))
+    [0, 0]
+    """
     type_ = _typecodes.get(typecode_or_type, typecode_or_type)
     if isinstance(size_or_initializer, int):
         return _new(type_ * size_or_initializer)

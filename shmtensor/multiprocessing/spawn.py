@@ -41,8 +41,26 @@ def _run(fn: Callable[..., Any], i: int, n: int, args: tuple[Any, ...]) -> None:
 class ProcessContext:
     """Processes that were started together.
 
-    Attributes:
-        processes: the Process objects, by index.
+    Parameters
+    ----------
+    children : Children
+        The processes.
+
+    Attributes
+    ----------
+    processes : list of Process
+        By index.
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> def nothing(rank):
+    ...     pass
+    >>> context = mp.start_processes(nothing, nprocs=2, join=False, start_method="fork")
+    >>> while not context.join():
+    ...     pass
+    >>> len(context.processes)
+    2
     """
 
     def __init__(self, children: Children) -> None:
@@ -91,7 +109,23 @@ class ProcessContext:
 
 
 class SpawnContext(ProcessContext):
-    """The class of the result of `spawn(join=False)` in PyTorch."""
+    """The class of the result of `spawn(join=False)` in PyTorch.
+
+    Parameters
+    ----------
+    children : Children
+        The processes.
+
+    See Also
+    --------
+    ProcessContext
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> issubclass(mp.SpawnContext, mp.ProcessContext)
+    True
+    """
 
 
 def start_processes(
@@ -104,12 +138,44 @@ def start_processes(
 ) -> ProcessContext | None:
     """Calls `fn(i, *args)` in `nprocs` processes, i from 0.
 
-    Args:
-        join: wait for all; if one fails, end the others and raise.
-        daemon: the processes end with this one.
-    Returns: None if `join`, else a context to join later.
-    Raises: ProcessRaisedException, ProcessExitedException, as `ProcessContext.join`.
-    Copies: none; tensors in args are sent as handles.
+    Parameters
+    ----------
+    fn : callable
+        Called as `fn(i, *args)`.
+    args : tuple, optional
+        Its further arguments. Copies: none; tensors are sent as handles.
+    nprocs : int, optional
+        How many processes.
+    join : bool, optional
+        Whether to wait for all; if one fails, the others are ended and the error raised.
+    daemon : bool, optional
+        Whether the processes end with this one.
+    start_method : str, optional
+        "spawn", "fork" or "forkserver".
+
+    Returns
+    -------
+    ProcessContext or None
+        None if `join`, else a context to join later.
+
+    Raises
+    ------
+    ProcessRaisedException, ProcessExitedException
+        A process has failed, as `ProcessContext.join`.
+
+    See Also
+    --------
+    spawn, Process
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> def write(rank, x):
+    ...     x[rank] = rank + 1
+    >>> x = st.zeros(2)
+    >>> mp.start_processes(write, (x,), nprocs=2, start_method="fork")
+    >>> x
+    tensor([1., 2.])
     """
     from .children import Children  # loads what only the parent needs
 
@@ -139,7 +205,47 @@ def spawn(
     daemon: bool = False,
     start_method: str = "spawn",
 ) -> ProcessContext | None:
-    """As `start_processes` by spawn; another `start_method` is a FutureWarning, as in PyTorch."""
+    """`start_processes` by spawn: calls `fn(i, *args)` in fresh processes.
+
+    Parameters
+    ----------
+    fn : callable
+        Called as `fn(i, *args)`, i from 0.
+    args : tuple, optional
+        Its further arguments.
+    nprocs : int, optional
+        How many processes.
+    join : bool, optional
+        Whether to wait for all; if one fails, the others are ended and the error raised.
+    daemon : bool, optional
+        Whether the processes end with this one.
+    start_method : str, optional
+        Another one than "spawn" is a FutureWarning, as in PyTorch, and ignored.
+
+    Returns
+    -------
+    ProcessContext or None
+        None if `join`, else a context to join later.
+
+    Raises
+    ------
+    ProcessRaisedException, ProcessExitedException
+        A process has failed.
+
+    See Also
+    --------
+    start_processes
+
+    Examples
+    --------
+    >>> from shmtensor import multiprocessing as mp
+    >>> def train(rank, x):
+    ...     x[rank] = rank
+    >>> def main():
+    ...     x = st.zeros(4)
+    ...     mp.spawn(train, (x,), nprocs=4)
+    ...     return x
+    """
     if start_method != "spawn":
         warnings.warn(
             f"spawn: start_method {start_method!r} is ignored, use start_processes for it",

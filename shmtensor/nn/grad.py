@@ -48,16 +48,36 @@ def _of_input(conv: Callable[..., Any]) -> Callable[..., Tensor]:
         return _gradient(conv, x, weight, False, grad_output, *options)
 
     gradient.__name__ = gradient.__qualname__ = f"{conv.__name__}_input"
+    n = int(conv.__name__[-2])
     gradient.__doc__ = f"""The gradient of `{conv.__name__}` with respect to its input.
 
-    Args:
-        input_size: the shape of the input.
-        weight: the filters.
-        grad_output: the gradient of the result.
-        stride, padding, dilation, groups: as of `{conv.__name__}`.
+    Parameters
+    ----------
+    input_size : tuple of int
+        The shape of the input.
+    weight : Tensor
+        The filters.
+    grad_output : Tensor
+        The gradient of the result.
+    stride, padding, dilation, groups : optional
+        Those of the convolution.
 
-    Raises:
-        RuntimeError: the shapes do not fit each other.
+    Returns
+    -------
+    Tensor
+        Of shape `input_size`.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit each other.
+
+    Examples
+    --------
+    >>> from shmtensor.nn import grad
+    >>> weight, g = st.ones(1, 1{", 2" * n}), st.ones(1, 1{", 1" * n})
+    >>> grad.{conv.__name__}_input((1, 1{", 2" * n}), weight, g).sum()
+    tensor({2**n}.)
     """
     return gradient
 
@@ -77,16 +97,36 @@ def _of_weight(conv: Callable[..., Any]) -> Callable[..., Tensor]:
         return _gradient(conv, input, weight, True, grad_output, *options)
 
     gradient.__name__ = gradient.__qualname__ = f"{conv.__name__}_weight"
+    n = int(conv.__name__[-2])
     gradient.__doc__ = f"""The gradient of `{conv.__name__}` with respect to its filters.
 
-    Args:
-        input: the images.
-        weight_size: the shape of the filters.
-        grad_output: the gradient of the result.
-        stride, padding, dilation, groups: as of `{conv.__name__}`.
+    Parameters
+    ----------
+    input : Tensor
+        The input of the convolution.
+    weight_size : tuple of int
+        The shape of the filters.
+    grad_output : Tensor
+        The gradient of the result.
+    stride, padding, dilation, groups : optional
+        Those of the convolution.
 
-    Raises:
-        RuntimeError: the shapes do not fit each other.
+    Returns
+    -------
+    Tensor
+        Of shape `weight_size`.
+
+    Raises
+    ------
+    RuntimeError
+        The shapes do not fit each other.
+
+    Examples
+    --------
+    >>> from shmtensor.nn import grad
+    >>> x, g = st.ones(1, 1{", 2" * n}), st.ones(1, 1{", 1" * n})
+    >>> grad.{conv.__name__}_weight(x, (1, 1{", 2" * n}), g).sum()
+    tensor({2**n}.)
     """
     return gradient
 

@@ -70,7 +70,32 @@ _UNIT_GAINS = (
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
-    """The factor by which a nonlinearity changes the standard deviation."""
+    """The factor by which weights are scaled up to make good for a nonlinearity.
+
+    Parameters
+    ----------
+    nonlinearity : str
+        "linear", "conv1d" and the other convolutions, "sigmoid", "tanh", "relu", "leaky_relu" or
+        "selu".
+    param : float, optional
+        The slope of "leaky_relu"; 0.01 by default.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        The nonlinearity is unknown, or the slope is not a number.
+
+    Examples
+    --------
+    >>> nn.init.calculate_gain("tanh")
+    1.6666666666666667
+    >>> nn.init.calculate_gain("leaky_relu", 1.0)
+    1.0
+    """
     if nonlinearity in _UNIT_GAINS:
         return 1.0
     if nonlinearity == "tanh":
@@ -89,7 +114,28 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
 
 
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform between a and b."""
+    """Fills a tensor with numbers drawn uniformly from [a, b).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of any shape.
+    a, b : float, optional
+        The limits.
+    generator : Generator, optional
+        The source; the default one if None.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Examples
+    --------
+    >>> w = nn.init.uniform_(st.empty(100), -1.0, 1.0)
+    >>> bool((w.abs() <= 1).all())
+    True
+    """
     if _is_skipped.get():
         return tensor
     with no_grad():
@@ -97,7 +143,28 @@ def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = No
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with mean and std."""
+    """Fills a tensor with normally distributed numbers.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of any shape.
+    mean, std : float, optional
+        Of the distribution.
+    generator : Generator, optional
+        The source; the default one if None.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Examples
+    --------
+    >>> w = st.empty(2, 3)
+    >>> nn.init.normal_(w, std=0.02) is w
+    True
+    """
     if _is_skipped.get():
         return tensor
     with no_grad():
@@ -105,7 +172,25 @@ def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any 
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
-    """The same value everywhere."""
+    """Fills a tensor with one value.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of any shape.
+    val : float
+        The value.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Examples
+    --------
+    >>> nn.init.constant_(st.empty(2), 0.5)
+    tensor([0.5000, 0.5000])
+    """
     if _is_skipped.get():
         return tensor
     with no_grad():
@@ -113,24 +198,103 @@ def constant_(tensor: Tensor, val: float) -> Tensor:
 
 
 def ones_(tensor: Tensor) -> Tensor:
-    """Ones."""
+    """Fills a tensor with ones.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of any shape.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Examples
+    --------
+    >>> nn.init.ones_(st.empty(2))
+    tensor([1., 1.])
+    """
     return constant_(tensor, 1.0)
 
 
 def zeros_(tensor: Tensor) -> Tensor:
-    """Zeros."""
+    """Fills a tensor with zeros.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of any shape.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Examples
+    --------
+    >>> nn.init.zeros_(nn.Linear(3, 2).bias).detach()
+    tensor([0., 0.])
+    """
     return constant_(tensor, 0.0)
 
 
 def eye_(tensor: Tensor) -> Tensor:
-    """The identity matrix, shape (n, m)."""
+    """Fills a matrix with the identity: 1 on the diagonal, 0 elsewhere.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        `(n, m)`.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Raises
+    ------
+    ValueError
+        The tensor has not 2 dimensions.
+
+    Examples
+    --------
+    >>> nn.init.eye_(st.empty(2, 3))
+    tensor([[1., 0., 0.],
+            [0., 1., 0.]])
+    """
     if tensor.dim() != 2:
         raise ValueError(f"eye_: only tensors with 2 dimensions: got {tuple(tensor.shape)}")
     return _copy_values(tensor, np.eye(tensor.shape[0], tensor.shape[1]))
 
 
 def dirac_(tensor: Tensor, groups: int = 1) -> Tensor:
-    """The identity as a convolution: weights (out, in / groups, *kernel)."""
+    """Fills the weights of a convolution so that it returns its input.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        `(out, in / groups, *kernel)`, with 3, 4 or 5 dimensions.
+    groups : int, optional
+        Of the convolution.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Raises
+    ------
+    ValueError
+        The tensor has other dimensions, or out is not a multiple of groups.
+
+    Examples
+    --------
+    >>> weight = nn.init.dirac_(st.empty(2, 2, 3))
+    >>> F.conv1d(st.tensor([[[1., 2.], [3., 4.]]]), weight, padding=1)
+    tensor([[[1., 2.],
+             [3., 4.]]])
+    """
     n = tensor.dim()
     if n not in (3, 4, 5):
         raise ValueError(f"dirac_: only tensors with 3, 4 or 5 dimensions: got {n}")
@@ -174,13 +338,56 @@ def _calculate_correct_fan(tensor: Tensor, mode: str) -> int:
 
 
 def xavier_uniform_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Uniform within +-gain sqrt(6 / (fan in + fan out))."""
+    """Fills a tensor uniformly within +-gain * sqrt(6 / (fan in + fan out)) (Glorot and Bengio
+    2010).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of 2 dimensions or more: `(out, in, *kernel)`.
+    gain : float, optional
+        As `calculate_gain` gives it.
+    generator : Generator, optional
+        The source; the default one if None.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Examples
+    --------
+    >>> w = nn.init.xavier_uniform_(st.empty(2, 4))
+    >>> bool((w.abs() <= 1).all())
+    True
+    """
     bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
     return uniform_(tensor, -bound, bound, generator)
 
 
 def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Any = None) -> Tensor:
-    """Normal with std gain sqrt(2 / (fan in + fan out))."""
+    """Fills a tensor normally, with std gain * sqrt(2 / (fan in + fan out)) (Glorot and Bengio
+    2010).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of 2 dimensions or more: `(out, in, *kernel)`.
+    gain : float, optional
+        As `calculate_gain` gives it.
+    generator : Generator, optional
+        The source; the default one if None.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Examples
+    --------
+    >>> nn.init.xavier_normal_(st.empty(2, 4), gain=nn.init.calculate_gain("relu")).shape
+    Size([2, 4])
+    """
     return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator)
 
 
@@ -203,7 +410,32 @@ def kaiming_uniform_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Uniform within +-gain sqrt(3 / fan), `a` being leaky_relu's slope."""
+    """Fills a tensor uniformly within +-gain * sqrt(3 / fan) (He et al. 2015).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of 2 dimensions or more: `(out, in, *kernel)`.
+    a : float, optional
+        The slope of "leaky_relu".
+    mode : str, optional
+        "fan_in" keeps the variance forwards, "fan_out" backwards.
+    nonlinearity : str, optional
+        What follows the layer, as of `calculate_gain`.
+    generator : Generator, optional
+        The source; the default one if None.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Examples
+    --------
+    >>> w = nn.init.kaiming_uniform_(st.empty(2, 6), nonlinearity="relu")
+    >>> bool((w.abs() <= 1).all())
+    True
+    """
     if _is_empty(tensor):
         return tensor
     bound = math.sqrt(3.0) * _std(tensor, a, mode, nonlinearity)
@@ -217,7 +449,32 @@ def kaiming_normal_(
     nonlinearity: str = "leaky_relu",
     generator: Any = None,
 ) -> Tensor:
-    """Normal with std gain / sqrt(fan), `a` being leaky_relu's slope."""
+    """Fills a tensor normally, with std gain / sqrt(fan) (He et al. 2015).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of 2 dimensions or more: `(out, in, *kernel)`.
+    a : float, optional
+        The slope of "leaky_relu".
+    mode : str, optional
+        "fan_in" keeps the variance forwards, "fan_out" backwards.
+    nonlinearity : str, optional
+        What follows the layer, as of `calculate_gain`.
+    generator : Generator, optional
+        The source; the default one if None.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Examples
+    --------
+    >>> layer = nn.Conv2d(3, 8, 3)
+    >>> nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu").shape
+    Size([8, 3, 3, 3])
+    """
     if _is_empty(tensor):
         return tensor
     return normal_(tensor, 0.0, _std(tensor, a, mode, nonlinearity), generator)
@@ -231,7 +488,30 @@ def trunc_normal_(
     b: float = 2.0,
     generator: Any = None,
 ) -> Tensor:
-    """Normal, restricted to values between a and b."""
+    """Fills a tensor with normally distributed numbers between two limits.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of any shape.
+    mean, std : float, optional
+        Of the distribution without limits.
+    a, b : float, optional
+        The limits.
+    generator : Generator, optional
+        The source; the default one if None.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Examples
+    --------
+    >>> w = nn.init.trunc_normal_(st.empty(100), std=2.0, a=-1.0, b=1.0)
+    >>> bool((w.abs() <= 1).all())
+    True
+    """
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn(
             "trunc_normal_: mean is more than 2 std from [a, b]: the distribution of values may "
@@ -249,7 +529,33 @@ def trunc_normal_(
 
 
 def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tensor:
-    """Rows (or columns, if they are fewer) orthonormal, times gain; later dimensions flattened."""
+    """Fills a matrix with orthonormal rows, or columns if these are fewer (Saxe et al. 2013).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of 2 dimensions or more; those after the first count as one.
+    gain : float, optional
+        A factor.
+    generator : Generator, optional
+        The source; the default one if None.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Raises
+    ------
+    ValueError
+        The tensor has fewer than 2 dimensions.
+
+    Examples
+    --------
+    >>> w = nn.init.orthogonal_(st.empty(3, 5))
+    >>> st.allclose(w @ w.T, st.eye(3), atol=1e-5)
+    True
+    """
     if tensor.dim() < 2:
         raise ValueError(
             f"orthogonal_: at least 2 dimensions are needed: got {tuple(tensor.shape)}"
@@ -267,7 +573,35 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
-    """Normal, with the fraction `sparsity` of each column zero; shape (n, m)."""
+    """Fills a matrix normally, with zeros in a fraction of each column (Martens 2010).
+
+    Parameters
+    ----------
+    tensor : Tensor
+        `(n, m)`.
+    sparsity : float
+        The fraction of each column that is 0.
+    std : float, optional
+        Of the other elements.
+    generator : Generator, optional
+        The source; the default one if None.
+
+    Returns
+    -------
+    Tensor
+        The tensor itself.
+
+    Raises
+    ------
+    ValueError
+        The tensor has not 2 dimensions.
+
+    Examples
+    --------
+    >>> w = nn.init.sparse_(st.empty(4, 3), sparsity=0.5)
+    >>> (w == 0).sum(0)
+    tensor([2, 2, 2])
+    """
     if tensor.dim() != 2:
         raise ValueError(f"sparse_: only tensors with 2 dimensions: got {tuple(tensor.shape)}")
     rows, _ = tensor.shape
@@ -293,7 +627,8 @@ def _deprecated_alias(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return function(*args, **kwargs)
 
     deprecated.__name__ = deprecated.__qualname__ = name
-    deprecated.__doc__ = f"Deprecated: `{newer}`, which is the same."
+    rest = (function.__doc__ or "").partition("\n")[2]
+    deprecated.__doc__ = f"Deprecated: `{newer}`, which is the same.\n{rest}"
     return deprecated
 
 

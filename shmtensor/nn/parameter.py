@@ -24,11 +24,37 @@ __all__ = [
 class Parameter(Tensor):
     """A tensor that becomes a parameter of the Module to which it is assigned.
 
+    Parameters
+    ----------
+    data : Tensor, optional
+        Of any shape; an empty one if None.
+    requires_grad : bool, optional
+        Whether gradients are computed for it.
+
+    Raises
+    ------
+    TypeError
+        data is not a Tensor.
+    RuntimeError
+        A gradient is asked for of whole numbers or bool.
+
+    See Also
+    --------
+    Buffer, Module
+
+    Notes
+    -----
     Copies: none (the parameter is the memory of `data`).
 
-    Args:
-        data: the tensor, of any shape; None: an empty one.
-        requires_grad: whether gradients are computed for it.
+    Examples
+    --------
+    >>> layer = nn.Module()
+    >>> layer.scale = nn.Parameter(st.ones(2))
+    >>> layer.scale
+    Parameter containing:
+    tensor([1., 1.], requires_grad=True)
+    >>> list(layer.state_dict())
+    ['scale']
     """
 
     keeps_class = False  # results computed from parameters are plain tensors
@@ -70,11 +96,27 @@ class Parameter(Tensor):
 
 
 class Buffer(Tensor):
-    """A tensor that becomes a buffer of the Module to which it is assigned.
+    """A tensor that becomes a buffer of the Module to which it is assigned: state without
+    gradients.
 
-    Args:
-        data: the tensor; None: an empty one.
-        persistent: whether it is part of `state_dict`.
+    Parameters
+    ----------
+    data : Tensor, optional
+        The tensor; an empty one if None.
+    persistent : bool, optional
+        Whether it is part of `state_dict`.
+
+    See Also
+    --------
+    Parameter, Module
+
+    Examples
+    --------
+    >>> layer = nn.Module()
+    >>> layer.mean = nn.Buffer(st.zeros(2))
+    >>> layer.cache = nn.Buffer(st.zeros(2), persistent=False)
+    >>> list(layer.state_dict()), len(list(layer.buffers()))
+    (['mean'], 2)
     """
 
     keeps_class = False
@@ -203,10 +245,21 @@ def is_lazy(param: Any) -> bool:
 class UninitializedParameter(UninitializedTensorMixin, Parameter):
     """A parameter whose shape is not yet known; `materialize` makes it a Parameter.
 
-    Args:
-        requires_grad: whether gradients are computed for it.
-        device: where its memory will be.
-        dtype: what its elements will be; None: the default dtype.
+    Parameters
+    ----------
+    requires_grad : bool, optional
+        Whether gradients are computed for it.
+    device : device, optional
+        Where its memory will be.
+    dtype : dtype, optional
+        Of its elements; the default dtype if None.
+
+    Examples
+    --------
+    >>> weight = nn.UninitializedParameter()
+    >>> weight.materialize((2, 3))
+    >>> type(weight).__name__, weight.shape
+    ('Parameter', Size([2, 3]))
     """
 
     cls_to_become = Parameter
@@ -225,11 +278,23 @@ class UninitializedParameter(UninitializedTensorMixin, Parameter):
 class UninitializedBuffer(UninitializedTensorMixin, Buffer):
     """A buffer whose shape is not yet known; `materialize` makes it a Buffer.
 
-    Args:
-        requires_grad: whether gradients are computed for it.
-        device: where its memory will be.
-        dtype: what its elements will be; None: the default dtype.
-        persistent: whether it is part of `state_dict`.
+    Parameters
+    ----------
+    requires_grad : bool, optional
+        Whether gradients are computed for it.
+    device : device, optional
+        Where its memory will be.
+    dtype : dtype, optional
+        Of its elements; the default dtype if None.
+    persistent : bool, optional
+        Whether it is part of `state_dict`.
+
+    Examples
+    --------
+    >>> mean = nn.UninitializedBuffer()
+    >>> mean.materialize((2, 3))
+    >>> mean.shape
+    Size([2, 3])
     """
 
     cls_to_become = Buffer

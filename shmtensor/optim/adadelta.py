@@ -16,15 +16,39 @@ class Adadelta(FlatOptimizer):
     """The gradient times the root of the average squared step over that of the average squared
     gradient (Zeiler 2012).
 
-    Args:
-        params: tensors, (name, tensor) pairs, or groups of them.
-        lr: factor of the step.
-        rho: decay of both averages.
-        eps: added under both roots.
-        weight_decay: times the parameter, added to the gradient.
-        maximize: go uphill.
-        foreach, capturable, differentiable: as in PyTorch; it is one kernel call anyway, and a
-            step in tensor operations where it is differentiable.
+    Parameters
+    ----------
+    params : iterable
+        Parameters, (name, parameter) pairs, or dictionaries, each a group: "params", and
+        hyperparameters of its own.
+    lr : float or Tensor, optional
+        Factor of the step.
+    rho : float, optional
+        Decay of both averages.
+    eps : float, optional
+        Added under both roots.
+    weight_decay : float, optional
+        Times the parameter, added to the gradient: L2 regularisation.
+    foreach, capturable : bool, optional
+        Accepted; without effect: a step is one kernel call for all parameters anyway.
+    differentiable : bool, optional
+        Whether the step is computed in tensor operations that record history.
+    maximize : bool, optional
+        Whether to go uphill.
+
+    Raises
+    ------
+    ValueError
+        rho is not within 0 and 1.
+
+    Examples
+    --------
+    >>> p = st.tensor([1.0], requires_grad=True)
+    >>> optimizer = st.optim.Adadelta([p])
+    >>> (p * 3).sum().backward()
+    >>> optimizer.step()
+    >>> bool(p < 1)
+    True
     """
 
     rule = "adadelta_"

@@ -18,17 +18,47 @@ __all__ = ["Adafactor"]
 
 
 class Adafactor(Optimizer):
-    """Adaptive steps with memory sublinear in the parameters (Shazeer, Stern 2018).
+    """Adaptive steps with a state much smaller than the parameters (Shazeer and Stern 2018).
 
-    Args:
-        params: tensors, (name, tensor) pairs, or groups of them.
-        lr: the largest step relative to the parameter's size; also times weight_decay.
-        beta2_decay: step t's squared gradient has the weight t ** beta2_decay.
-        eps: the least divisor (None: the dtype's eps), and the least size of a parameter.
-        d: steps with a larger root mean square than this are shortened.
-        weight_decay: times lr, the share of the parameter that is subtracted from it.
-        foreach: accepted; it makes no difference.
-        maximize: go uphill.
+    Parameters
+    ----------
+    params : iterable
+        Parameters, (name, parameter) pairs, or dictionaries, each a group: "params", and
+        hyperparameters of its own.
+    lr : float or Tensor, optional
+        The largest step relative to the parameter's size; also times weight_decay.
+    beta2_decay : float, optional
+        Step t's squared gradient has the weight t ** beta2_decay.
+    eps : (float or None, float), optional
+        The least divisor (None: the dtype's eps), and the least size of a parameter.
+    d : float, optional
+        Steps with a larger root mean square than this are shortened.
+    weight_decay : float, optional
+        Times lr, the share of the parameter that a step subtracts from it.
+    foreach : bool, optional
+        Accepted; has no effect.
+    maximize : bool, optional
+        Whether to go uphill.
+
+    Raises
+    ------
+    ValueError
+        A hyperparameter is out of its range.
+    RuntimeError
+        A parameter is complex, or in a step a gradient is sparse.
+
+    Notes
+    -----
+    The second moment of a matrix `(n, m)` is kept as n + m sums of its rows and columns.
+
+    Examples
+    --------
+    >>> weight = st.ones(30, 20, requires_grad=True)
+    >>> optimizer = st.optim.Adafactor([weight])
+    >>> weight.sum().backward()
+    >>> optimizer.step()
+    >>> sum(x.numel() for x in optimizer.state[weight].values()) < weight.numel()
+    True
     """
 
     def __init__(

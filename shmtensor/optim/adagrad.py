@@ -18,21 +18,47 @@ __all__ = ["Adagrad"]
 
 
 class Adagrad(FlatOptimizer):
-    """The gradient over the root of the sum of its squares so far (Duchi, Hazan, Singer 2011).
+    """The gradient over the root of the sum of its squares so far (Duchi, Hazan and Singer 2011).
 
-    Sparse gradients: the cost of a step is in proportion to their stored values. They exclude
-    weight_decay.
+    Parameters
+    ----------
+    params : iterable
+        Parameters, (name, parameter) pairs, or dictionaries, each a group: "params", and
+        hyperparameters of its own.
+    lr : float or Tensor, optional
+        The step's length, divided by 1 + (steps so far) * lr_decay.
+    lr_decay : float, optional
+        See lr.
+    weight_decay : float, optional
+        Times the parameter, added to the gradient: L2 regularisation.
+    initial_accumulator_value : float, optional
+        First value of the sums.
+    eps : float, optional
+        Added to the denominator.
+    foreach, fused : bool, optional
+        Accepted; without effect: a step is one kernel call for all parameters anyway.
+    maximize : bool, optional
+        Whether to go uphill.
+    differentiable : bool, optional
+        Whether the step is computed in tensor operations that record history.
 
-    Args:
-        params: tensors, (name, tensor) pairs, or groups of them.
-        lr: the step's length, divided by 1 + (steps so far) * lr_decay.
-        lr_decay: see lr.
-        weight_decay: times the parameter, added to the gradient.
-        initial_accumulator_value: initial value of the sums.
-        eps: added to the denominator.
-        maximize: go uphill.
-        foreach, differentiable, fused: as in PyTorch; it is one kernel call anyway, and a step in
-            tensor operations where it is differentiable.
+    Raises
+    ------
+    RuntimeError
+        In a step: weight_decay with sparse gradients.
+
+    Notes
+    -----
+    Sparse gradients: the cost of a step is in proportion to their stored values.
+
+    Examples
+    --------
+    >>> p = st.tensor([1.0], requires_grad=True)
+    >>> optimizer = st.optim.Adagrad([p], lr=0.1)
+    >>> (p * 3).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach().round(decimals=3)
+    tensor([0.9000])
     """
 
     rule = "adagrad_"

@@ -14,19 +14,53 @@ __all__ = ["Adam"]
 
 
 class Adam(FlatOptimizer):
-    """First and second moments of the gradient (Kingma, Ba 2014).
+    """Steps scaled by the first and second moments of the gradient (Kingma and Ba 2014).
 
-    Args:
-        params: tensors, (name, tensor) pairs, or groups of them.
-        lr: the step's length.
-        betas: decay of both averages.
-        eps: added to the denominator.
-        weight_decay: times the parameter, added to the gradient.
-        amsgrad: use the largest second moment so far (Reddi et al. 2018).
-        maximize: go uphill.
-        decoupled_weight_decay: subtract weight_decay from the parameter instead, as AdamW.
-        foreach, capturable, differentiable, fused: as in PyTorch; it is one kernel call anyway, and
-            a step in tensor operations where it is differentiable.
+    Parameters
+    ----------
+    params : iterable
+        Parameters, (name, parameter) pairs, or dictionaries, each a group: "params", and
+        hyperparameters of its own.
+    lr : float or Tensor, optional
+        The step's length, the learning rate.
+    betas : (float, float), optional
+        Decay of the averages of the gradient and of its square.
+    eps : float, optional
+        Added to the denominator.
+    weight_decay : float, optional
+        Times the parameter, added to the gradient: L2 regularisation.
+    amsgrad : bool, optional
+        Whether to use the largest second moment so far (Reddi et al. 2018).
+    foreach, capturable, fused : bool, optional
+        Accepted; without effect: a step is one kernel call for all parameters anyway.
+    maximize : bool, optional
+        Whether to go uphill.
+    differentiable : bool, optional
+        Whether the step is computed in tensor operations that record history.
+    decoupled_weight_decay : bool, optional
+        Whether weight_decay is subtracted from the parameter instead, as AdamW does.
+
+    Raises
+    ------
+    ValueError
+        A hyperparameter is out of its range.
+
+    See Also
+    --------
+    AdamW, SGD
+
+    Notes
+    -----
+    The first steps correct the averages, which begin at 0: step 1 moves each element by lr.
+
+    Examples
+    --------
+    >>> p = st.tensor([1.0, 2.0], requires_grad=True)
+    >>> optimizer = st.optim.Adam([p], lr=0.1)
+    >>> (p * st.tensor([1.0, 100.0])).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach().round(decimals=3)
+    tensor([0.9000, 1.9000])
     """
 
     rule = "adam_"

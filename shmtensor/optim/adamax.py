@@ -13,17 +13,36 @@ __all__ = ["Adamax"]
 
 
 class Adamax(FlatOptimizer):
-    """Adam with a decaying maximum in the place of the second moment (Kingma, Ba 2014).
+    """Adam with a decaying maximum in the place of the second moment (Kingma and Ba 2014).
 
-    Args:
-        params: tensors, (name, tensor) pairs, or groups of them.
-        lr: the step's length.
-        betas: decay of the average and of the maximum.
-        eps: added to the gradient's size.
-        weight_decay: times the parameter, added to the gradient.
-        maximize: go uphill.
-        foreach, capturable, differentiable: as in PyTorch; it is one kernel call anyway, and a
-            step in tensor operations where it is differentiable.
+    Parameters
+    ----------
+    params : iterable
+        Parameters, (name, parameter) pairs, or dictionaries, each a group: "params", and
+        hyperparameters of its own.
+    lr : float or Tensor, optional
+        The step's length, the learning rate.
+    betas : (float, float), optional
+        Decay of the average and of the maximum.
+    eps : float, optional
+        Added to the gradient's size.
+    weight_decay : float, optional
+        Times the parameter, added to the gradient: L2 regularisation.
+    maximize : bool, optional
+        Whether to go uphill.
+    foreach, capturable : bool, optional
+        Accepted; without effect: a step is one kernel call for all parameters anyway.
+    differentiable : bool, optional
+        Whether the step is computed in tensor operations that record history.
+
+    Examples
+    --------
+    >>> p = st.tensor([1.0], requires_grad=True)
+    >>> optimizer = st.optim.Adamax([p], lr=0.1)
+    >>> (p * 3).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach().round(decimals=3)
+    tensor([0.9000])
     """
 
     rule = "adamax_"

@@ -15,18 +15,38 @@ __all__ = ["ASGD"]
 
 class ASGD(FlatOptimizer):
     """Gradient descent with steps that become shorter, and an average of the parameters in the
-    state, "ax" (Polyak, Juditsky 1992).
+    state, "ax" (Polyak and Juditsky 1992).
 
-    Args:
-        params: tensors, (name, tensor) pairs, or groups of them.
-        lr: the first step's length; step t + 1 has lr / (1 + lambd * lr * t) ** alpha.
-        lambd: how fast the parameters decay and the steps become shorter.
-        alpha: see lr.
-        t0: the step after which averaging begins.
-        weight_decay: times the parameter, added to the gradient.
-        maximize: go uphill.
-        foreach, capturable, differentiable: as in PyTorch; it is one kernel call anyway, and a
-            step in tensor operations where it is differentiable.
+    Parameters
+    ----------
+    params : iterable
+        Parameters, (name, parameter) pairs, or dictionaries, each a group: "params", and
+        hyperparameters of its own.
+    lr : float or Tensor, optional
+        The first step's length; step t + 1 has lr / (1 + lambd * lr * t) ** alpha.
+    lambd : float, optional
+        How fast the parameters decay and the steps become shorter.
+    alpha : float, optional
+        See lr.
+    t0 : float, optional
+        The step after which averaging begins.
+    weight_decay : float, optional
+        Times the parameter, added to the gradient: L2 regularisation.
+    foreach, capturable : bool, optional
+        Accepted; without effect: a step is one kernel call for all parameters anyway.
+    maximize : bool, optional
+        Whether to go uphill.
+    differentiable : bool, optional
+        Whether the step is computed in tensor operations that record history.
+
+    Examples
+    --------
+    >>> p = st.tensor([1.0], requires_grad=True)
+    >>> optimizer = st.optim.ASGD([p], lr=0.1, lambd=0.0)
+    >>> (p * 3).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach().round(decimals=3)
+    tensor([0.7000])
     """
 
     rule = "asgd_"

@@ -21,15 +21,46 @@ class LBFGS(Optimizer):
     about as often. The state holds `history_size` pairs of vectors as long as all parameters
     together.
 
-    Args:
-        params: tensors, (name, tensor) pairs, or one group of them.
-        lr: the length of an iteration's step; the line search starts there.
-        max_iter: iterations a step.
-        max_eval: evaluations of the closure a step; None: max_iter * 5 // 4.
-        tolerance_grad: a step ends where no element of the gradient is larger.
-        tolerance_change: a step ends where neither the loss nor a parameter changes by more.
-        history_size: number of iterations used to estimate the curvature.
-        line_search_fn: None or "strong_wolfe".
+    Parameters
+    ----------
+    params : iterable
+        Parameters, (name, parameter) pairs, or one group of them.
+    lr : float or Tensor, optional
+        The length of an iteration's step; the line search starts there.
+    max_iter : int, optional
+        Iterations a step.
+    max_eval : int, optional
+        Evaluations of the closure a step; by default max_iter * 5 // 4.
+    tolerance_grad : float, optional
+        A step ends where no element of the gradient is larger.
+    tolerance_change : float, optional
+        A step ends where neither the loss nor a parameter changes by more.
+    history_size : int, optional
+        Number of iterations used to estimate the curvature.
+    line_search_fn : str, optional
+        None or "strong_wolfe".
+
+    Raises
+    ------
+    ValueError
+        There are several groups.
+    TypeError
+        In a step: there is no closure.
+    RuntimeError
+        In a step: another line search.
+
+    Examples
+    --------
+    >>> p = st.tensor([0.0, 0.0], requires_grad=True)
+    >>> optimizer = st.optim.LBFGS([p], line_search_fn="strong_wolfe")
+    >>> def closure():
+    ...     optimizer.zero_grad()
+    ...     loss = ((p - st.tensor([1.0, -2.0])) ** 2).sum()
+    ...     loss.backward()
+    ...     return loss
+    >>> loss = optimizer.step(closure)
+    >>> p.detach().round(decimals=3)
+    tensor([ 1., -2.])
     """
 
     def __init__(

@@ -22,20 +22,46 @@ LARGE = 1 << 16  # a matrix of this many elements is not stacked with others
 
 
 class Muon(Optimizer):
-    """Gradient descent with momentum for the matrices of hidden layers; each step approximates the
-    closest matrix with orthonormal rows or columns (Jordan et al. 2024).
+    """Momentum for the matrices of hidden layers: each step approximates the closest matrix with
+    orthonormal rows or columns (Jordan et al. 2024).
 
-    Args:
-        params: matrices, (name, matrix) pairs, or groups of them.
-        lr: the step's length.
-        weight_decay: times lr, the share of the parameter that is subtracted from it.
-        momentum: decay of the average of the gradients.
-        nesterov: use Nesterov momentum.
-        ns_coefficients: of the polynomial that moves the singular values towards 1.
-        eps: the least norm by which a matrix is divided.
-        ns_steps: how often the polynomial is applied.
-        adjust_lr_fn: how lr depends on the shape (A, B). None or "original": times
-            sqrt(max(1, A / B)); "match_rms_adamw": times 0.2 * sqrt(max(A, B)) (Liu et al. 2025).
+    Parameters
+    ----------
+    params : iterable
+        Matrices, (name, matrix) pairs, or groups of them.
+    lr : float or Tensor, optional
+        The step's length, the learning rate.
+    weight_decay : float, optional
+        Times lr, the share of the parameter that a step subtracts from it.
+    momentum : float, optional
+        Decay of the average of the gradients.
+    nesterov : bool, optional
+        Whether to use Nesterov momentum.
+    ns_coefficients : (float, float, float), optional
+        Of the polynomial that moves the singular values towards 1.
+    eps : float, optional
+        The least norm by which a matrix is divided.
+    ns_steps : int, optional
+        How often the polynomial is applied.
+    adjust_lr_fn : str, optional
+        How lr depends on the shape (A, B). None or "original": times sqrt(max(1, A / B));
+        "match_rms_adamw": times 0.2 * sqrt(max(A, B)) (Liu et al. 2025).
+
+    Raises
+    ------
+    ValueError
+        A parameter has not 2 dimensions, or a hyperparameter is out of its range.
+    RuntimeError
+        A parameter is complex, or in a step a gradient is sparse.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> optimizer = st.optim.Muon(p for p in model.parameters() if p.ndim == 2)
+    >>> model(st.ones(3, 4)).sum().backward()
+    >>> optimizer.step()
+    >>> len(optimizer.param_groups[0]["params"])
+    2
     """
 
     def __init__(

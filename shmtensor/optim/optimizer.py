@@ -43,13 +43,49 @@ required = _Required()
 
 
 class Optimizer:
-    """Base of all optimizers.
+    """The base of all optimizers.
 
-    A subclass sets defaults for its hyperparameters and defines `step`.
+    A subclass gives its hyperparameters' defaults to `__init__` and defines `step`.
 
-    Args:
-        params: tensors, (name, tensor) pairs, or dictionaries with "params" and hyperparameters.
-        defaults: hyperparameters of groups that do not set them.
+    Parameters
+    ----------
+    params : iterable
+        Parameters, (name, parameter) pairs, or dictionaries, each a group: "params", and
+        hyperparameters of its own.
+    defaults : dict
+        Hyperparameters of groups that do not set them.
+
+    Attributes
+    ----------
+    param_groups : list of dict
+        The groups: "params", and their hyperparameters, which may be changed between steps.
+    state : dict
+        What is kept for each parameter.
+
+    Raises
+    ------
+    TypeError
+        params is a tensor or a set, or holds something else than tensors.
+    ValueError
+        There are no parameters, one appears twice, or one is not a leaf.
+
+    Examples
+    --------
+    >>> class SignDescent(st.optim.Optimizer):
+    ...     def __init__(self, params, lr):
+    ...         super().__init__(params, {"lr": lr})
+    ...
+    ...     @st.no_grad()
+    ...     def step(self, closure=None):
+    ...         for group in self.param_groups:
+    ...             for p in group["params"]:
+    ...                 p -= group["lr"] * p.grad.sign()
+    >>> p = st.tensor([1.0, 2.0], requires_grad=True)
+    >>> optimizer = SignDescent([p], lr=0.5)
+    >>> (p * st.tensor([3.0, -4.0])).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach()
+    tensor([0.5000, 2.5000])
     """
 
     param_groups: list[Group]

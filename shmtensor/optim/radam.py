@@ -15,16 +15,40 @@ __all__ = ["RAdam"]
 class RAdam(FlatOptimizer):
     """Adam with the variance of its step rectified (Liu et al. 2019).
 
-    Args:
-        params: tensors, (name, tensor) pairs, or groups of them.
-        lr: the step's length.
-        betas: decay of both averages.
-        eps: added to the denominator.
-        weight_decay: times the parameter, added to the gradient.
-        decoupled_weight_decay: subtract weight_decay from the parameter instead, as AdamW.
-        maximize: go uphill.
-        foreach, capturable, differentiable: as in PyTorch; it is one kernel call anyway, and a
-            step in tensor operations where it is differentiable.
+    Parameters
+    ----------
+    params : iterable
+        Parameters, (name, parameter) pairs, or dictionaries, each a group: "params", and
+        hyperparameters of its own.
+    lr : float or Tensor, optional
+        The step's length, the learning rate.
+    betas : (float, float), optional
+        Decay of both averages.
+    eps : float, optional
+        Added to the denominator.
+    weight_decay : float, optional
+        Times the parameter, added to the gradient: L2 regularisation.
+    decoupled_weight_decay : bool, optional
+        Whether weight_decay is subtracted from the parameter instead, as AdamW does.
+    maximize : bool, optional
+        Whether to go uphill.
+    foreach, capturable : bool, optional
+        Accepted; without effect: a step is one kernel call for all parameters anyway.
+    differentiable : bool, optional
+        Whether the step is computed in tensor operations that record history.
+
+    Notes
+    -----
+    In the first steps, where the variance is not defined, the step is that of momentum alone.
+
+    Examples
+    --------
+    >>> p = st.tensor([1.0], requires_grad=True)
+    >>> optimizer = st.optim.RAdam([p], lr=0.1)
+    >>> (p * 3).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach().round(decimals=3)
+    tensor([0.7000])
     """
 
     rule = "radam_"

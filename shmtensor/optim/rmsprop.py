@@ -13,19 +13,40 @@ __all__ = ["RMSprop"]
 
 
 class RMSprop(FlatOptimizer):
-    """The gradient over the root of its running mean square (Tieleman, Hinton 2012).
+    """The gradient over the root of its running mean square (Tieleman and Hinton 2012).
 
-    Args:
-        params: tensors, (name, tensor) pairs, or groups of them.
-        lr: the step's length.
-        alpha: decay of the averages.
-        eps: added to the denominator.
-        weight_decay: times the parameter, added to the gradient.
-        momentum: share of the previous step that is added to this one.
-        centered: divide by the deviation from the mean gradient instead (Graves 2013).
-        maximize: go uphill.
-        foreach, capturable, differentiable: as in PyTorch; it is one kernel call anyway, and a
-            step in tensor operations where it is differentiable.
+    Parameters
+    ----------
+    params : iterable
+        Parameters, (name, parameter) pairs, or dictionaries, each a group: "params", and
+        hyperparameters of its own.
+    lr : float or Tensor, optional
+        The step's length, the learning rate.
+    alpha : float, optional
+        Decay of the averages.
+    eps : float, optional
+        Added to the denominator.
+    weight_decay : float, optional
+        Times the parameter, added to the gradient: L2 regularisation.
+    momentum : float, optional
+        Share of the previous step that is added to this one.
+    centered : bool, optional
+        Whether to divide by the deviation from the mean gradient instead (Graves 2013).
+    foreach, capturable : bool, optional
+        Accepted; without effect: a step is one kernel call for all parameters anyway.
+    differentiable : bool, optional
+        Whether the step is computed in tensor operations that record history.
+    maximize : bool, optional
+        Whether to go uphill.
+
+    Examples
+    --------
+    >>> p = st.tensor([1.0], requires_grad=True)
+    >>> optimizer = st.optim.RMSprop([p], lr=0.01)
+    >>> (p * 3).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach().round(decimals=3)
+    tensor([0.9000])
     """
 
     rule = "rmsprop_"

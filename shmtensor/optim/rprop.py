@@ -13,17 +13,40 @@ __all__ = ["Rprop"]
 
 
 class Rprop(FlatOptimizer):
-    """A step length for each element, longer while the gradient keeps its sign (Riedmiller, Braun
-    1993).
+    """A step length for each element, longer while the gradient keeps its sign (Riedmiller and
+    Braun 1993).
 
-    Args:
-        params: tensors, (name, tensor) pairs, or groups of them.
-        lr: the first step's length.
-        etas: factors of the length where the sign changes, and where it stays.
-        step_sizes: the smallest and the largest length.
-        maximize: go uphill.
-        foreach, capturable, differentiable: as in PyTorch; it is one kernel call anyway, and a
-            step in tensor operations where it is differentiable.
+    Parameters
+    ----------
+    params : iterable
+        Parameters, (name, parameter) pairs, or dictionaries, each a group: "params", and
+        hyperparameters of its own.
+    lr : float or Tensor, optional
+        The first step's length.
+    etas : (float, float), optional
+        Factors of the length where the sign changes, and where it stays.
+    step_sizes : (float, float), optional
+        The smallest and the largest length.
+    foreach, capturable : bool, optional
+        Accepted; without effect: a step is one kernel call for all parameters anyway.
+    differentiable : bool, optional
+        Whether the step is computed in tensor operations that record history.
+    maximize : bool, optional
+        Whether to go uphill.
+
+    Raises
+    ------
+    ValueError
+        The etas are not below and above 1.
+
+    Examples
+    --------
+    >>> p = st.tensor([1.0], requires_grad=True)
+    >>> optimizer = st.optim.Rprop([p], lr=0.1)
+    >>> (p * 3).sum().backward()
+    >>> optimizer.step()
+    >>> p.detach().round(decimals=3)
+    tensor([0.9000])
     """
 
     rule = "rprop_"

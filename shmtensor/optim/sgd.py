@@ -19,22 +19,58 @@ __all__ = ["SGD"]
 
 
 class SGD(FlatOptimizer):
-    """Gradient descent (momentum: Sutskever et al. 2013).
+    """Gradient descent, with momentum if asked (Sutskever et al. 2013).
 
+    Parameters
+    ----------
+    params : iterable
+        Parameters, (name, parameter) pairs, or dictionaries, each a group: "params", and
+        hyperparameters of its own.
+    lr : float or Tensor, optional
+        The step's length, the learning rate.
+    momentum : float, optional
+        Share of the previous step that is added to this one.
+    dampening : float, optional
+        Share of the gradient that does not enter the momentum.
+    weight_decay : float, optional
+        Times the parameter, added to the gradient: L2 regularisation.
+    nesterov : bool, optional
+        Whether to use Nesterov momentum; it needs momentum and no dampening.
+    maximize : bool, optional
+        Whether to go uphill.
+    foreach, fused : bool, optional
+        Accepted; without effect: a step is one kernel call for all parameters anyway.
+    differentiable : bool, optional
+        Whether the step is computed in tensor operations that record history.
+
+    Raises
+    ------
+    ValueError
+        A hyperparameter is out of its range, or nesterov without momentum.
+
+    See Also
+    --------
+    Adam, lr_scheduler.StepLR
+
+    Notes
+    -----
     Sparse gradients: without momentum the cost of a step is in proportion to their stored values;
     with it the buffer is dense (PyTorch's is sparse; the values are the same). They exclude
     weight_decay, as in PyTorch.
 
-    Args:
-        params: tensors, (name, tensor) pairs, or groups of them.
-        lr: the step's length.
-        momentum: share of the previous step that is added to this one.
-        dampening: share of the gradient that does not enter the momentum.
-        weight_decay: times the parameter, added to the gradient.
-        nesterov: use Nesterov momentum; needs momentum and no dampening.
-        maximize: go uphill.
-        foreach, differentiable, fused: as in PyTorch; it is one kernel call anyway, and a step in
-            tensor operations where it is differentiable.
+    Examples
+    --------
+    >>> model = nn.Linear(2, 1)
+    >>> optimizer = st.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    >>> x, y = st.ones(8, 2), st.zeros(8, 1)
+    >>> for _ in range(3):
+    ...     optimizer.zero_grad()
+    ...     loss = F.mse_loss(model(x), y)
+    ...     loss.backward()
+    ...     optimizer.step()
+    >>> groups = [{"params": [model.weight]}, {"params": [model.bias], "lr": 0.5}]
+    >>> [group["lr"] for group in st.optim.SGD(groups, lr=0.1).param_groups]
+    [0.1, 0.5]
     """
 
     counts = False

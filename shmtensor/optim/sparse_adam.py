@@ -18,15 +18,45 @@ __all__ = ["SparseAdam"]
 
 
 class SparseAdam(Optimizer):
-    """Adam (Kingma, Ba 2014) with moments that are updated, and applied, only at the stored values
-    of the gradient: a "lazy" Adam. The cost of a step is in proportion to them.
+    """Adam at the stored values of sparse gradients only: moments elsewhere neither decay nor act.
 
-    Args:
-        params: dense tensors, (name, tensor) pairs, or groups of them; their gradients are sparse.
-        lr: the step's length.
-        betas: decay of both averages.
-        eps: added to the denominator, as in PyTorch before the correction for the first steps.
-        maximize: go uphill.
+    Parameters
+    ----------
+    params : iterable
+        Dense parameters, (name, parameter) pairs, or groups of them; their gradients are sparse.
+    lr : float or Tensor, optional
+        The step's length, the learning rate.
+    betas : (float, float), optional
+        Decay of both averages.
+    eps : float, optional
+        Added to the denominator, as in PyTorch before the correction for the first steps.
+    maximize : bool, optional
+        Whether to go uphill.
+
+    Raises
+    ------
+    ValueError
+        A hyperparameter is out of its range.
+    RuntimeError
+        In a step: a gradient is dense.
+
+    See Also
+    --------
+    Adam, nn.Embedding
+
+    Notes
+    -----
+    Kingma and Ba 2014. The cost of a step is in proportion to the stored values.
+
+    Examples
+    --------
+    >>> table = nn.Embedding(1000, 4, sparse=True)
+    >>> optimizer = st.optim.SparseAdam(table.parameters(), lr=0.1)
+    >>> before = table.weight.detach().clone()
+    >>> table(st.tensor([3, 7])).sum().backward()
+    >>> optimizer.step()
+    >>> (table.weight.detach() != before).any(1).nonzero().flatten()
+    tensor([3, 7])
     """
 
     def __init__(

@@ -21,8 +21,23 @@ def add_safe_globals(safe: list[Any]) -> None:
     constructed (`__setstate__`, or the attributes); it never changes the class or function itself.
     NumPy's and Python's own constructors stay the checked ones of `load`.
 
-    Args:
-        safe: classes or functions, or pairs (class or function, full name in the file).
+    Parameters
+    ----------
+    safe : list
+        Classes or functions, or pairs (class or function, full name in the file).
+
+    See Also
+    --------
+    safe_globals, load
+
+    Examples
+    --------
+    >>> import fractions
+    >>> st.save(fractions.Fraction(1, 3), "third.pt")
+    >>> st.serialization.add_safe_globals([fractions.Fraction])
+    >>> st.load("third.pt")
+    Fraction(1, 3)
+    >>> st.serialization.clear_safe_globals()
     """
     for entry in safe:
         item, full_name = entry if isinstance(entry, tuple) else (entry, None)
@@ -37,18 +52,59 @@ def add_safe_globals(safe: list[Any]) -> None:
 
 
 def get_safe_globals() -> list[Any]:
-    """The classes and functions that the user trusts."""
+    """The classes and functions that the user trusts.
+
+    Returns
+    -------
+    list
+
+    Examples
+    --------
+    >>> import datetime
+    >>> with st.serialization.safe_globals([datetime.date]):
+    ...     st.serialization.get_safe_globals()
+    [<class 'datetime.date'>]
+    """
     return list({id(item): item for item in _user_globals.values()}.values())
 
 
 def clear_safe_globals() -> None:
-    """Removes all entries of `add_safe_globals`."""
+    """Removes all entries of `add_safe_globals`.
+
+    Examples
+    --------
+    >>> st.serialization.clear_safe_globals()
+    >>> st.serialization.get_safe_globals()
+    []
+    """
     _user_globals.clear()
 
 
 @contextmanager
 def safe_globals(safe: list[Any]) -> Iterator[None]:
-    """`add_safe_globals` for the duration of a `with` block."""
+    """`add_safe_globals` for the duration of a `with` block.
+
+    Parameters
+    ----------
+    safe : list
+        Classes or functions, or pairs (class or function, full name in the file).
+
+    Returns
+    -------
+    context manager
+
+    See Also
+    --------
+    add_safe_globals
+
+    Examples
+    --------
+    >>> import fractions
+    >>> st.save(fractions.Fraction(1, 3), "third.pt")
+    >>> with st.serialization.safe_globals([fractions.Fraction]):
+    ...     st.load("third.pt")
+    Fraction(1, 3)
+    """
     previous = dict(_user_globals)
     add_safe_globals(safe)
     try:

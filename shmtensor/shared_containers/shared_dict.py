@@ -47,21 +47,33 @@ class SharedDict(Packed, native.PackedDict):
     True); a NaN equals no key. Values are those of SharedList. The order is that of insertion; a
     repeated key has its first position and its last value.
 
-    Args:
-        items: a mapping, or an iterable of pairs.
-        readonly: arrays and tensors come back read-only.
+    Parameters
+    ----------
+    items : mapping or iterable, optional
+        A mapping, or pairs.
+    readonly : bool, optional
+        Whether arrays and tensors come back read-only.
 
-    Raises:
-        OutOfSharedMemory: no room for it.
-        TypeError, ValueError: an element is not a pair, or a key has another type.
+    Raises
+    ------
+    OutOfSharedMemory
+        No room for it.
+    TypeError, ValueError
+        An element is not a pair, or a key has another type.
 
+    See Also
+    --------
+    SharedList
+
+    Notes
+    -----
     Copies: one (building). A look-up copies the bytes of a string or number.
 
-    Example:
-        >>> import shmtensor as st
-        >>> sizes = st.SharedDict({"train": 50_000, ("test", 1): [1, 2]})
-        >>> sizes["train"], sizes.get("nothing"), list(sizes)
-        (50000, None, ['train', ('test', 1)])
+    Examples
+    --------
+    >>> sizes = st.SharedDict({"train": 50_000, ("test", 1): [1, 2]})
+    >>> sizes["train"], sizes.get("nothing"), list(sizes)
+    (50000, None, ['train', ('test', 1)])
     """
 
     __slots__ = ("__weakref__",)

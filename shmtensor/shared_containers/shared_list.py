@@ -18,23 +18,36 @@ class SharedList(Packed, native.PackedList):
     of the shared memory; all other objects are pickled. An element always has its original type.
     Changing a returned object does not change the list.
 
-    Args:
-        iterable: the elements. Building needs the result, 64 MB and the largest element.
-        readonly: arrays and tensors are returned read-only. With False, every process sees a write
-            to one.
+    Parameters
+    ----------
+    iterable : iterable, optional
+        The elements. Building needs the result, 64 MB and the largest element.
+    readonly : bool, optional
+        Whether arrays and tensors are returned read-only. With False, every process sees a write to
+        one.
 
-    Raises:
-        OutOfSharedMemory: no room for it.
-        pickle.PicklingError, TypeError, ...: an element cannot be pickled.
-        RuntimeError: a non-leaf tensor requires grad, and its graph stays here.
+    Raises
+    ------
+    OutOfSharedMemory
+        No room for it.
+    pickle.PicklingError, TypeError, ...
+        An element cannot be pickled.
+    RuntimeError
+        A non-leaf tensor requires grad, and its graph stays here.
 
+    See Also
+    --------
+    SharedDict
+
+    Notes
+    -----
     Copies: one (building). Indexing copies the bytes of a string or number, slicing nothing.
 
-    Example:
-        >>> import shmtensor as st
-        >>> names = st.SharedList(f"image-{i}.png" for i in range(1000))
-        >>> names[-1], len(names[::2])
-        ('image-999.png', 500)
+    Examples
+    --------
+    >>> names = st.SharedList(f"image-{i}.png" for i in range(1000))
+    >>> names[-1], len(names[::2])
+    ('image-999.png', 500)
     """
 
     __slots__ = ("__weakref__",)

@@ -10,17 +10,36 @@ from ..html_table import html_table
 
 @dataclass(frozen=True)
 class Epoch:
-    """One epoch.
+    """The record of one epoch.
 
-    Attributes:
-        epoch: its number, from 1.
-        loss, accuracy: means over the training samples, at the time of their steps (accuracy: None
-            if the model is not a classifier).
-        eval_loss, eval_accuracy: on the held-out data after the epoch, or None.
-        lr: of the first parameter group.
-        seconds, samples: of the training part.
-        metrics: other figures, by name: those of the training step, and with "eval_" those of the
-            last evaluation.
+    Parameters
+    ----------
+    epoch : int
+        Its number, from 1.
+    loss, accuracy : float
+        Means over the training samples, at the time of their steps (accuracy: None if the model is
+        not a classifier).
+    eval_loss, eval_accuracy : float or None
+        On the held-out data after the epoch.
+    lr : float
+        Of the first parameter group.
+    samples : int
+        Of the training part.
+    seconds : float
+        Of the training part.
+    metrics : dict, optional
+        Other figures, by name: those of the training step, and with "eval_" those of the last
+        evaluation.
+
+    See Also
+    --------
+    History
+
+    Examples
+    --------
+    >>> from shmtensor.trainer import Epoch
+    >>> Epoch(1, 0.5, 0.9, None, None, lr=0.1, samples=8, seconds=1.0).loss
+    0.5
     """
 
     epoch: int
@@ -40,8 +59,30 @@ class Epoch:
 
 @dataclass
 class History:
-    """The epochs so far; `history["loss"]` is the list of their losses, and `history["eval_f1"]`
-    that of a metric (None where an epoch has none)."""
+    """The epochs so far, and their figures by name.
+
+    Parameters
+    ----------
+    epochs : list of Epoch, optional
+        The records.
+
+    Raises
+    ------
+    KeyError
+        `history[name]`: there is no such figure.
+
+    Notes
+    -----
+    `history["loss"]` is the list of their losses, and `history["eval_f1"]` that of a metric (None
+    where an epoch has none).
+
+    Examples
+    --------
+    >>> from shmtensor.trainer import Epoch, History
+    >>> history = History([Epoch(1, 0.5, 0.9, None, None, lr=0.1, samples=8, seconds=1.0)])
+    >>> history["loss"], history["lr"], len(history)
+    ([0.5], [0.1], 1)
+    """
 
     epochs: list[Epoch] = field(default_factory=list)
 
@@ -89,15 +130,33 @@ class History:
 class TrainerStatistics:
     """Statistics of a trainer's runs in this process; `str()` says what bounds a step.
 
-    Attributes:
-        steps: optimizer steps since the first epoch.
-        samples: training samples.
-        seconds: training time, with evaluations in the middle of an epoch.
-        tensor_bytes_copied: bytes of tensors that were copied for another process: batches that
-            were not in shared memory, and small or private operands of collectives.
-        nprocs: ranks of the last run.
-        seconds_of_data: of these, for which rank 0 has waited for batches.
-        seconds_waited: and for the other ranks.
+    Parameters
+    ----------
+    steps : int, optional
+        Optimizer steps since the first epoch.
+    samples : int, optional
+        Training samples.
+    seconds : float, optional
+        Training time, with evaluations in the middle of an epoch.
+    tensor_bytes_copied : int, optional
+        Bytes of tensors that were copied for another process: batches that were not in shared
+        memory, and small or private operands of collectives.
+    nprocs : int, optional
+        Ranks of the last run.
+    seconds_of_data : float, optional
+        Of these seconds, for which rank 0 has waited for batches.
+    seconds_waited : float, optional
+        And for the other ranks.
+
+    Examples
+    --------
+    >>> from shmtensor.trainer import Trainer
+    >>> model = nn.Linear(2, 1)
+    >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+    >>> trainer = Trainer(model, sgd, nn.MSELoss(), nprocs=1, progress=False)
+    >>> history = trainer.fit([(st.ones(8, 2), st.ones(8, 1))], epochs=3)
+    >>> trainer.statistics().steps, trainer.statistics().samples
+    (3, 24)
     """
 
     steps: int = 0

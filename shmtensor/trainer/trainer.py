@@ -50,9 +50,9 @@ class Trainer:
     of the weights. The result is that of one process on the same batches, up to the rounding of a
     sum over ranks, and the same bits in every run with the same seed and number of ranks. Callbacks
     run on rank 0, and the model that the program has is rank 0's: attributes that its forward sets,
-    and calls of its hooks, are those for rank 0's samples. Under
-    `python -m shmtensor.run` the launched processes are the ranks: each calls `fit`, and rank 0's
-    model, callbacks and order of samples are used.
+    and calls of its hooks, are those for rank 0's samples. Under `python -m shmtensor.run` the
+    launched processes are the ranks: each calls `fit`, and rank 0's model, callbacks and order of
+    samples are used.
 
     What differs from one process: dropout draws other random numbers on each rank, and without
     `sync_batchnorm` `BatchNorm` normalizes each rank's part of the batch by itself.
@@ -65,91 +65,135 @@ class Trainer:
     "target" are the targets and whose others are the model's arguments by name. NumPy's arrays and
     PyTorch's tensors become tensors. Other batches need a `training_step`.
 
-    Args:
-        model: a Module; its parameters are updated in place.
-        optimizer: of `shmtensor.optim`, over the model's parameters. One with hooks or a `step` of
-            its own is called by rank 0 alone, with the sums of all ranks' gradients. Or a list of
-            optimizers over different parameters (as for a GAN): each batch makes a step of each, in
-            order, and `training_step` gets the number of the optimizer.
-        loss: called with (outputs, targets); returns the mean over the batch (or with `reduction`
-            "sum" the sum). The mean of a batch is put together from those of its parts: by the
-            number of samples; for `CrossEntropyLoss`, `NLLLoss` and their functions by the targets
-            that count, with their classes' weights. A function whose mean is over something else
-            returns `(loss, n)`, where n is what it is divided by. None: the model gets the whole
-            batch, and returns a dictionary with "loss" or an object with `.loss`.
-        nprocs: number of ranks. "auto" measures a few steps of a copy of the model on one process
-            and on ranks, takes the faster and says so in one line; afterwards this attribute is the
-            number. Runs on different numbers of ranks differ by rounding; where the same bits
-            matter, pass a number.
-        training_step: `training_step(model, batch)` returns the loss, or `(loss, n)`, or a
-            dictionary with "loss" and optionally "n", "outputs", "targets", and up to eight numbers
-            that become figures (means over the samples). With several optimizers it is called with
-            (model, batch, i) for optimizer i, and may return None to leave out its step.
-        eval_step: the same for evaluations, without gradients; None: as in training.
-        metrics: functions by name, or a list of them, called with (outputs, targets) of the whole
-            held-out data; their results are figures of each evaluation.
-        callbacks: of `shmtensor.trainer.Callback`; checkpoints are called after the others.
-        scheduler: of `shmtensor.optim.lr_scheduler`, stepped after every epoch;
-            `ReduceLROnPlateau` by the loss of the held-out data. Or a `Schedule`, or a list.
-        accumulate: how many batches make a step. The gradient is that of all their samples
-            together: of a mean over tokens, too.
-        clip_grad_norm: limits the gradients' common norm, as `clip_grad_norm_`.
-        clip_grad_value: limits each element, as `clip_grad_value_`.
-        on_nonfinite: if the loss of a step is NaN or infinite: "raise", "skip" the update, or
-            "warn". With a GradScaler it is the scaler that leaves out steps.
-        sync_batchnorm: in training, `BatchNorm` layers take mean and variance from the samples of
-            all ranks, as in one process; each layer costs two small all_reduce calls a batch. The
-            layers themselves do not change. Without it, the running statistics are rank 0's: those
-            of its part of each batch.
-        seed: of shuffling, dropout and other random numbers.
-        start_method: "fork", "forkserver", "spawn", or None for the running Python's default.
-        timeout: seconds that a rank waits for the others in a step; None: no limit. Under the
-            launcher the process group's timeout counts instead.
-        snapshots: keep a copy of the weights, and restore it if a death leaves them torn. True:
-            taken after each epoch, and within it as often as 2 % of the time allow; an integer: and
-            after so many steps. Under the launcher there are none: a death ends the run.
-        progress: show a progress bar on standard error, or lines if that is no terminal.
-        device: where to train: "cpu"; "cuda:1": all ranks on that GPU; "cuda": rank 0 on the first
-            GPU, rank 1 on the second, and so on, again from the first if there are more ranks;
-            None: where the model is. With one rank the model moves there. Several ranks on GPUs
-            are started by "spawn" (or "forkserver"); the model is where it was after `fit`.
-        autocast: a dtype: forward and loss run under `shmtensor.autocast` with it; None: without.
-        scaler: an `amp.GradScaler` for the loss.
-        check_parameters: refuse a model with parameters that no optimizer has.
+    Parameters
+    ----------
+    model : Module
+        Its parameters are updated in place.
+    optimizer : Optimizer or list of Optimizer
+        Of `shmtensor.optim`, over the model's parameters. One with hooks or a `step` of its own is
+        called by rank 0 alone, with the sums of all ranks' gradients. Of a list of optimizers over
+        different parameters (as for a GAN) each batch makes a step of each, in order, and
+        `training_step` gets the number of the optimizer.
+    loss : callable, optional
+        Called with (outputs, targets); returns the mean over the batch (or with `reduction` "sum"
+        the sum). The mean of a batch is put together from those of its parts: by the number of
+        samples; for `CrossEntropyLoss`, `NLLLoss` and their functions by the targets that count,
+        with their classes' weights. A function whose mean is over something else returns `(loss,
+        n)`, where n is what it is divided by. None: the model gets the whole batch, and returns a
+        dictionary with "loss" or an object with `.loss`.
+    nprocs : int or str, optional
+        Number of ranks. "auto" measures a few steps of a copy of the model on one process and on
+        ranks, takes the faster and says so in one line; afterwards this attribute is the number.
+        Runs on different numbers of ranks differ by rounding; where the same bits matter, pass a
+        number.
+    training_step : callable, optional
+        `training_step(model, batch)` returns the loss, or `(loss, n)`, or a dictionary with "loss"
+        and optionally "n", "outputs", "targets", and up to eight numbers that become figures (means
+        over the samples). With several optimizers it is called with (model, batch, i) for optimizer
+        i, and may return None to leave out its step.
+    eval_step : callable, optional
+        The same for evaluations, without gradients; as in training if None.
+    metrics : mapping or sequence of callable, optional
+        Functions by name, or a list of them, called with (outputs, targets) of the whole held-out
+        data; their results are figures of each evaluation.
+    callbacks : sequence of Callback, optional
+        Of `shmtensor.trainer.Callback`; checkpoints are called after the others.
+    scheduler : LRScheduler, Schedule or list, optional
+        Of `shmtensor.optim.lr_scheduler`, stepped after every epoch; `ReduceLROnPlateau` by the
+        loss of the held-out data. Or a `Schedule`, or a list.
+    accumulate : int, optional
+        How many batches make a step. The gradient is that of all their samples together: of a mean
+        over tokens, too.
+    clip_grad_norm : float, optional
+        Limits the gradients' common norm, as `clip_grad_norm_`.
+    clip_grad_value : float, optional
+        Limits each element, as `clip_grad_value_`.
+    on_nonfinite : str, optional
+        If the loss of a step is NaN or infinite: "raise", "skip" the update, or "warn". With a
+        GradScaler it is the scaler that leaves out steps.
+    sync_batchnorm : bool, optional
+        Whether, in training, `BatchNorm` layers take mean and variance from the samples of all
+        ranks, as in one process; each layer costs two small all_reduce calls a batch. The layers
+        themselves do not change. Without it, the running statistics are rank 0's: those of its part
+        of each batch.
+    seed : int, optional
+        Of shuffling, dropout and other random numbers.
+    start_method : str, optional
+        "fork", "forkserver", "spawn", or None for the running Python's default.
+    timeout : float, optional
+        Seconds that a rank waits for the others in a step; None is no limit. Under the launcher the
+        process group's timeout counts instead.
+    snapshots : bool or int, optional
+        Whether to keep a copy of the weights, and restore it if a death leaves them torn. True:
+        taken after each epoch, and within it as often as 2 % of the time allow; an integer: and
+        after so many steps. Under the launcher there are none: a death ends the run.
+    progress : bool, optional
+        Whether to show a progress bar on standard error, or lines if that is no terminal.
+    device : str or device, optional
+        Where to train: "cpu"; "cuda:1": all ranks on that GPU; "cuda": rank 0 on the first GPU,
+        rank 1 on the second, and so on, again from the first if there are more ranks; None: where
+        the model is. With one rank the model moves there. Several ranks on GPUs are started by
+        "spawn" (or "forkserver"); the model is where it was after `fit`.
+    autocast : dtype, optional
+        Forward and loss run under `shmtensor.autocast` with it.
+    scaler : GradScaler, optional
+        For the loss.
+    check_parameters : bool, optional
+        Whether to refuse a model with parameters that no optimizer has.
 
-    Attributes:
-        step, epoch: optimizer steps, and complete epochs.
-        position: updates (a step has one for each optimizer) of the present epoch.
-        history: a record for each epoch.
-        should_stop: set it to True to end `fit` after this step.
-        choice: how `nprocs` was found, in a sentence; or "".
+    Attributes
+    ----------
+    step, epoch : int
+        Optimizer steps, and complete epochs.
+    position : int
+        Updates (a step has one for each optimizer) of the present epoch.
+    history : History
+        A record for each epoch.
+    should_stop : bool
+        Set it to True to end `fit` after this step.
+    choice : str
+        How `nprocs` was found, in a sentence; or "".
 
-    Raises (by fit):
-        PeerLostError: a rank died; the message has its pid and exit code. The model's weights are
-            complete: those of the last step, or of the last snapshot, as the message says.
-        TornWeights: a rank died, and the weights are torn, because snapshots are off.
-        CollectiveTimeout: a rank has waited for another one for longer than `timeout`.
-        ProcessRaisedException: a rank failed with an exception; the message has its traceback.
-        FloatingPointError: the loss is NaN or infinite; the message has step and rank.
-        ValueError: the optimizers lack parameters of the model, or the data gave no batch.
-        TypeError: a batch is of another kind, the loss no tensor of one element, or a gradient is
-            sparse and there are several ranks; or `sync_batchnorm` finds a subclass of BatchNorm
-            with a forward of its own.
+    Raises
+    ------
+    PeerLostError
+        In fit: a rank died; the message has its pid and exit code. The model's weights are
+        complete: those of the last step, or of the last snapshot, as the message says.
+    TornWeights
+        In fit: a rank died, and the weights are torn, because snapshots are off.
+    CollectiveTimeout
+        In fit: a rank has waited for another one for longer than `timeout`.
+    ProcessRaisedException
+        In fit: a rank failed with an exception; the message has its traceback.
+    FloatingPointError
+        In fit: the loss is NaN or infinite; the message has step and rank.
+    ValueError
+        In fit: the optimizers lack parameters of the model, or the data gave no batch.
+    TypeError
+        In fit: a batch is of another kind, the loss no tensor of one element, or a gradient is
+        sparse and there are several ranks; or `sync_batchnorm` finds a subclass of BatchNorm with a
+        forward of its own.
 
+    See Also
+    --------
+    ModelCheckpoint, EarlyStopping, nn.parallel.DistributedDataParallel
+
+    Notes
+    -----
     Copies: none of tensors between processes, if batches are in shared memory or the ranks load
-    their own (a DataLoader of a map-style data set with the default collation);
-    `statistics()` counts them. On GPUs each part of a batch is copied there, and the gradients
-    twice a step.
+    their own (a DataLoader of a map-style data set with the default collation); `statistics()`
+    counts them. On GPUs each part of a batch is copied there, and the gradients twice a step.
 
-    >>> import shmtensor as st
-    >>> from shmtensor import nn, optim
+    Examples
+    --------
     >>> from shmtensor.trainer import Trainer
     >>> model = nn.Linear(2, 2)
     >>> batches = [(st.randn(8, 2), st.zeros(8, dtype=st.int64)) for _ in range(4)]
-    >>> sgd = optim.SGD(model.parameters(), lr=0.1)
+    >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
     >>> trainer = Trainer(model, sgd, nn.CrossEntropyLoss(), nprocs=1, progress=False)
-    >>> len(trainer.fit(batches, epochs=2))
-    2
+    >>> history = trainer.fit(batches, epochs=2)
+    >>> len(history), trainer.step, history["loss"][1] < history["loss"][0]
+    (2, 8, True)
     """
 
     def __init__(

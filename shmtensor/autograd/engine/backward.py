@@ -177,17 +177,39 @@ def backward(
 ) -> None:
     """Adds to the `.grad` of all leaves that the tensors were computed from.
 
-    Args:
-        tensors: a result or several.
-        grad_tensors: the gradient of each; a scalar's is 1 if not given.
-        retain_graph: keep the saved values for another backward; by default as `create_graph`.
-        create_graph: the gradients are themselves recorded.
-        inputs: only these get a `.grad`; they need not be leaves. A GradientEdge that is not a
-            leaf's cannot have one: only its hooks are called.
+    Parameters
+    ----------
+    tensors : Tensor or sequence of Tensor
+        A result or several.
+    grad_tensors : Tensor or sequence of Tensor, optional
+        The gradient of each; a scalar's is 1 if not given.
+    retain_graph : bool, optional
+        Whether the saved values are kept for another backward; by default as `create_graph`.
+    create_graph : bool, optional
+        Whether the gradients are themselves recorded.
+    inputs : Tensor or sequence of Tensor, optional
+        Only these get a `.grad`; they need not be leaves. A GradientEdge that is not a leaf's
+        cannot have one: only its hooks are called.
 
-    Raises:
-        RuntimeError: a result without history, or of several elements without its gradient; a
-            second backward through a freed graph; a saved value that was written since.
+    Raises
+    ------
+    RuntimeError
+        A result without history, or of several elements without its gradient; a second backward
+        through a freed graph; a saved value that was written since.
+
+    See Also
+    --------
+    grad, Tensor.backward
+
+    Examples
+    --------
+    >>> x = st.tensor([1., 2.], requires_grad=True)
+    >>> st.autograd.backward((x * x).sum())
+    >>> x.grad
+    tensor([2., 4.])
+    >>> st.autograd.backward([x * 3], [st.ones(2)])  # added
+    >>> x.grad
+    tensor([5., 7.])
     """
     retain_graph = create_graph if retain_graph is None else retain_graph
     roots = root_gradients("backward", as_list(tensors), grad_tensors, create_graph)

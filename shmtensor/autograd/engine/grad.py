@@ -63,21 +63,50 @@ def grad(
 ) -> Any:
     """The gradients of the outputs' sum with respect to the inputs; no `.grad` changes.
 
-    Args:
-        outputs: a result or several.
-        inputs: the tensors to differentiate by, one or several in any iterable; they need not be
-            leaves. Those of a dict give a dict of gradients.
-        grad_outputs: the gradient of each output; a scalar's is 1 if not given.
-        retain_graph: keep the saved values; by default as `create_graph`.
-        create_graph: the gradients are themselves recorded, for higher orders.
-        only_inputs: deprecated in PyTorch, and without effect: no `.grad` changes in any case.
-        allow_unused: an input that the outputs do not depend on gives None instead of an error.
-        is_grads_batched: grad_outputs have one more dimension in front, and so have the gradients;
-            they are computed one by one.
-        materialize_grads: an input that the outputs do not depend on gives zeros instead.
+    Parameters
+    ----------
+    outputs : Tensor or sequence of Tensor
+        A result or several.
+    inputs : Tensor, iterable or dict of Tensor
+        The tensors to differentiate by; they need not be leaves. Those of a dict give a dict of
+        gradients.
+    grad_outputs : Tensor or sequence of Tensor, optional
+        The gradient of each output; a scalar's is 1 if not given.
+    retain_graph : bool, optional
+        Whether the saved values are kept; by default as `create_graph`.
+    create_graph : bool, optional
+        Whether the gradients are themselves recorded, for higher orders.
+    only_inputs : bool, optional
+        Deprecated in PyTorch, and without effect: no `.grad` changes in any case.
+    allow_unused : bool, optional
+        Whether an input that the outputs do not depend on gives None instead of an error.
+    is_grads_batched : bool, optional
+        Whether grad_outputs have one more dimension in front, and so have the gradients; they are
+        computed one by one.
+    materialize_grads : bool, optional
+        Whether an input that the outputs do not depend on gives zeros instead.
 
-    Raises:
-        RuntimeError: as `backward`; no inputs, or one that was not used.
+    Returns
+    -------
+    tuple of Tensor, or dict
+        One gradient for each input, of its shape.
+
+    Raises
+    ------
+    RuntimeError
+        As `backward`; no inputs, or one that was not used.
+
+    See Also
+    --------
+    backward, func.grad
+
+    Examples
+    --------
+    >>> x = st.tensor(3., requires_grad=True)
+    >>> (slope,) = st.autograd.grad(x * x * x, x, create_graph=True)
+    >>> (curvature,) = st.autograd.grad(slope, x)
+    >>> slope.detach(), curvature
+    (tensor(27.), tensor(18.))
     """
     if not isinstance(inputs, native.TensorBase):
         names = list(inputs) if isinstance(inputs, dict) else None

@@ -14,20 +14,37 @@ from .node_hooks import Hook, HookPair, hook_pairs, observer_count
 class saved_tensors_hooks:
     """In this block, every tensor that an op or a Function saves for backward goes through a hook.
 
-    `pack_hook(tensor)` is called when the tensor is saved, and may return anything.
-    `unpack_hook(value)` is called with that when backward needs the tensor, and returns a tensor
-    with the same values. The innermost of nested blocks counts. Hooks run without recording
-    history. Each thread and task has its own blocks.
+    The innermost of nested blocks counts. Hooks run without recording history. Each thread and task
+    has its own blocks.
 
-    ```python
-    with saved_tensors_hooks(lambda x: save(x), lambda name: load(name)):
-        y = model(x)
-    y.sum().backward()
-    ```
+    Parameters
+    ----------
+    pack_hook : callable
+        Called with a tensor when it is saved; may return anything.
+    unpack_hook : callable
+        Called with that when backward needs the tensor; returns a tensor with the same values.
 
-    Raises:
-        RuntimeError: the pack hook writes its tensor; hooks are disabled here.
-        TypeError: the unpack hook returned no tensor.
+    Raises
+    ------
+    RuntimeError
+        The pack hook writes its tensor; hooks are disabled here.
+    TypeError
+        The unpack hook returned no tensor.
+
+    See Also
+    --------
+    save_on_cpu, graph.disable_saved_tensors_hooks
+
+    Examples
+    --------
+    >>> def to_half(x):
+    ...     return x.half()
+    >>> x = st.tensor([2.0], requires_grad=True)
+    >>> with st.autograd.saved_tensors_hooks(to_half, lambda half: half.float()):
+    ...     y = x * x
+    >>> y.backward()
+    >>> x.grad
+    tensor([4.])
     """
 
     def __init__(self, pack_hook: Hook, unpack_hook: Hook) -> None:
@@ -48,7 +65,29 @@ class saved_tensors_hooks:
 class save_on_cpu(saved_tensors_hooks):
     """Saves tensors for backward in the CPU's memory; those on the CPU stay where they are.
 
+    Parameters
+    ----------
+    pin_memory : bool, optional
+        Whether copies lie in page-locked memory.
+    device_type : str, optional
+        Of the tensors that are moved.
+
+    See Also
+    --------
+    saved_tensors_hooks
+
+    Notes
+    -----
     Copies: none for a tensor that is on the CPU already.
+
+    Examples
+    --------
+    >>> x = st.ones(2, requires_grad=True)
+    >>> with st.autograd.save_on_cpu():
+    ...     y = (x * x).sum()
+    >>> y.backward()
+    >>> x.grad
+    tensor([2., 2.])
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
@@ -65,7 +104,22 @@ class save_on_cpu(saved_tensors_hooks):
 
 @contextmanager
 def disable_saved_tensors_hooks(error_message: str) -> Iterator[None]:
-    """In this block, `saved_tensors_hooks` is an error with that message."""
+    """In this block, `saved_tensors_hooks` is an error with a message.
+
+    Parameters
+    ----------
+    error_message : str
+        The message.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> with st.autograd.graph.disable_saved_tensors_hooks("not here"):
+    ...     (st.ones(1, requires_grad=True) * 2).backward()
+    """
     outer = hook_pairs.get()
     if outer and outer[0].error_message is None:
         raise RuntimeError(f"saved_tensors_hooks: {error_message}")
@@ -115,14 +169,34 @@ _open_blocks: list[_Clones] = []  # of all threads; at most one
 
 @contextmanager
 def allow_mutation_on_saved_tensors() -> Iterator[Any]:
-    """In this block, tensors that were saved for backward may be written in place. Backward runs in
-    the same block.
+    """In this block, tensors that were saved for backward may be written in place; backward runs
+    in the same block.
 
+    Returns
+    -------
+    context manager
+
+    Raises
+    ------
+    RuntimeError
+        Such a block is open already.
+    AssertionError
+        In a backward after the block.
+
+    Notes
+    -----
     Copies: one of every tensor that is saved in the block.
 
-    Raises:
-        RuntimeError: such a block is open already.
-        AssertionError: in a backward after the block.
+    Examples
+    --------
+    >>> x = st.tensor([2.0], requires_grad=True)
+    >>> with st.autograd.graph.allow_mutation_on_saved_tensors():
+    ...     y = x * 1
+    ...     z = y * y
+    ...     _ = y.zero_()
+    ...     z.backward()
+    >>> x.grad
+    tensor([4.])
     """
     if _open_blocks:
         raise RuntimeError(

@@ -56,8 +56,46 @@ def all_to_all(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Writes rank p's `input_tensor_list[r]` into rank r's `output_tensor_list[p]`; shapes may
-    differ from pair to pair. Copies: one on each side.
+    """Writes rank p's `input_tensor_list[r]` into rank r's `output_tensor_list[p]`.
+
+    Parameters
+    ----------
+    output_tensor_list : list of Tensor
+        One for each rank.
+    input_tensor_list : list of Tensor
+        One for each rank; shapes may differ from pair to pair.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    Raises
+    ------
+    ValueError
+        A list does not have a tensor for each rank, or dtypes differ.
+
+    See Also
+    --------
+    all_to_all_single
+
+    Notes
+    -----
+    Copies: one on each side.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> out = [st.empty(2)]
+    >>> dist.all_to_all(out, [st.tensor([1.0, 2.0])])
+    >>> out
+    [tensor([1., 2.])]
+    >>> dist.destroy_process_group()
     """
     where = "all_to_all"
     pg = group_of(where, group)
@@ -106,7 +144,40 @@ def all_to_all_single(
     async_op: bool = False,
 ) -> Work | None:
     """Writes everybody's r-th part of `input` (of the first dimension), in rank order, into rank
-    r's `output`. Either all ranks pass split sizes, or none does: then the parts are equal.
+    r's `output`.
+
+    Parameters
+    ----------
+    output : Tensor
+        What is written.
+    input : Tensor
+        What is divided.
+    output_split_sizes, input_split_sizes : sequence of int, optional
+        Sizes of the parts. Either all ranks pass split sizes, or none does: then the parts are
+        equal.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    See Also
+    --------
+    all_to_all
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> out = st.empty(2)
+    >>> dist.all_to_all_single(out, st.tensor([1.0, 2.0]))
+    >>> out
+    tensor([1., 2.])
+    >>> dist.destroy_process_group()
     """
     where = "all_to_all_single"
     pg = group_of(where, group)

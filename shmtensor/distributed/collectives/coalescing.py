@@ -77,7 +77,35 @@ def work_of(manager: CoalescingManager) -> Work | None:
 def all_reduce_coalesced(
     tensors: Sequence[Operand], op: Op = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Work | None:
-    """`all_reduce` of each tensor of a list; with `async_op` there is one Work for all."""
+    """`all_reduce` of each tensor of a list.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Overwritten by the results.
+    op : ReduceOp, optional
+        How two values are combined.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+
+    Returns
+    -------
+    Work or None
+        One Work for all if `async_op`.
+
+    See Also
+    --------
+    all_reduce
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.all_reduce_coalesced([st.ones(2), st.ones(3)])
+    >>> dist.destroy_process_group()
+    """
     with _coalescing_manager(group, async_ops=async_op) as manager:
         for x in tensors:
             all_reduce(x, op, group)
@@ -92,8 +120,40 @@ def all_gather_coalesced(
 ) -> Work | None:
     """Writes rank r's `input_tensor_list[i]` into everybody's `output_tensor_lists[r][i]`.
 
-    Raises:
-        ValueError: not a list for each rank, or one of another length.
+    Parameters
+    ----------
+    output_tensor_lists : list of list of Tensor
+        A list for each rank.
+    input_tensor_list : list of Tensor
+        As long as each of them.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    Raises
+    ------
+    ValueError
+        Not a list for each rank, or one of another length.
+
+    See Also
+    --------
+    all_gather
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> out = [[st.empty(2), st.empty(1)]]
+    >>> dist.all_gather_coalesced(out, [st.ones(2), st.zeros(1)])
+    >>> out
+    [[tensor([1., 1.]), tensor([0.])]]
+    >>> dist.destroy_process_group()
     """
     pg = group_of("all_gather_coalesced", group)
     lengths = [len(outputs) for outputs in output_tensor_lists]

@@ -96,8 +96,39 @@ def barrier(
     device_ids: None = None,
     timeout: float | timedelta | None = None,
 ) -> Work | None:
-    """Returns when every rank has called it; `timeout` is seconds or a timedelta, None: the
-    group's.
+    """Returns when every rank has called it.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+    device_ids : None
+        Accepted; has no effect.
+    timeout : float or timedelta, optional
+        Seconds; that of the group if None.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    Raises
+    ------
+    CollectiveTimeout
+        Not all came in time.
+
+    See Also
+    --------
+    monitored_barrier
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.barrier()
+    >>> dist.destroy_process_group()
     """
     pg = group_of("barrier", group)
     limit = pg.timeout if timeout is None else seconds(timeout)
@@ -107,8 +138,32 @@ def barrier(
 def monitored_barrier(
     group: Group = None, timeout: float | timedelta | None = None, wait_all_ranks: bool = False
 ) -> None:
-    """A barrier with its own timeout. Its error names a rank that did not come, with
-    `wait_all_ranks` all of them.
+    """A barrier with its own timeout, whose error names a rank that did not come.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    timeout : float or timedelta, optional
+        Seconds; that of the group if None.
+    wait_all_ranks : bool, optional
+        Whether the error names all ranks that did not come.
+
+    Raises
+    ------
+    CollectiveTimeout
+        Ranks have not come.
+
+    See Also
+    --------
+    barrier
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.monitored_barrier(timeout=5.0)
+    >>> dist.destroy_process_group()
     """
     pg = group_of("monitored_barrier", group)
     limit = pg.timeout if timeout is None else seconds(timeout)
@@ -137,7 +192,45 @@ def broadcast(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    """Writes the tensor of rank `src` into everybody's `tensor`."""
+    """Writes the tensor of rank `src` into everybody's `tensor`.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        What is sent on rank `src`, written on the others; of one shape and dtype.
+    src : int, optional
+        The sender's rank in the default group.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+    group_src : int, optional
+        The same as its rank in `group`, instead of `src`.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    Raises
+    ------
+    CollectiveMismatch
+        The ranks' tensors or arguments differ; on all ranks.
+
+    See Also
+    --------
+    broadcast_object_list, scatter
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> x = st.tensor([1.0, 2.0])
+    >>> dist.broadcast(x, src=0)
+    >>> x
+    tensor([1., 2.])
+    >>> dist.destroy_process_group()
+    """
     pg = group_of("broadcast", group)
     array = array_of("broadcast", tensor)
     root = root_of("broadcast", pg, src, group_src)
@@ -158,15 +251,49 @@ def all_reduce(
     tensor: Operand, op: Op = ReduceOp.SUM, group: Group = None, async_op: bool = False
 ) -> Work | None:
     """Reduces everybody's `tensor` into everybody's `tensor`, in rank order: all ranks get the
-    same bits. The ranks' sparse tensors may have different elements; they take SUM and AVG only.
+    same bits.
 
-    >>> import shmtensor as st
+    Parameters
+    ----------
+    tensor : Tensor
+        Overwritten by the result; of one shape and dtype on all ranks.
+    op : ReduceOp, optional
+        How two values are combined.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    Raises
+    ------
+    CollectiveMismatch
+        The ranks' tensors or arguments differ; on all ranks.
+    PeerLostError
+        A rank has died.
+
+    See Also
+    --------
+    reduce, reduce_scatter_single
+
+    Notes
+    -----
+    The ranks' sparse tensors may have different elements; they take SUM and AVG only.
+
+    Examples
+    --------
     >>> import shmtensor.distributed as dist
     >>> dist.init_process_group(rank=0, world_size=1)
     >>> x = st.tensor([1.0, 2.0])
-    >>> dist.all_reduce(x)
-    >>> x.numpy()
-    array([1., 2.], dtype=float32)
+    >>> dist.all_reduce(x)  # with n such ranks: n times as much
+    >>> x
+    tensor([1., 2.])
+    >>> dist.all_reduce(x, op=dist.ReduceOp.AVG, async_op=True).wait()
+    True
     >>> dist.destroy_process_group()
     """
     pg = group_of("all_reduce", group)
@@ -195,7 +322,42 @@ def reduce(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Reduces everybody's `tensor` into that of rank `dst`; the others' do not change."""
+    """Reduces everybody's `tensor` into that of rank `dst`; the others' do not change.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of one shape and dtype on all ranks.
+    dst : int, optional
+        The receiver's rank in the default group.
+    op : ReduceOp, optional
+        How two values are combined.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+    group_dst : int, optional
+        The same as its rank in `group`, instead of `dst`.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    See Also
+    --------
+    all_reduce
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> x = st.tensor([1.0, 2.0])
+    >>> dist.reduce(x, dst=0)
+    >>> x
+    tensor([1., 2.])
+    >>> dist.destroy_process_group()
+    """
     pg = group_of("reduce", group)
     array = array_of("reduce", tensor)
     root = root_of("reduce", pg, dst, group_dst)
@@ -289,9 +451,40 @@ def all_gather(
 ) -> Work | None:
     """Writes rank r's `tensor` into everybody's `tensor_list[r]`.
 
-    Raises:
-        CollectiveMismatch: the ranks' tensors differ in size; on all ranks. Pad them, or use
-            `all_gather_object`.
+    Parameters
+    ----------
+    tensor_list : list of Tensor
+        One for each rank, of the tensor's shape.
+    tensor : Tensor
+        Of one size on all ranks.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    Raises
+    ------
+    CollectiveMismatch
+        The ranks' tensors differ in size; on all ranks. Pad them, or use `all_gather_object`.
+
+    See Also
+    --------
+    all_gather_into_tensor, gather
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> gathered = [st.empty(2) for _ in range(dist.get_world_size())]
+    >>> dist.all_gather(gathered, st.tensor([1.0, 2.0]))
+    >>> gathered
+    [tensor([1., 2.])]
+    >>> dist.destroy_process_group()
     """
     pg = group_of("all_gather", group)
     arrays = [array_of("all_gather", output) for output in tensor_list]
@@ -311,8 +504,42 @@ def all_gather(
 def all_gather_into_tensor(
     output_tensor: Operand, input_tensor: Operand, group: Group = None, async_op: bool = False
 ) -> Work | None:
-    """Writes everybody's `input_tensor`, in rank order, into everybody's `output_tensor`
-    (concatenated or stacked).
+    """Writes everybody's `input_tensor`, in rank order, into everybody's `output_tensor`.
+
+    Parameters
+    ----------
+    output_tensor : Tensor
+        With room for all: the inputs are concatenated or stacked, as its shape says.
+    input_tensor : Tensor
+        Of one shape on all ranks.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    Raises
+    ------
+    ValueError
+        The output does not hold the inputs.
+
+    See Also
+    --------
+    all_gather
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> out = st.empty(dist.get_world_size(), 2)
+    >>> dist.all_gather_into_tensor(out, st.tensor([1.0, 2.0]))
+    >>> out
+    tensor([[1., 2.]])
+    >>> dist.destroy_process_group()
     """
     where = "all_gather_into_tensor"
     pg = group_of(where, group)
@@ -345,7 +572,42 @@ def gather(
     async_op: bool = False,
     group_dst: int | None = None,
 ) -> Work | None:
-    """Writes rank r's `tensor` into `gather_list[r]` of rank `dst`."""
+    """Writes rank r's `tensor` into `gather_list[r]` of rank `dst`.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Of one shape and dtype on all ranks.
+    gather_list : list of Tensor, optional
+        On rank `dst`: one for each rank.
+    dst : int, optional
+        The receiver's rank in the default group.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+    group_dst : int, optional
+        The same as its rank in `group`, instead of `dst`.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    See Also
+    --------
+    all_gather, scatter
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> gathered = [st.empty(2)]
+    >>> dist.gather(st.tensor([1.0, 2.0]), gathered, dst=0)
+    >>> gathered
+    [tensor([1., 2.])]
+    >>> dist.destroy_process_group()
+    """
     pg = group_of("gather", group)
     root = root_of("gather", pg, dst, group_dst)
     results = list(gather_list or []) if pg.rank() == root else []
@@ -372,7 +634,42 @@ def scatter(
     async_op: bool = False,
     group_src: int | None = None,
 ) -> Work | None:
-    """Writes `scatter_list[r]` of rank `src` into rank r's `tensor`."""
+    """Writes `scatter_list[r]` of rank `src` into rank r's `tensor`.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        What is written.
+    scatter_list : list of Tensor, optional
+        On rank `src`: one for each rank.
+    src : int, optional
+        The sender's rank in the default group.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+    group_src : int, optional
+        The same as its rank in `group`, instead of `src`.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    See Also
+    --------
+    gather, broadcast
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> x = st.empty(2)
+    >>> dist.scatter(x, [st.tensor([1.0, 2.0])], src=0)
+    >>> x
+    tensor([1., 2.])
+    >>> dist.destroy_process_group()
+    """
     pg = group_of("scatter", group)
     root = root_of("scatter", pg, src, group_src)
     inputs = list(scatter_list or []) if pg.rank() == root else []
@@ -398,7 +695,40 @@ def reduce_scatter_tensor(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Writes the r-th equal part of the reduction of everybody's `input` into rank r's `output`."""
+    """Writes the r-th equal part of the reduction of everybody's `input` into rank r's `output`.
+
+    Parameters
+    ----------
+    output : Tensor
+        What is written.
+    input : Tensor
+        With as many elements as all ranks' outputs.
+    op : ReduceOp, optional
+        How two values are combined.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    See Also
+    --------
+    reduce_scatter, all_gather_into_tensor
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> out = st.empty(2)
+    >>> dist.reduce_scatter_single(out, st.tensor([1.0, 2.0]))
+    >>> out
+    tensor([1., 2.])
+    >>> dist.destroy_process_group()
+    """
     where = "reduce_scatter_tensor"
     pg = group_of(where, group)
     array, x = array_of(where, output), array_of(where, input)
@@ -425,8 +755,43 @@ def reduce_scatter(
     group: Group = None,
     async_op: bool = False,
 ) -> Work | None:
-    """Writes the reduction of everybody's `input_list[r]` into rank r's `output`. Copies: one (it
-    stacks the list).
+    """Writes the reduction of everybody's `input_list[r]` into rank r's `output`.
+
+    Parameters
+    ----------
+    output : Tensor
+        What is written.
+    input_list : list of Tensor
+        One for each rank.
+    op : ReduceOp, optional
+        How two values are combined.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    async_op : bool, optional
+        Whether to return at once, with a Work whose `wait` ends it.
+
+    Returns
+    -------
+    Work or None
+        A Work if `async_op`, else None when the result is there.
+
+    See Also
+    --------
+    reduce_scatter_single
+
+    Notes
+    -----
+    Copies: one (it stacks the list).
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> out = st.empty(2)
+    >>> dist.reduce_scatter(out, [st.tensor([1.0, 2.0])])
+    >>> out
+    tensor([1., 2.])
+    >>> dist.destroy_process_group()
     """
     pg = group_of("reduce_scatter", group)
     array = array_of("reduce_scatter", output)

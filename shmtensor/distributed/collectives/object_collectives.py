@@ -113,11 +113,39 @@ def check_lengths(where: str, lengths: list[int], expected: int, ranks: Sequence
 
 
 def all_gather_object(object_list: list[Any], obj: Any, group: ProcessGroup | None = None) -> None:
-    """Puts rank r's `obj` into everybody's `object_list[r]`. Copies: the pickle; of tensors
-    none.
+    """Puts rank r's `obj` into everybody's `object_list[r]`.
 
-    Raises:
-        CollectiveMismatch: a rank's list does not have one item for each rank; on all ranks.
+    Parameters
+    ----------
+    object_list : list
+        With one item for each rank.
+    obj : object
+        Anything that can be pickled.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+
+    Raises
+    ------
+    CollectiveMismatch
+        A rank's list does not have one item for each rank; on all ranks.
+
+    See Also
+    --------
+    gather_object, all_gather
+
+    Notes
+    -----
+    Copies: the pickle; of tensors none.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> objects = [None] * dist.get_world_size()
+    >>> dist.all_gather_object(objects, {"loss": 0.5})
+    >>> objects
+    [{'loss': 0.5}]
+    >>> dist.destroy_process_group()
     """
     where = "all_gather_object"
     pg = group_of(where, group)
@@ -140,10 +168,43 @@ def broadcast_object_list(
     device: None = None,
     group_src: int | None = None,
 ) -> None:
-    """Puts the objects of rank `src` into everybody's list. Copies: the pickle; of tensors none.
+    """Puts the objects of rank `src` into everybody's list.
 
-    Raises:
-        CollectiveMismatch: the lists differ in length; on all ranks.
+    Parameters
+    ----------
+    object_list : list
+        Of one length on all ranks.
+    src : int, optional
+        The sender's rank in the default group.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    device : None
+        Accepted; has no effect.
+    group_src : int, optional
+        The same as its rank in `group`, instead of `src`.
+
+    Raises
+    ------
+    CollectiveMismatch
+        The lists differ in length; on all ranks.
+
+    See Also
+    --------
+    broadcast
+
+    Notes
+    -----
+    Copies: the pickle; of tensors none.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> objects = ["seed", 5] if dist.get_rank() == 0 else [None, None]
+    >>> dist.broadcast_object_list(objects, src=0)
+    >>> objects
+    ['seed', 5]
+    >>> dist.destroy_process_group()
     """
     where = "broadcast_object_list"
     pg = group_of(where, group)
@@ -173,8 +234,37 @@ def gather_object(
 ) -> None:
     """Puts rank r's `obj` into `object_gather_list[r]` of rank `dst`.
 
-    Raises:
-        CollectiveMismatch: the list of `dst` does not have one item for each rank; on all ranks.
+    Parameters
+    ----------
+    obj : object
+        Anything that can be pickled.
+    object_gather_list : list, optional
+        On rank `dst`: with one item for each rank.
+    dst : int, optional
+        The receiver's rank in the default group.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    group_dst : int, optional
+        The same as its rank in `group`, instead of `dst`.
+
+    Raises
+    ------
+    CollectiveMismatch
+        The list of `dst` does not have one item for each rank; on all ranks.
+
+    See Also
+    --------
+    all_gather_object
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> objects = [None]
+    >>> dist.gather_object("hello", objects, dst=0)
+    >>> objects
+    ['hello']
+    >>> dist.destroy_process_group()
     """
     where = "gather_object"
     pg = group_of(where, group)
@@ -201,8 +291,37 @@ def scatter_object_list(
 ) -> None:
     """Puts the r-th object of rank `src`'s list into rank r's `scatter_object_output_list[0]`.
 
-    Raises:
-        CollectiveMismatch: the list of `src` does not have one object for each rank; on all ranks.
+    Parameters
+    ----------
+    scatter_object_output_list : list
+        With one item at least.
+    scatter_object_input_list : list, optional
+        On rank `src`: one object for each rank.
+    src : int, optional
+        The sender's rank in the default group.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    group_src : int, optional
+        The same as its rank in `group`, instead of `src`.
+
+    Raises
+    ------
+    CollectiveMismatch
+        The list of `src` does not have one object for each rank; on all ranks.
+
+    See Also
+    --------
+    scatter
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> mine = [None]
+    >>> dist.scatter_object_list(mine, ["for rank 0"], src=0)
+    >>> mine
+    ['for rank 0']
+    >>> dist.destroy_process_group()
     """
     where = "scatter_object_list"
     pg = group_of(where, group)

@@ -18,8 +18,21 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class ReduceOp(IntEnum):
-    """How a reduction combines two values; the numbers are those of `Fold` in
-    native/ipc/process_group/group.h.
+    """How a reduction combines two values: SUM, PRODUCT, MIN, MAX, BAND, BOR, BXOR, AVG.
+
+    See Also
+    --------
+    all_reduce, PremulSum
+
+    Notes
+    -----
+    The numbers are those of `Fold` in native/ipc/process_group/group.h.
+
+    Examples
+    --------
+    >>> from shmtensor.distributed import ReduceOp
+    >>> ReduceOp.SUM.name
+    'SUM'
     """
 
     SUM = 0
@@ -43,6 +56,13 @@ ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined] # PyTorch's name for
 class PremulSum:
     """The reduction PREMUL_SUM: each rank's tensor times its own factor, summed.
 
+    Parameters
+    ----------
+    factor : float
+        This rank's factor.
+
+    Examples
+    --------
     >>> from shmtensor.distributed import PremulSum
     >>> PremulSum(0.5)
     PremulSum(factor=0.5)

@@ -66,8 +66,44 @@ def send(
     tag: int = 0,
     group_dst: int | None = None,
 ) -> None:
-    """Sends to rank `dst`; returns when it has been received there. Copies: one if the tensor is
-    not contiguous in shared memory.
+    """Sends to rank `dst`; returns when it has been received there.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        What is sent.
+    dst : int, optional
+        The receiver's rank in the default group.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    tag : int, optional
+        Messages of different tags do not meet.
+    group_dst : int, optional
+        The same as its rank in `group`, instead of `dst`.
+
+    Raises
+    ------
+    ValueError
+        The receiver is this rank.
+    PeerLostError
+        The receiver has died.
+
+    See Also
+    --------
+    isend, recv
+
+    Notes
+    -----
+    Copies: one if the tensor is not contiguous in shared memory.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> def exchange(x):  # in a group of two ranks
+    ...     if dist.get_rank() == 0:
+    ...         dist.send(x, dst=1)
+    ...     else:
+    ...         dist.recv(x, src=0)
     """
     start_send("send", tensor, dst, group, tag, group_dst)
 
@@ -79,7 +115,39 @@ def isend(
     tag: int = 0,
     group_dst: int | None = None,
 ) -> Work:
-    """Begins to send to rank `dst`; the tensor may be written again after `wait()`."""
+    """Begins to send to rank `dst`; the tensor may be written again after `wait()`.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        What is sent.
+    dst : int, optional
+        The receiver's rank in the default group.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    tag : int, optional
+        Messages of different tags do not meet.
+    group_dst : int, optional
+        The same as its rank in `group`, instead of `dst`.
+
+    Returns
+    -------
+    Work
+        Its `wait` returns when the message has been received.
+
+    See Also
+    --------
+    send, irecv, batch_isend_irecv
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> def shift(x, received):  # to the next rank in a ring
+    ...     rank, n = dist.get_rank(), dist.get_world_size()
+    ...     work = dist.isend(x, (rank + 1) % n)
+    ...     dist.recv(received, (rank - 1) % n)
+    ...     work.wait()
+    """
     work = start_send("isend", tensor, dst, group, tag, group_dst, True)
     assert work is not None
     return work
@@ -120,8 +188,43 @@ def recv(
     tag: int = 0,
     group_src: int | None = None,
 ) -> int:
-    """Receives from rank `src` (None: the first that sends) into `tensor`, which has the message's
-    shape and dtype. Copies: one. Returns the sender's rank in the default group.
+    """Receives from rank `src` into `tensor`, which has the message's shape and dtype.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        What is written.
+    src : int, optional
+        The sender's rank in the default group; None is the first that sends.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    tag : int, optional
+        Messages of different tags do not meet.
+    group_src : int, optional
+        The same as its rank in `group`, instead of `src`.
+
+    Returns
+    -------
+    int
+        The sender's rank in the default group. Copies: one.
+
+    Raises
+    ------
+    PeerLostError
+        The sender has died.
+
+    See Also
+    --------
+    send, irecv
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> def collect(x):  # on rank 0: from each of the others, as they come
+    ...     senders = []
+    ...     for _ in range(dist.get_world_size() - 1):
+    ...         senders.append(dist.recv(x))
+    ...     return senders
     """
     _, senders = start_recv("recv", tensor, src, group, tag, group_src)
     return senders[0]
@@ -134,7 +237,37 @@ def irecv(
     tag: int = 0,
     group_src: int | None = None,
 ) -> Work:
-    """Begins to receive; the tensor is written when `wait()` returns."""
+    """Begins to receive; the tensor is written when `wait()` returns.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        What is written.
+    src : int, optional
+        The sender's rank in the default group; None is the first that sends.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    tag : int, optional
+        Messages of different tags do not meet.
+    group_src : int, optional
+        The same as its rank in `group`, instead of `src`.
+
+    Returns
+    -------
+    Work
+
+    See Also
+    --------
+    recv, isend
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> def exchange(x, received, peer):
+    ...     works = [dist.isend(x, peer), dist.irecv(received, peer)]
+    ...     for work in works:
+    ...         work.wait()
+    """
     work, _ = start_recv("irecv", tensor, src, group, tag, group_src, True)
     assert work is not None
     return work
@@ -143,10 +276,32 @@ def irecv(
 class P2POp:
     """One message of `batch_isend_irecv`.
 
-    Args:
-        op: `isend` or `irecv`.
-        tensor: the tensor that is sent, or written.
-        peer: the other rank in the default group; or `group_peer`, its rank in `group`.
+    Parameters
+    ----------
+    op : callable
+        `isend` or `irecv`.
+    tensor : Tensor
+        What is sent, or written.
+    peer : int, optional
+        The other rank in the default group.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    tag : int, optional
+        Messages of different tags do not meet.
+    group_peer : int, optional
+        The other rank in `group`, instead of `peer`.
+
+    Raises
+    ------
+    ValueError
+        op is neither isend nor irecv.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> message = dist.P2POp(dist.isend, st.ones(2), peer=1)
+    >>> message.peer
+    1
     """
 
     def __init__(
@@ -171,8 +326,32 @@ class P2POp:
 def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Work]:
     """Begins all messages of the list; their order does not matter.
 
-    Raises:
-        ValueError: the list is empty, or an item is not a P2POp.
+    Parameters
+    ----------
+    p2p_op_list : list of P2POp
+        The messages.
+
+    Returns
+    -------
+    list of Work
+        One for each message.
+
+    Raises
+    ------
+    ValueError
+        The list is empty, or an item is not a P2POp.
+
+    See Also
+    --------
+    P2POp, isend, irecv
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> def exchange(x, received, peer):
+    ...     messages = [dist.P2POp(dist.isend, x, peer), dist.P2POp(dist.irecv, received, peer)]
+    ...     for work in dist.batch_isend_irecv(messages):
+    ...         work.wait()
     """
     if not p2p_op_list or not all(isinstance(each, P2POp) for each in p2p_op_list):
         raise ValueError(f"batch_isend_irecv: takes a list of P2POp: {p2p_op_list!r}")
@@ -191,7 +370,40 @@ def send_object_list(
     group_dst: int | None = None,
     use_batch: bool = False,
 ) -> None:
-    """Sends objects to rank `dst`, pickled. Copies: the pickle; of tensors none."""
+    """Sends objects to rank `dst`, pickled.
+
+    Parameters
+    ----------
+    object_list : list
+        Anything that can be pickled.
+    dst : int, optional
+        The receiver's rank in the default group.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    device : None
+        Accepted; has no effect.
+    group_dst : int, optional
+        The same as its rank in `group`, instead of `dst`.
+    use_batch : bool, optional
+        Accepted; has no effect.
+
+    See Also
+    --------
+    recv_object_list
+
+    Notes
+    -----
+    Copies: the pickle; of tensors none.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> def hand_over(objects):  # in a group of two ranks
+    ...     if dist.get_rank() == 0:
+    ...         dist.send_object_list(objects, dst=1)
+    ...     else:
+    ...         dist.recv_object_list(objects, src=0)
+    """
     message, handles = encode(list(object_list), group_of("send_object_list", group).spans_nodes)
     data = empty_shared((len(message),), np.dtype(np.uint8))
     data[:] = np.frombuffer(message, np.uint8)
@@ -210,8 +422,44 @@ def recv_object_list(
     group_src: int | None = None,
     use_batch: bool = False,
 ) -> int:
-    """Receives objects from rank `src` (None: the first that sends) into the list, which must have
-    as many items. Returns the sender's rank in the default group.
+    """Receives objects from rank `src` into the list.
+
+    Parameters
+    ----------
+    object_list : list
+        With as many items as the sender's.
+    src : int, optional
+        The sender's rank in the default group; None is the first that sends.
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+    device : None
+        Accepted; has no effect.
+    group_src : int, optional
+        The same as its rank in `group`, instead of `src`.
+    use_batch : bool, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    int
+        The sender's rank in the default group.
+
+    Raises
+    ------
+    ValueError
+        The lists differ in length.
+
+    See Also
+    --------
+    send_object_list
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> def wait_for_orders():
+    ...     orders = [None]
+    ...     dist.recv_object_list(orders, src=0)
+    ...     return orders[0]
     """
     size = np.zeros(2, np.int64)
 

@@ -83,33 +83,75 @@ class DistributedDataParallel(Module, Joinable):
     Embedding or EmbeddingBag with sparse=True is a sparse tensor and has a bucket of its own: each
     rank gathers the rows of all, and communication hooks do not see it.
 
-    Args:
-        module: the model; its parameters keep their memory. If several ranks have them in the same
-            memory (a model that forked children inherited), all but one get a copy.
-        broadcast_buffers: every forward in training mode begins by broadcasting rank 0's buffers.
-        init_sync: False: at construction ranks compare and copy nothing.
-        process_group: the default one if None.
-        bucket_cap_mb: the size of a bucket of small gradients, in MB; or bucket_cap_mb_list: of the
-            first bucket, the second, ...; the last one is for all further buckets.
-        find_unused_parameters: a step may leave parameters unused, different ones on each rank:
-            every forward finds them from its outputs. If False, every step must use every
-            parameter.
-        gradient_as_bucket_view: accepted; always the case: gradients are in shared memory, in the
-            optimizer's flat block or else in the bucket's. Backward writes them there, and the
-            ranks reduce them there: nothing is copied in or out.
-        static_graph: every step uses the same parameters; the first backward finds them.
-        delay_all_reduce_named_params: (name, parameter) pairs that are reduced last, when the
-            gradient of `param_to_hook_all_reduce` arrives.
-        mixed_precision: see MixedPrecision.
-        device_ids, output_device: the one GPU that the module is on; None: where it is.
-        forward_sync_buffers: the new name of broadcast_buffers; None: broadcast_buffers decides.
-        device_mesh: a mesh of one dimension, whose group replaces process_group.
-        skip_all_reduce_unused_params, batched_grad_copy: accepted; they change nothing here.
+    Parameters
+    ----------
+    module : Module
+        The model; its parameters keep their memory. If several ranks have them in the same memory
+        (a model that forked children inherited), all but one get a copy.
+    device_ids, output_device : list of int, int, optional
+        The one GPU that the module is on; where it is if None.
+    dim : int, optional
+        Accepted; has no effect.
+    broadcast_buffers : bool, optional
+        Whether every forward in training mode begins by broadcasting rank 0's buffers.
+    init_sync : bool, optional
+        False: at construction ranks compare and copy nothing.
+    process_group : ProcessGroup, optional
+        The default one if None.
+    bucket_cap_mb : float, optional
+        The size of a bucket of small gradients, in MB.
+    find_unused_parameters : bool, optional
+        Whether a step may leave parameters unused, different ones on each rank: every forward finds
+        them from its outputs. If False, every step must use every parameter.
+    check_reduction : bool, optional
+        Accepted; has no effect.
+    gradient_as_bucket_view : bool, optional
+        Accepted; always the case: gradients are in shared memory, in the optimizer's flat block or
+        else in the bucket's. Backward writes them there, and the ranks reduce them there: nothing
+        is copied in or out.
+    static_graph : bool, optional
+        Whether every step uses the same parameters; the first backward finds them.
+    delay_all_reduce_named_params : list of (str, Parameter), optional
+        Those that are reduced last, when the gradient of `param_to_hook_all_reduce` arrives.
+    param_to_hook_all_reduce : Parameter, optional
+        Given together with them.
+    mixed_precision : MixedPrecision, optional
+        The precisions of parameters, buffers and reductions.
+    device_mesh : DeviceMesh, optional
+        A mesh of one dimension, whose group replaces process_group.
+    skip_all_reduce_unused_params, batched_grad_copy : bool, optional
+        Accepted; they change nothing here.
+    bucket_cap_mb_list : list of float, optional
+        The size of the first bucket, the second, ... in the place of bucket_cap_mb; the last one is
+        for all further buckets.
+    forward_sync_buffers : bool, optional
+        The new name of broadcast_buffers, which decides if this is None.
 
-    Raises:
-        CollectiveMismatch: the ranks' models differ.
+    Raises
+    ------
+    CollectiveMismatch
+        The ranks' models differ.
+    ValueError
+        device_ids do not name the module's GPU.
 
+    See Also
+    --------
+    trainer.Trainer, distributed.init_process_group, dataloaders.DistributedSampler
+
+    Notes
+    -----
     Copies: the parameters once, at construction.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> from shmtensor.nn.parallel import DistributedDataParallel
+    >>> dist.init_process_group(rank=0, world_size=1)  # each rank does the same
+    >>> model = DistributedDataParallel(nn.Linear(2, 1))
+    >>> model(st.ones(4, 2)).mean().backward()
+    >>> model.module.bias.grad
+    tensor([1.])
+    >>> dist.destroy_process_group()
     """
 
     def __init__(

@@ -33,9 +33,18 @@ Maker = Callable[..., Any]
 class Backend(str):
     """The name of a backend, in lower case; `cpu:gloo,cuda:nccl` is that of the CPU.
 
-    Raises:
-        ValueError: there is no such backend.
+    Parameters
+    ----------
+    name : str
+        "shm", "gloo" (the same), "tcp", "mpi", "nccl", or one that was registered.
 
+    Raises
+    ------
+    ValueError
+        There is no such backend.
+
+    Examples
+    --------
     >>> from shmtensor.distributed import Backend
     >>> Backend("GLOO") == "gloo", Backend("GLOO").engine()
     (True, 'shm')
@@ -104,34 +113,105 @@ class Backend(str):
 
 
 def is_gloo_available() -> bool:
-    """True: the name means the same as shm."""
+    """True: the name means the same as shm.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.is_gloo_available()
+    True
+    """
     return True
 
 
 def is_mpi_available() -> bool:
-    """Whether mpi4py is installed."""
+    """Whether mpi4py is installed.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> type(dist.is_mpi_available())
+    <class 'bool'>
+    """
     return find_spec("mpi4py") is not None
 
 
 def is_nccl_available() -> bool:
-    """Whether CuPy, NCCL and a GPU are available. Imports CuPy."""
+    """Whether CuPy, NCCL and a GPU are available. Imports CuPy.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> type(dist.is_nccl_available())
+    <class 'bool'>
+    """
     from ..backends.nccl.cupy_nccl import is_usable
 
     return is_usable()
 
 
 def is_ucc_available() -> bool:
-    """False: there is no such backend."""
+    """False: there is no such backend.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.is_ucc_available()
+    False
+    """
     return False
 
 
 def is_xccl_available() -> bool:
-    """False: there is no such backend."""
+    """False: there is no such backend.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.is_xccl_available()
+    False
+    """
     return False
 
 
 def is_backend_available(backend: str) -> bool:
-    """Whether a backend of that name can be used here."""
+    """Whether a backend of that name can be used here.
+
+    Parameters
+    ----------
+    backend : str
+        The name.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.is_backend_available("shm")
+    True
+    """
     name = backend.lower()
     if name in (Backend.MPI, Backend.NCCL):
         return is_mpi_available() if name == Backend.MPI else is_nccl_available()
@@ -139,11 +219,28 @@ def is_backend_available(backend: str) -> bool:
 
 
 def get_default_backend_for_device(device: Any) -> str:
-    """The backend for tensors on a device: "shm" for the CPU; for a GPU "nccl" where it can be
-    used, else "shm".
+    """The backend for tensors on a device.
 
-    Raises:
-        ValueError: there is none, because there are no such tensors.
+    Parameters
+    ----------
+    device : device
+        The device.
+
+    Returns
+    -------
+    str
+        "shm" for the CPU; for a GPU "nccl" where it can be used, else "shm".
+
+    Raises
+    ------
+    ValueError
+        There is none, because there are no such tensors.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.get_default_backend_for_device("cpu")
+    'shm'
     """
     kind = getattr(device, "type", str(device)).split(":")[0]
     if kind not in ("cpu", "cuda"):
@@ -154,7 +251,23 @@ def get_default_backend_for_device(device: Any) -> str:
 
 
 def supports_complex(reduceOp: Any) -> bool:
-    """Whether the operation reduces complex numbers. They have no order, so MIN and MAX do not."""
+    """Whether the operation reduces complex numbers. They have no order, so MIN and MAX do not.
+
+    Parameters
+    ----------
+    reduceOp : ReduceOp
+        The operation.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.supports_complex(dist.ReduceOp.SUM), dist.supports_complex(dist.ReduceOp.MAX)
+    (True, False)
+    """
     from ..collectives.reference import ReduceOp
 
     return reduceOp in (ReduceOp.SUM, ReduceOp.AVG, ReduceOp.PRODUCT, ReduceOp.PREMUL_SUM)

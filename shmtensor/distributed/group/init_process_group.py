@@ -50,7 +50,18 @@ default_pg_timeout = timedelta(minutes=30)
 
 
 def is_available() -> bool:
-    """True: the shm backend is part of the package."""
+    """True: the shm backend is part of the package.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.is_available()
+    True
+    """
     return True
 
 
@@ -97,27 +108,61 @@ def init_process_group(
     all have come.
 
     Under `python -m shmtensor.run`, torchrun, mpirun, srun and `shmtensor.ray.launch` no argument
-    is needed (docs/command-line.md). Elsewhere all processes pass the same `init_method` (any
-    string; by default MASTER_ADDR and MASTER_PORT), or the same store. They need no common parent:
-    processes of one user on one host share memory, also if they have made tensors before. Others
-    (of another user, host, pid or network namespace) communicate over TCP, at `tcp://HOST:PORT` or
-    MASTER_ADDR and MASTER_PORT, and need SHMTENSOR_SECRET or SHMTENSOR_SECRET_FILE. After 5 s of
-    waiting a line on stderr says who is missing.
+    is needed (docs/command-line.md). Elsewhere all processes pass the same `init_method`, or the
+    same store. They need no common parent: processes of one user on one host share memory, also if
+    they have made tensors before. Others (of another user, host, pid or network namespace)
+    communicate over TCP, at `tcp://HOST:PORT` or MASTER_ADDR and MASTER_PORT, and need
+    SHMTENSOR_SECRET or SHMTENSOR_SECRET_FILE. After 5 s of waiting a line on stderr says who is
+    missing.
 
-    Args:
-        backend: "shm", the default (also called "gloo"): shared memory, and TCP between hosts;
-            "mpi": several machines, whose ranks `mpirun` has started: rank and world_size are
-            MPI's; "nccl": a GPU for each rank, that of LOCAL_RANK.
-        store: replaces init_method: all processes pass the same store.
-        timeout: seconds or a timedelta for this and every collective of the group; None: no limit.
+    Parameters
+    ----------
+    backend : str, optional
+        "shm", the default (also called "gloo"): shared memory, and TCP between hosts; "mpi":
+        several machines, whose ranks `mpirun` has started: rank and world_size are MPI's; "nccl": a
+        GPU for each rank, that of LOCAL_RANK.
+    init_method : str, optional
+        Any string, the same on all ranks; by default MASTER_ADDR and MASTER_PORT.
+    timeout : float or timedelta, optional
+        Seconds for this and every collective of the group; None is no limit.
+    world_size : int, optional
+        How many ranks there are; from the launcher by default.
+    rank : int, optional
+        This one, from 0; from the launcher by default.
+    store : Store, optional
+        Replaces init_method: all processes pass the same store.
+    group_name : str, optional
+        Accepted; has no effect.
+    pg_options, device_id : optional
+        Accepted; have no effect.
 
-    Raises:
-        CollectiveTimeout: not all came in time.
-        CollectiveMismatch: the ranks disagree about the world size, or two have the same rank.
-        RuntimeError: the backend needs a package that is not installed, or more GPUs.
-        PeerLostError: a rank died before all had joined.
-        PermissionError: ranks cannot share memory and have no secret, or not the same one; or
-            another user holds the name on this machine.
+    Raises
+    ------
+    CollectiveTimeout
+        Not all came in time.
+    CollectiveMismatch
+        The ranks disagree about the world size, or two have the same rank.
+    RuntimeError
+        The backend needs a package that is not installed, or more GPUs.
+    PeerLostError
+        A rank died before all had joined.
+    PermissionError
+        Ranks cannot share memory and have no secret, or not the same one; or another user holds the
+        name on this machine.
+    ValueError
+        There is a default group, or both a store and an init_method are given.
+
+    See Also
+    --------
+    destroy_process_group, new_group
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.get_rank(), dist.get_world_size()
+    (0, 1)
+    >>> dist.destroy_process_group()
     """
     where = "init_process_group"
     if is_initialized():
@@ -255,8 +300,21 @@ def abort_groups(error: BaseException) -> None:
 
 
 def destroy_process_group(group: ProcessGroup | None = None) -> None:
-    """Leaves the group (None: the default one, and with it all groups). Ranks that still wait for
-    this one get an error, and so do threads that wait for its unfinished work.
+    """Leaves the group. Ranks that still wait for this one get an error, and so do threads that
+    wait for its unfinished work.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        The group; None is the default one, and with it all groups.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.destroy_process_group()
+    >>> dist.is_initialized()
+    False
     """
     if group is None or group is World.default:
         if World.pid == os.getpid():
@@ -270,37 +328,180 @@ def destroy_process_group(group: ProcessGroup | None = None) -> None:
 
 
 def get_rank(group: ProcessGroup | None = None) -> int:
-    """This process's rank in the group; -1 if it is not in it."""
+    """This process's rank in the group.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+
+    Returns
+    -------
+    int
+        -1 if it is not in it.
+
+    See Also
+    --------
+    get_world_size
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.get_rank()
+    0
+    >>> dist.destroy_process_group()
+    """
     return -1 if group is GroupMember.NON_GROUP_MEMBER else group_of("get_rank", group).rank()
 
 
 def get_world_size(group: ProcessGroup | None = None) -> int:
-    """Number of processes in the group; -1 if this one is not in it."""
+    """Number of processes in the group.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+
+    Returns
+    -------
+    int
+        -1 if this one is not in it.
+
+    See Also
+    --------
+    get_rank
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.get_world_size()
+    1
+    >>> dist.destroy_process_group()
+    """
     return -1 if group is GroupMember.NON_GROUP_MEMBER else group_of("get_world_size", group).size()
 
 
 def get_backend(group: ProcessGroup | None = None) -> str:
-    """The name of the group's backend, for example "shm"."""
+    """The name of the group's backend.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.get_backend()
+    'shm'
+    >>> dist.destroy_process_group()
+    """
     return group_of("get_backend", group).name()
 
 
 def get_backend_config(group: ProcessGroup | None = None) -> str:
-    """The group's backend for tensors on the CPU, for example "cpu:shm"."""
+    """The group's backend for tensors on the CPU.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.get_backend_config()
+    'cpu:shm'
+    >>> dist.destroy_process_group()
+    """
     return f"cpu:{get_backend(group)}"
 
 
 def get_pg_count() -> int:
-    """How many groups this process is in."""
+    """How many groups this process is in.
+
+    Returns
+    -------
+    int
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> group = dist.new_group([0])
+    >>> dist.get_pg_count()
+    2
+    >>> dist.destroy_process_group()
+    """
     return len(World.groups) if is_initialized() else 0
 
 
 def get_process_group_ranks(group: ProcessGroup | None = None) -> list[int]:
-    """The members' ranks in the default group."""
+    """The members' ranks in the default group.
+
+    Parameters
+    ----------
+    group : ProcessGroup, optional
+        The ranks that take part; the default group if None.
+
+    Returns
+    -------
+    list of int
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.get_process_group_ranks()
+    [0]
+    >>> dist.destroy_process_group()
+    """
     return list(group_of("get_process_group_ranks", group).ranks)
 
 
 def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
-    """The rank in the default group of a rank of `group`."""
+    """The rank in the default group of a rank of `group`.
+
+    Parameters
+    ----------
+    group : ProcessGroup
+        The group.
+    group_rank : int
+        A rank in it.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        There is no such rank.
+
+    See Also
+    --------
+    get_group_rank
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.get_global_rank(dist.new_group([0]), 0)
+    0
+    >>> dist.destroy_process_group()
+    """
     ranks = group_of("get_global_rank", group).ranks
     if not 0 <= group_rank < len(ranks):
         raise ValueError(f"get_global_rank: no such rank: {group_rank} of {len(ranks)}")
@@ -308,7 +509,36 @@ def get_global_rank(group: ProcessGroup, group_rank: int) -> int:
 
 
 def get_group_rank(group: ProcessGroup, global_rank: int) -> int:
-    """The rank in `group` of a rank of the default group."""
+    """The rank in `group` of a rank of the default group.
+
+    Parameters
+    ----------
+    group : ProcessGroup
+        The group.
+    global_rank : int
+        A rank in the default group.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    ValueError
+        It is not in the group.
+
+    See Also
+    --------
+    get_global_rank
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.get_group_rank(dist.new_group([0]), 0)
+    0
+    >>> dist.destroy_process_group()
+    """
     return group_of("get_group_rank", group).rank_of("get_group_rank", global_rank)
 
 
@@ -325,13 +555,48 @@ def new_group(
     """A further group of some ranks of the default one. All ranks call it, in the same order,
     members or not.
 
-    Args:
-        ranks: the members, in ascending order.
-        backend: "shm" and "nccl" can be used side by side; None: that of the default group.
-        group_desc: becomes the group's attribute.
+    Parameters
+    ----------
+    ranks : sequence of int, optional
+        The members, in ascending order; all if None.
+    timeout : float or timedelta, optional
+        Seconds for every collective of the group; that of the default group if None.
+    backend : str, optional
+        "shm" and "nccl" can be used side by side; that of the default group if None.
+    pg_options, device_id : optional
+        Accepted; have no effect.
+    use_local_synchronization : bool, optional
+        Only False.
+    group_desc : str, optional
+        Becomes the group's attribute.
+    sort_ranks : bool, optional
+        Only True.
 
-    Returns:
+    Returns
+    -------
+    ProcessGroup
         The group, or `GroupMember.NON_GROUP_MEMBER` on ranks that are not in it.
+
+    Raises
+    ------
+    ValueError
+        The ranks are not different ones of the default group, or the backend cannot be used beside
+        it.
+    CollectiveMismatch
+        Ranks named different members.
+
+    See Also
+    --------
+    new_subgroups
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> group = dist.new_group([0], group_desc="mine")
+    >>> group.ranks, group.group_desc, dist.get_rank(group)
+    ([0], 'mine', 0)
+    >>> dist.destroy_process_group()
     """
     world = group_of("new_group", None)
     members = sorted(range(world.size()) if ranks is None else map(int, ranks))

@@ -20,11 +20,27 @@ __all__ = [
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """This process's rank on its machine: LOCAL_RANK or what the launcher sets instead, or the
-    fallback.
+    """This process's rank on its machine: LOCAL_RANK or what the launcher sets instead.
 
-    Raises:
-        RuntimeError: there is neither.
+    Parameters
+    ----------
+    fallback_rank : int, optional
+        The result where there is neither.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    RuntimeError
+        There is neither, and no fallback.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.get_node_local_rank(fallback_rank=0) >= 0
+    True
     """
     local_rank = launch_environment().local_rank
     if local_rank is None:
@@ -38,7 +54,18 @@ def get_node_local_rank(fallback_rank: int | None = None) -> int:
 
 
 def is_torchelastic_launched() -> bool:
-    """Whether a launcher started this process as a rank: `python -m shmtensor.run` or torchrun."""
+    """Whether a launcher started this process as a rank: `python -m shmtensor.run` or torchrun.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> type(dist.is_torchelastic_launched())
+    <class 'bool'>
+    """
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
@@ -51,11 +78,41 @@ def new_subgroups_by_enumeration(
 ) -> tuple[ProcessGroup | None, list[ProcessGroup]]:
     """A group for each list of ranks; the lists must be disjoint. All ranks call it.
 
-    Returns:
+    Parameters
+    ----------
+    ranks_per_subgroup_list : sequence of sequence of int
+        The members of each group.
+    timeout : float or timedelta, optional
+        Seconds for every collective of the groups.
+    backend : str, optional
+        As in `new_group`.
+    pg_options : optional
+        Accepted; has no effect.
+    group_desc : str, optional
+        Becomes the groups' attribute.
+
+    Returns
+    -------
+    (own, groups) : ProcessGroup or None, list of ProcessGroup
         The group that this rank is in, or None, and all groups.
 
-    Raises:
-        ValueError: a rank is in two lists; there is no list.
+    Raises
+    ------
+    ValueError
+        A rank is in two lists; there is no list.
+
+    See Also
+    --------
+    new_subgroups
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> own, groups = dist.new_subgroups_by_enumeration([[0]])
+    >>> own.ranks, len(groups)
+    ([0], 1)
+    >>> dist.destroy_process_group()
     """
     if not ranks_per_subgroup_list:
         raise ValueError(
@@ -87,13 +144,45 @@ def new_subgroups(
     pg_options: None = None,
     group_desc: str | None = None,
 ) -> tuple[ProcessGroup | None, list[ProcessGroup]]:
-    """Groups of `group_size` neighbouring ranks (None: of a machine's ranks).
+    """Groups of `group_size` neighbouring ranks.
 
-    Returns:
+    Parameters
+    ----------
+    group_size : int, optional
+        How many ranks each has; those of a machine if None.
+    group : ProcessGroup, optional
+        Whose ranks are divided; the default group if None.
+    timeout : float or timedelta, optional
+        Seconds for every collective of the groups.
+    backend : str, optional
+        As in `new_group`.
+    pg_options : optional
+        Accepted; has no effect.
+    group_desc : str, optional
+        Becomes the groups' attribute.
+
+    Returns
+    -------
+    (own, groups) : ProcessGroup or None, list of ProcessGroup
         The group that this rank is in, and all groups.
 
-    Raises:
-        ValueError: the size does not divide the number of ranks.
+    Raises
+    ------
+    ValueError
+        The size does not divide the number of ranks.
+
+    See Also
+    --------
+    new_subgroups_by_enumeration
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> own, groups = dist.new_subgroups(1)
+    >>> own.ranks, len(groups)
+    ([0], 1)
+    >>> dist.destroy_process_group()
     """
     ranks = group_of("new_subgroups", group).ranks
     size = group_size

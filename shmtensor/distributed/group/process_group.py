@@ -74,19 +74,33 @@ class ProcessGroup:
     """One rank's end of a group, created by `init_process_group` and `new_group`. One thread may
     use it at a time.
 
-    Attributes:
-        ranks: the members' ranks in the default group, in the order of their ranks in this group.
-        timeout: seconds that a collective waits for the others; negative: no limit.
-        group_desc: the description passed to `new_group`; "default_pg" of the default group.
-        identity: the same on all ranks, and different for each group; "" if the ranks share no
-            block.
-        domain_blocks: a block of each domain in which members had tensors when the default group
-            began; () if there is one domain.
-        is_on_gpus: whether the operands are on GPUs, all of them.
-        deferred: calls and results of the collectives that wait for the end of a
-            `_coalescing_manager`.
+    Parameters
+    ----------
+    engine : object
+        The backend's end.
+    timeout : float
+        Seconds that a collective waits for the others; negative: no limit.
+    ranks : list of int
+        The members' ranks in the default group, in the order of their ranks in this group.
+    block : Block, optional
+        The memory that the ranks share.
+    domain_blocks : tuple of Block, optional
+        A block of each domain in which members had tensors when the default group began; () if
+        there is one domain.
 
-    >>> import shmtensor as st
+    Attributes
+    ----------
+    group_desc : str
+        The description passed to `new_group`; "default_pg" of the default group.
+    identity : str
+        The same on all ranks, and different for each group; "" if the ranks share no block.
+    is_on_gpus : bool
+        Whether the operands are on GPUs, all of them.
+    deferred : list
+        Calls and results of the collectives that wait for the end of a `_coalescing_manager`.
+
+    Examples
+    --------
     >>> import shmtensor.distributed as dist
     >>> dist.init_process_group(rank=0, world_size=1)
     >>> x = st.tensor([1.0, 2.0])

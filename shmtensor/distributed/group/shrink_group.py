@@ -26,23 +26,41 @@ def shrink_group(
     """A group of all ranks but some. Only the ranks that stay call it. If the default group
     shrinks, the new one replaces it, ranks are renumbered, and all other groups end.
 
-    Args:
-        ranks_to_exclude: ranks in `group`, dead or alive.
-        group: None: the default one. It may be broken.
-        shrink_flags: SHRINK_ABORT: collectives that are under way in `group` end with an error.
+    Parameters
+    ----------
+    ranks_to_exclude : list of int
+        Ranks in `group`, dead or alive.
+    group : ProcessGroup, optional
+        The default one if None. It may be broken.
+    shrink_flags : int, optional
+        SHRINK_ABORT: collectives that are under way in `group` end with an error.
+    pg_options : optional
+        Accepted; has no effect.
 
-    Raises:
-        ValueError: ranks_to_exclude has no rank, all ranks, a rank twice, or one that is not in
-            the group; or the flags are unknown.
-        TypeError: the ranks share no memory: the group spans machines, or its backend is a
-            registered one.
-        RuntimeError: this rank is among the excluded.
-        CollectiveTimeout: another rank that should stay did not come.
+    Returns
+    -------
+    ProcessGroup
+        The new group.
 
+    Raises
+    ------
+    ValueError
+        ranks_to_exclude has no rank, all ranks, a rank twice, or one that is not in the group; or
+        the flags are unknown.
+    TypeError
+        The ranks share no memory: the group spans machines, or its backend is a registered one.
+    RuntimeError
+        This rank is among the excluded.
+    CollectiveTimeout
+        Another rank that should stay did not come.
+
+    Examples
+    --------
     >>> import shmtensor.distributed as dist
     >>> dist.init_process_group(rank=0, world_size=1)
     >>> dist.shrink_group([1])
     Traceback (most recent call last):
+        ...
     ValueError: shrink_group: cannot exclude all ranks, or ranks outside the group: [1] of 1
     >>> dist.destroy_process_group()
     """

@@ -30,6 +30,12 @@ LINGER = 0.2  # seconds that an idle lane keeps its thread
 class Future:
     """A result to come. Copies: none.
 
+    See Also
+    --------
+    Work
+
+    Examples
+    --------
     >>> from shmtensor.distributed import Future
     >>> future = Future()
     >>> doubled = future.then(lambda done: done.value() * 2)
@@ -114,7 +120,25 @@ class Future:
 
 
 class Work:
-    """A collective or message that was started with `async_op=True`."""
+    """A collective or message that was started with `async_op=True`.
+
+    Parameters
+    ----------
+    call : callable or None
+        What computes the result, in another thread; None if it is there.
+    result : object
+        What `result` returns.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> x = st.tensor([1.0, 2.0])
+    >>> work = dist.all_reduce(x, async_op=True)
+    >>> work.wait(), work.is_completed()
+    (True, True)
+    >>> dist.destroy_process_group()
+    """
 
     def __init__(self, call: Callable[[], object] | None, result: object) -> None:
         self._call = call

@@ -9,7 +9,23 @@ from .process_group import ProcessGroup
 
 
 class GroupMember:
-    """The default group, and the value that stands for a group without this process."""
+    """The default group, and the value that stands for a group without this process.
+
+    Attributes
+    ----------
+    WORLD : ProcessGroup or None
+        The default group.
+    NON_GROUP_MEMBER : object
+        What `new_group` returns on ranks that are not in it.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> dist.GroupMember.WORLD.size()
+    1
+    >>> dist.destroy_process_group()
+    """
 
     WORLD: ProcessGroup | None = None
     NON_GROUP_MEMBER: Any = object()
@@ -25,7 +41,18 @@ class World:
 
 
 def is_initialized() -> bool:
-    """Whether this process is in a default group."""
+    """Whether this process is in a default group.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.is_initialized()
+    False
+    """
     return World.default is not None and World.pid == os.getpid()
 
 

@@ -53,7 +53,27 @@ def raw(value: Value) -> bytes:
 
 
 class Store(ABC):
-    """Keys and values. A method that waits raises StoreTimeout, a TimeoutError, after `timeout`."""
+    """The base of the stores: keys and values that processes share to find each other.
+
+    Raises
+    ------
+    StoreTimeout
+        A method that waits: after `timeout`; it is a TimeoutError.
+    KeyError
+        `get` with a timeout of 0: there is no such key.
+
+    See Also
+    --------
+    HashStore, FileStore, TCPStore, PrefixStore
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> store = dist.HashStore()
+    >>> store.set("step", "3")
+    >>> isinstance(store, dist.Store), store.get("step")
+    (True, b'3')
+    """
 
     timeout: timedelta = TIMEOUT
 
@@ -216,6 +236,12 @@ def without_first(queue: bytes | None) -> bytes | None:
 class HashStore(Store):
     """A store in this process, for its threads.
 
+    See Also
+    --------
+    FileStore, TCPStore
+
+    Examples
+    --------
     >>> from shmtensor.distributed import HashStore
     >>> store = HashStore()
     >>> store.set("step", "3")
@@ -267,15 +293,29 @@ FIRST = record("FileStore", None)
 class FileStore(Store):
     """A store in a file that all processes name. The file remains; delete it when all are done.
 
-    Args:
-        file_name: created if it does not exist. It may be empty. A symbolic link of another user in
-            a folder like /tmp is not followed.
-        world_size: accepted and ignored.
+    Parameters
+    ----------
+    file_name : str
+        Created if it does not exist. It may be empty. A symbolic link of another user in a folder
+        like /tmp is not followed.
+    world_size : int, optional
+        Accepted; has no effect.
 
-    Raises (each method):
-        PermissionError: the file, or a link to it, is another user's.
-        StoreTimeout: another process holds the file's lock; who only reads does not need it.
-        ValueError: the file is no store. It is not changed.
+    Raises
+    ------
+    PermissionError
+        Each method: the file, or a link to it, is another user's.
+    StoreTimeout
+        Each method: another process holds the file's lock; who only reads does not need it.
+    ValueError
+        Each method: the file is no store. It is not changed.
+
+    Examples
+    --------
+    >>> from shmtensor.distributed import FileStore
+    >>> FileStore("ranks").set("address", "here")
+    >>> FileStore("ranks").get("address")
+    b'here'
     """
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
@@ -391,8 +431,25 @@ def open_own(path: str, flags: int) -> int:
 class PrefixStore(Store):
     """Another store, where every key has a prefix.
 
-    Attributes:
-        prefix, underlying_store: the arguments.
+    Parameters
+    ----------
+    prefix : str
+        What precedes each key, before a "/".
+    store : Store
+        The other store.
+
+    Attributes
+    ----------
+    prefix, underlying_store : str, Store
+        The arguments.
+
+    Examples
+    --------
+    >>> from shmtensor.distributed import HashStore, PrefixStore
+    >>> store = HashStore()
+    >>> PrefixStore("group0", store).set("size", "4")
+    >>> store.get("group0/size")
+    b'4'
     """
 
     def __init__(self, prefix: str, store: Store) -> None:

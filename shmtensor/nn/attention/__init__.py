@@ -19,7 +19,21 @@ WARN_FOR_UNFUSED_KERNELS = False
 
 
 class SDPBackend(Enum):
-    """PyTorch's implementations of scaled_dot_product_attention."""
+    """PyTorch's implementations of scaled_dot_product_attention.
+
+    See Also
+    --------
+    sdpa_kernel
+
+    Notes
+    -----
+    Here there is one implementation for each device; the names let scripts choose.
+
+    Examples
+    --------
+    >>> st.nn.attention.SDPBackend.MATH.name
+    'MATH'
+    """
 
     ERROR = -1
     MATH = 0
@@ -37,14 +51,32 @@ class SDPBackend(Enum):
 def sdpa_kernel(
     backends: list[SDPBackend] | SDPBackend, set_priority: bool = False
 ) -> Iterator[dict[Any, Any]]:
-    """A `with` in which PyTorch uses only these implementations; checks its arguments.
+    """A `with` in which PyTorch uses only the named implementations; here it checks its arguments.
 
-    Args:
-        backends: one, or a list.
-        set_priority: whether the list is in order of preference.
+    Parameters
+    ----------
+    backends : SDPBackend or list of SDPBackend
+        One, or several.
+    set_priority : bool, optional
+        Whether the list is in order of preference. Accepted; has no effect.
 
-    Raises:
-        AssertionError: backends is neither an SDPBackend nor a list.
+    Returns
+    -------
+    context manager
+        Gives an empty dictionary.
+
+    Raises
+    ------
+    AssertionError
+        backends is neither an SDPBackend nor a list.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.attention import SDPBackend, sdpa_kernel
+    >>> x = st.ones(1, 2, 4)
+    >>> with sdpa_kernel(SDPBackend.MATH):
+    ...     F.scaled_dot_product_attention(x, x, x).shape
+    Size([1, 2, 4])
     """
     if not isinstance(backends, (list, SDPBackend)):
         raise AssertionError(

@@ -13,10 +13,16 @@ __all__ = ["CausalBias", "CausalVariant", "causal_lower_right", "causal_upper_le
 
 
 class CausalVariant(IntEnum):
-    """The corner of the mask that the diagonal goes through.
+    """The corner of a causal mask that the diagonal goes through.
 
     UPPER_LEFT: query i sees the keys up to i. LOWER_RIGHT: the last query sees all keys, the one
     before it all but the last, and so on.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.attention.bias import CausalVariant
+    >>> [variant.name for variant in CausalVariant]
+    ['UPPER_LEFT', 'LOWER_RIGHT']
     """
 
     UPPER_LEFT = 1
@@ -24,14 +30,30 @@ class CausalVariant(IntEnum):
 
 
 class CausalBias(Tensor):
-    """A causal mask, bool (L, S): an `attn_mask` of `scaled_dot_product_attention`.
+    """A causal mask, bool `(L, S)`: an `attn_mask` of `scaled_dot_product_attention`.
 
-    Args:
-        variant: which corner the diagonal goes through.
-        seq_len_q, seq_len_kv: number of queries L and keys S.
+    Parameters
+    ----------
+    variant : CausalVariant
+        Which corner the diagonal goes through.
+    seq_len_q, seq_len_kv : int
+        Number of queries L and keys S.
 
-    Raises:
-        AssertionError: variant is not a CausalVariant.
+    Raises
+    ------
+    AssertionError
+        variant is not a CausalVariant.
+
+    See Also
+    --------
+    causal_upper_left, causal_lower_right
+
+    Examples
+    --------
+    >>> from shmtensor.nn.attention.bias import CausalBias, CausalVariant
+    >>> CausalBias(CausalVariant.UPPER_LEFT, 2, 3)
+    tensor([[ True, False, False],
+            [ True,  True, False]])
     """
 
     keeps_class = False  # results computed from it are plain tensors
@@ -67,25 +89,61 @@ class CausalBias(Tensor):
 
 
 def causal_upper_left(*size: int) -> CausalBias:
-    """The mask of is_causal=True, (L, S).
+    """The mask of is_causal=True.
 
+    Parameters
+    ----------
+    *size : int
+        The numbers of queries L and keys S.
+
+    Returns
+    -------
+    CausalBias
+        bool `(L, S)`.
+
+    Raises
+    ------
+    AssertionError
+        size has not two numbers.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.attention.bias import causal_upper_left
     >>> causal_upper_left(2, 3)
     tensor([[ True, False, False],
             [ True,  True, False]])
-
-    Raises: AssertionError, size has not two numbers.
     """
     return _of_size("causal_upper_left", CausalVariant.UPPER_LEFT, size)
 
 
 def causal_lower_right(*size: int) -> CausalBias:
-    """The mask in which the last query sees all keys, (L, S).
+    """The mask in which the last query sees all keys.
 
+    Parameters
+    ----------
+    *size : int
+        The numbers of queries L and keys S.
+
+    Returns
+    -------
+    CausalBias
+        bool `(L, S)`.
+
+    Raises
+    ------
+    AssertionError
+        size has not two numbers.
+
+    Notes
+    -----
+    It is the mask of a step that continues a sequence whose earlier keys are cached.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.attention.bias import causal_lower_right
     >>> causal_lower_right(2, 3)
     tensor([[ True,  True, False],
             [ True,  True,  True]])
-
-    Raises: AssertionError, size has not two numbers.
     """
     return _of_size("causal_lower_right", CausalVariant.LOWER_RIGHT, size)
 

@@ -28,9 +28,45 @@ def _check_probability(name: str, p: float) -> None:
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Zeroes each element with probability p and scales the others by 1 / (1 - p).
+    """Zeroes elements at random and divides the others by 1 - p (Srivastava et al. 2014).
 
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    p : float, optional
+        Probability of an element to be 0, from 0 to 1.
+    training : bool, optional
+        False returns the input itself.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype; the input itself if `inplace`.
+
+    Raises
+    ------
+    ValueError
+        p is not within 0 and 1.
+
+    See Also
+    --------
+    dropout2d, alpha_dropout, nn.Dropout
+
+    Notes
+    -----
+    Unlike `nn.Dropout`, the function knows nothing of evaluation: pass training=self.training.
     Copies: none when not training (the input itself), else one.
+
+    Examples
+    --------
+    >>> x = F.dropout(st.ones(100), p=0.5)
+    >>> sorted(set(x.tolist()))
+    [0.0, 2.0]
+    >>> F.dropout(st.ones(3), training=False)
+    tensor([1., 1., 1.])
     """
     _check_probability("dropout", p)
     if not training or p == 0.0:
@@ -77,7 +113,39 @@ def _first_two(name: str, input: Tensor) -> tuple[int, ...]:
 def dropout1d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Dropout of whole channels of (N, C, L) or (C, L)."""
+    """Zeroes whole channels at random and divides the others by 1 - p.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, L)` or `(C, L)`.
+    p : float, optional
+        Probability of a channel to be 0, from 0 to 1.
+    training : bool, optional
+        False returns the input itself.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype; the input itself if `inplace`.
+
+    Raises
+    ------
+    RuntimeError
+        The input has neither 2 nor 3 dimensions.
+
+    See Also
+    --------
+    dropout, nn.dropout1d
+
+    Examples
+    --------
+    >>> x = F.dropout1d(st.ones(8, 4, 4)).flatten(2)
+    >>> bool((x == x[:, :, :1]).all())
+    True
+    """
     n = input.dim()
     if n not in (2, 3):
         raise RuntimeError(f"dropout1d: expected 2 or 3 dimensions: got {tuple(input.shape)}")
@@ -88,10 +156,34 @@ def dropout1d(
 def dropout2d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Dropout of whole channels of (N, C, H, W).
+    """Zeroes whole channels at random and divides the others by 1 - p.
 
-    As in PyTorch, an input of 3 dimensions is taken for (N, C, L), and one of 2 for (N, C), whose
-    elements drop one by one; both with a warning.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, H, W)`. One of 3 dimensions is taken for `(N, C, L)`, and one of 2 for `(N, C)`,
+        whose elements drop one by one; both with a warning as PyTorch's.
+    p : float, optional
+        Probability of a channel to be 0, from 0 to 1.
+    training : bool, optional
+        False returns the input itself.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype; the input itself if `inplace`.
+
+    See Also
+    --------
+    dropout, nn.dropout2d
+
+    Examples
+    --------
+    >>> x = F.dropout2d(st.ones(8, 4, 4, 4)).flatten(2)
+    >>> bool((x == x[:, :, :1]).all())
+    True
     """
     _warn_of_dims("dropout2d", 2, input)
     if input.dim() == 3:
@@ -111,9 +203,34 @@ def dropout2d(
 def dropout3d(
     input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False
 ) -> Tensor:
-    """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W).
+    """Zeroes whole channels at random and divides the others by 1 - p.
 
-    As in PyTorch, an input of other dimensions has its channels in the first one, with a warning.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, D, H, W)` or `(C, D, H, W)`. One of other dimensions has its channels in the first
+        one, with a warning as PyTorch's.
+    p : float, optional
+        Probability of a channel to be 0, from 0 to 1.
+    training : bool, optional
+        False returns the input itself.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype; the input itself if `inplace`.
+
+    See Also
+    --------
+    dropout, nn.dropout3d
+
+    Examples
+    --------
+    >>> x = F.dropout3d(st.ones(8, 4, 4, 4, 4)).flatten(2)
+    >>> bool((x == x[:, :, :1]).all())
+    True
     """
     _warn_of_dims("dropout3d", 3, input)
     batched = input if input.dim() == 5 else input.unsqueeze(0)
@@ -125,14 +242,67 @@ def dropout3d(
 def alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """Dropout to SELU's negative limit, rescaled to keep mean and variance."""
+    """Dropout that keeps mean 0 and variance 1 after `selu` (Klambauer et al. 2017).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    p : float, optional
+        Probability of an element to be set to SELU's negative limit, from 0 to 1.
+    training : bool, optional
+        False, the default, returns the input itself.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype; the input itself if `inplace`.
+
+    See Also
+    --------
+    dropout, selu, nn.AlphaDropout
+
+    Examples
+    --------
+    >>> F.alpha_dropout(st.ones(2), training=False)
+    tensor([1., 1.])
+    """
     return _alpha_dropout("alpha_dropout", input, tuple(input.shape), p, training, inplace)
 
 
 def feature_alpha_dropout(
     input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False
 ) -> Tensor:
-    """`alpha_dropout` of whole channels of (N, C, ...)."""
+    """`alpha_dropout` of whole channels.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, ...)`.
+    p : float, optional
+        Probability of a channel to be set to SELU's negative limit, from 0 to 1.
+    training : bool, optional
+        False, the default, returns the input itself.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype; the input itself if `inplace`.
+
+    Raises
+    ------
+    RuntimeError
+        The input has fewer than 2 dimensions.
+
+    Examples
+    --------
+    >>> F.feature_alpha_dropout(st.ones(2, 3, 4), training=True).shape
+    Size([2, 3, 4])
+    """
     shape = tuple(input.shape)
     if training and p and len(shape) < 2 and input.numel():
         raise RuntimeError(f"feature_alpha_dropout: expected 2 dimensions or more: {shape}")

@@ -73,7 +73,33 @@ def _canonical_mask(
 
 @in_precisions(cpu="alone", cuda="widest")
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`x1 @ weight[k] @ x2 + bias[k]`: (..., n), (..., m), (k, n, m), (k,) to (..., k)."""
+    """A form of two inputs for each output: `x1 @ weight[k] @ x2 + bias[k]`.
+
+    Parameters
+    ----------
+    input1 : Tensor
+        `(..., n)`.
+    input2 : Tensor
+        `(..., m)`.
+    weight : Tensor
+        `(k, n, m)`.
+    bias : Tensor, optional
+        `(k,)`.
+
+    Returns
+    -------
+    Tensor
+        `(..., k)`.
+
+    See Also
+    --------
+    linear, nn.Bilinear
+
+    Examples
+    --------
+    >>> F.bilinear(st.tensor([1., 2.]), st.tensor([3., 4.]), st.ones(1, 2, 2))
+    tensor([21.])
+    """
     k, n, m = weight.shape
     rows = input1.matmul(weight.permute(1, 0, 2).reshape(n, k * m))
     rows = rows.reshape(*input1.shape[:-1], k, m)
@@ -90,10 +116,47 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of weight (n, dim) by integers of shape (*): (*, dim).
+    """Rows of a table by their numbers.
 
-    Args:
-        sparse: the gradient of weight, if that is a leaf, is a sparse tensor of these rows alone.
+    Parameters
+    ----------
+    input : Tensor
+        Whole numbers of any shape `(...)`.
+    weight : Tensor
+        The table: `(n, dim)`.
+    padding_idx : int, optional
+        A row that receives no gradient.
+    max_norm : float, optional
+        Rows that are looked up are first scaled down to this norm, in place.
+    norm_type : float, optional
+        The order of that norm.
+    scale_grad_by_freq : bool, optional
+        Whether each row's gradient is divided by how often the row was looked up.
+    sparse : bool, optional
+        Whether the gradient of weight, if that is a leaf, is a sparse tensor of these rows alone.
+
+    Returns
+    -------
+    Tensor
+        `(..., dim)`.
+
+    Raises
+    ------
+    RuntimeError
+        weight has not two dimensions.
+    IndexError
+        A number is not one of a row.
+
+    See Also
+    --------
+    embedding_bag, one_hot, nn.Embedding
+
+    Examples
+    --------
+    >>> table = st.tensor([[0., 1.], [10., 11.], [20., 21.]])
+    >>> F.embedding(st.tensor([2, 0]), table)
+    tensor([[20., 21.],
+            [ 0.,  1.]])
     """
     if weight.ndim != 2:
         raise RuntimeError(f"embedding: weight must be 2-d: {tuple(weight.shape)}")
@@ -128,18 +191,54 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> Tensor:
-    """The sum, mean or maximum of the rows of weight (n, dim) in each bag: (bags, dim).
+    """The sum, mean or maximum of a table's rows in each bag of numbers.
 
-    Args:
-        input: integers, a row for each bag, or a vector of all bags.
-        offsets: where each bag begins in the vector.
-        per_sample_weights: factors of input's shape, for mode "sum".
-        include_last_offset: the last offset is the end of the last bag.
-        padding_idx: this row is ignored.
-        sparse: the gradient of weight, if that is a leaf, is a sparse tensor of these rows alone.
+    Parameters
+    ----------
+    input : Tensor
+        Whole numbers: `(bags, n)`, or a vector of all bags.
+    weight : Tensor
+        The table: `(rows, dim)`.
+    offsets : Tensor, optional
+        `(bags,)`: where each bag begins in the vector.
+    max_norm : float, optional
+        Rows that are looked up are first scaled down to this norm, in place.
+    norm_type : float, optional
+        The order of that norm.
+    scale_grad_by_freq : bool, optional
+        Whether each row's gradient is divided by how often the row was looked up.
+    mode : str, optional
+        "sum", "mean" or "max".
+    sparse : bool, optional
+        Whether the gradient of weight, if that is a leaf, is a sparse tensor of these rows alone;
+        not with mode "max".
+    per_sample_weights : Tensor, optional
+        Factors of the input's shape, for mode "sum".
+    include_last_offset : bool, optional
+        Whether the last offset is the end of the last bag.
+    padding_idx : int, optional
+        A row that is ignored.
 
-    Raises:
-        ValueError: shapes or arguments do not go together.
+    Returns
+    -------
+    Tensor
+        `(bags, dim)`.
+
+    Raises
+    ------
+    ValueError
+        Shapes or arguments do not go together.
+
+    See Also
+    --------
+    embedding, nn.EmbeddingBag
+
+    Examples
+    --------
+    >>> table = st.tensor([[1., 2.], [10., 20.], [100., 200.]])
+    >>> F.embedding_bag(st.tensor([0, 1, 2]), table, st.tensor([0, 2]), mode="sum")
+    tensor([[ 11.,  22.],
+            [100., 200.]])
     """
     if mode == "max" and (scale_grad_by_freq or sparse):
         raise ValueError(
@@ -160,14 +259,69 @@ def embedding_bag(
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Tensor:
-    """x over its norm along dim."""
+    """x over its norm along a dimension.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape.
+    p : float, optional
+        The order of the norm.
+    dim : int, optional
+        The dimension of the vectors.
+    eps : float, optional
+        The least norm that a vector is divided by.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape; the vectors have norm 1.
+
+    See Also
+    --------
+    cosine_similarity
+
+    Examples
+    --------
+    >>> F.normalize(st.tensor([[3., 4.], [0., 2.]]))
+    tensor([[0.6000, 0.8000],
+            [0.0000, 1.0000]])
+    >>> F.normalize(st.tensor([1., 3.]), p=1.0, dim=0)
+    tensor([0.2500, 0.7500])
+    """
     return input / input.norm(p, dim, keepdim=True).clamp(min=eps)
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """The cosine of the angle between vectors along dim, in the dtype of both together.
+    """The cosine of the angle between vectors along a dimension.
 
-    Raises: RuntimeError if that is not a floating-point one.
+    Parameters
+    ----------
+    x1, x2 : Tensor
+        Of shapes that broadcast.
+    dim : int, optional
+        The dimension of the vectors.
+    eps : float, optional
+        The least length that a vector is divided by.
+
+    Returns
+    -------
+    Tensor
+        Of the shape of both together, without `dim`, in the dtype of both together.
+
+    Raises
+    ------
+    RuntimeError
+        That dtype is not a floating-point one.
+
+    See Also
+    --------
+    cosine_embedding_loss, nn.CosineSimilarity
+
+    Examples
+    --------
+    >>> F.cosine_similarity(st.tensor([[1., 0.], [3., 4.]]), st.tensor([[0., 2.]]))
+    tensor([0.0000, 0.8000])
     """
     common = promote_types(x1.dtype, x2.dtype)
     if common.kind != "f":
@@ -185,5 +339,31 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
 ) -> Tensor:
-    """The p-norm of x1 - x2 + eps over the last dimension."""
+    """The p-norm of `x1 - x2 + eps` over the last dimension.
+
+    Parameters
+    ----------
+    x1, x2 : Tensor
+        `(N, D)` or `(D,)`, of shapes that broadcast.
+    p : float, optional
+        The order of the norm.
+    eps : float, optional
+        Added to each difference, so that the gradient at 0 is defined.
+    keepdim : bool, optional
+        Whether the last dimension stays, with size 1.
+
+    Returns
+    -------
+    Tensor
+        `(N,)` or `()`; with keepdim `(N, 1)` or `(1,)`.
+
+    See Also
+    --------
+    cdist, pdist, nn.PairwiseDistance
+
+    Examples
+    --------
+    >>> F.pairwise_distance(st.tensor([[3., 4.]]), st.zeros(1, 2), eps=0.0).round()
+    tensor([5.])
+    """
     return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)

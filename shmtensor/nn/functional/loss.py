@@ -79,7 +79,36 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """(input - target) squared."""
+    """The mean squared difference of input and target.
+
+    Parameters
+    ----------
+    input, target : Tensor
+        Of one shape; others broadcast with a warning.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+    weight : Tensor, optional
+        Factors of the losses, of the input's shape; "mean" divides by their sum.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the input's shape if reduction is "none".
+
+    See Also
+    --------
+    l1_loss, huber_loss, nn.MSELoss
+
+    Examples
+    --------
+    >>> F.mse_loss(st.tensor([1., 4.]), st.tensor([0., 0.]))
+    tensor(8.5000)
+    >>> F.mse_loss(st.tensor([1., 4.]), st.tensor([0., 0.]), reduction="none")
+    tensor([ 1., 16.])
+    """
     if input.array.shape != target.array.shape:
         _warn_of_shapes("mse_loss", input, target)
     return ops.mse_loss(input, target, size_average, reduce, reduction, weight)
@@ -93,7 +122,34 @@ def l1_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """|input - target|."""
+    """The mean absolute difference of input and target.
+
+    Parameters
+    ----------
+    input, target : Tensor
+        Of one shape; others broadcast with a warning.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+    weight : Tensor, optional
+        Factors of the losses, of the input's shape; "mean" divides by their sum.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the input's shape if reduction is "none".
+
+    See Also
+    --------
+    mse_loss, smooth_l1_loss, nn.L1Loss
+
+    Examples
+    --------
+    >>> F.l1_loss(st.tensor([1., 4.]), st.tensor([0., 0.]))
+    tensor(2.5000)
+    """
     if input.array.shape != target.array.shape:
         _warn_of_shapes("l1_loss", input, target)
     return ops.l1_loss(input, target, size_average, reduce, reduction, weight)
@@ -107,7 +163,38 @@ def smooth_l1_loss(
     reduction: str = "mean",
     beta: float = 1.0,
 ) -> Tensor:
-    """d^2 / (2 beta) where |d| < beta, else |d| - beta / 2."""
+    """Squared below beta, absolute above (Girshick 2015).
+
+    Parameters
+    ----------
+    input, target : Tensor
+        Of one shape; others broadcast with a warning.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+    beta : float, optional
+        Where the squared part ends; 0 is `l1_loss`.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the input's shape if reduction is "none".
+
+    See Also
+    --------
+    huber_loss, nn.SmoothL1Loss
+
+    Notes
+    -----
+    d ** 2 / (2 * beta) where d = abs(input - target) is less than beta, else d - beta / 2.
+
+    Examples
+    --------
+    >>> F.smooth_l1_loss(st.tensor([0.5, 3.0]), st.zeros(2), reduction="none")
+    tensor([0.1250, 2.5000])
+    """
     if input.array.shape != target.array.shape:
         _warn_of_shapes("smooth_l1_loss", input, target)
     return ops.smooth_l1_loss(input, target, size_average, reduce, reduction, beta)
@@ -120,7 +207,42 @@ def huber_loss(
     delta: float = 1.0,
     weight: Tensor | None = None,
 ) -> Tensor:
-    """d^2 / 2 where |d| <= delta, else delta (|d| - delta / 2)."""
+    """Squared below delta, delta times absolute above (Huber 1964).
+
+    Parameters
+    ----------
+    input, target : Tensor
+        Of one shape; others broadcast with a warning.
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+    delta : float, optional
+        Where the squared part ends.
+    weight : Tensor, optional
+        Factors of the losses, of the input's shape; "mean" divides by their sum.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the input's shape if reduction is "none".
+
+    Raises
+    ------
+    RuntimeError
+        delta is not positive.
+
+    See Also
+    --------
+    smooth_l1_loss, nn.HuberLoss
+
+    Notes
+    -----
+    d ** 2 / 2 where d = abs(input - target) is at most delta, else delta * (d - delta / 2).
+
+    Examples
+    --------
+    >>> F.huber_loss(st.tensor([1.0, 3.0]), st.zeros(2), reduction="none", delta=2.0)
+    tensor([0.5000, 4.0000])
+    """
     if input.array.shape != target.array.shape:
         _warn_of_shapes("huber_loss", input, target)
     return ops.huber_loss(input, target, reduction, delta, weight)
@@ -137,7 +259,45 @@ def poisson_nll_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Negative log-likelihood of counts, up to a constant; with `full`, by Stirling's formula."""
+    """Minus the log-likelihood of counts under Poisson distributions, up to a constant.
+
+    Parameters
+    ----------
+    input : Tensor
+        The logarithms of the rates, or the rates.
+    target : Tensor
+        The counts, of the input's shape.
+    log_input : bool, optional
+        Whether the input is the logarithm of the rate.
+    full : bool, optional
+        Whether Stirling's formula approximates the constant, for counts above 1.
+    size_average : bool, optional
+        The older way to name a reduction, see `reduce`.
+    eps : float, optional
+        Added to the rate inside the logarithm, if not `log_input`.
+    reduce : bool, optional
+        With `size_average` it overrides `reduction`.
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the input's shape if reduction is "none".
+
+    See Also
+    --------
+    nn.PoissonNLLLoss
+
+    Notes
+    -----
+    exp(input) - target * input, or input - target * log(input + eps).
+
+    Examples
+    --------
+    >>> F.poisson_nll_loss(st.tensor([0.]), st.tensor([3.]))
+    tensor(1.)
+    """
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     if log_input and not full and input.is_floating_point():
         check_reduction("poisson_nll_loss", reduction)
@@ -157,7 +317,47 @@ def gaussian_nll_loss(
     eps: float = 1e-6,
     reduction: str = "mean",
 ) -> Tensor:
-    """Negative log-likelihood under a normal distribution with a given variance."""
+    """Minus the log-likelihood under normal distributions of given variances (Nix and Weigend
+    1994).
+
+    Parameters
+    ----------
+    input : Tensor
+        The means, `(N, ...)`.
+    target : Tensor
+        Of the input's shape.
+    var : Tensor or float
+        The variances: of the input's shape, without its last dimension, or with a size 1.
+    full : bool, optional
+        Whether the constant log(2 * pi) / 2 is added.
+    eps : float, optional
+        The least variance; the gradient ignores the limit.
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the input's shape if reduction is "none".
+
+    Raises
+    ------
+    ValueError
+        var is negative somewhere, or of another shape.
+
+    See Also
+    --------
+    nn.GaussianNLLLoss
+
+    Notes
+    -----
+    (log(var) + (input - target) ** 2 / var) / 2.
+
+    Examples
+    --------
+    >>> F.gaussian_nll_loss(st.tensor([1.]), st.tensor([3.]), var=1.0)
+    tensor(2.)
+    """
     if not isinstance(var, Tensor):
         var = ops.full_like(input, float(var))
     if tuple(var.shape) != tuple(input.shape) and var.shape == input.shape[:-1]:
@@ -188,7 +388,36 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """input where the target is 1, max(0, margin - input) where it is -1."""
+    """input where the target is 1, max(0, margin - input) where it is -1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Distances, of any shape.
+    target : Tensor
+        1 or -1, of the input's shape.
+    margin : float, optional
+        How far others should be.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the input's shape if reduction is "none".
+
+    See Also
+    --------
+    nn.HingeEmbeddingLoss
+
+    Examples
+    --------
+    >>> F.hinge_embedding_loss(st.tensor([0.5, 0.25]), st.tensor([1., -1.]), reduction="none")
+    tensor([0.5000, 0.7500])
+    """
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     zero = ops.zeros_like(input)
     loss = ops.where(target != 1, ops.clamp(margin - input, min=0), zero) + ops.where(
@@ -205,7 +434,32 @@ def soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """log(1 + exp(-target * input))."""
+    """log(1 + exp(-target * input)), for targets 1 and -1.
+
+    Parameters
+    ----------
+    input, target : Tensor
+        Of one shape.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the input's shape if reduction is "none".
+
+    See Also
+    --------
+    nn.SoftMarginLoss
+
+    Examples
+    --------
+    >>> F.soft_margin_loss(st.tensor([0.]), st.tensor([1.]))
+    tensor(0.6931)
+    """
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     check_reduction("soft_margin_loss", reduction)
     return ops._pointwise_loss(input, target, "soft_margin", reduction)
@@ -221,7 +475,41 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, -target * (input1 - input2) + margin)."""
+    """max(0, -target * (input1 - input2) + margin).
+
+    Parameters
+    ----------
+    input1, input2 : Tensor
+        The values to rank, of one shape.
+    target : Tensor
+        1 where input1 should be the larger one, -1 where input2 should.
+    margin : float, optional
+        By how much it should be larger.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the input's shape if reduction is "none".
+
+    Raises
+    ------
+    RuntimeError
+        The tensors have different numbers of dimensions.
+
+    See Also
+    --------
+    nn.MarginRankingLoss
+
+    Examples
+    --------
+    >>> F.margin_ranking_loss(st.tensor([3.]), st.tensor([5.]), st.tensor([1.]), margin=1.0)
+    tensor(3.)
+    """
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     if not input1.dim() == input2.dim() == target.dim():
         raise RuntimeError(
@@ -242,7 +530,41 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    """1 - cos of vectors whose target is 1, max(0, cos - margin) of those whose target is -1.
+
+    Parameters
+    ----------
+    input1, input2 : Tensor
+        `(N, D)` or `(D,)`.
+    target : Tensor
+        1 or -1: `(N,)` or `()`.
+    margin : float, optional
+        The cosine up to which others are far enough.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the target's shape if reduction is "none".
+
+    Raises
+    ------
+    RuntimeError
+        The numbers of dimensions do not go together.
+
+    See Also
+    --------
+    cosine_similarity, nn.CosineEmbeddingLoss
+
+    Examples
+    --------
+    >>> F.cosine_embedding_loss(st.tensor([[1., 0.]]), st.tensor([[0., 2.]]), st.tensor([1.]))
+    tensor(1.)
+    """
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     if target.dim() > 1 or not input1.dim() == input2.dim() == target.dim() + 1:
         raise RuntimeError(
@@ -271,7 +593,49 @@ def triplet_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), by the p-norm d.
+
+    Parameters
+    ----------
+    anchor, positive, negative : Tensor
+        `(N, D)` or `(D,)`.
+    margin : float, optional
+        By how much the positive should be nearer, more than 0.
+    p : float, optional
+        The order of the norm.
+    eps : float, optional
+        Added to each difference, so that the gradient at 0 is defined.
+    swap : bool, optional
+        Whether the nearer of anchor and positive is compared with the negative (Balntas et al.
+        2016).
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or `(N,)` if reduction is "none".
+
+    Raises
+    ------
+    ValueError
+        margin is not greater than 0.
+    RuntimeError
+        The tensors have different numbers of dimensions.
+
+    See Also
+    --------
+    triplet_margin_with_distance_loss, nn.TripletMarginLoss
+
+    Examples
+    --------
+    >>> near, far = st.zeros(1, 2), st.ones(1, 2)
+    >>> F.triplet_margin_loss(near, near, far, margin=3.0, p=1).round()
+    tensor(1.)
+    """
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     if margin <= 0:
         raise ValueError(f"triplet_margin_loss: margin must be greater than 0: {margin}")

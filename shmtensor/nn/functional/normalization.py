@@ -69,17 +69,54 @@ def batch_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each channel of (N, C, ...) normalised to mean 0 and variance 1, then `* weight + bias`
-    (Ioffe and Szegedy 2015).
+    """Each channel of the batch with mean 0 and variance 1, then `* weight + bias`.
 
-    Args:
-        running_mean, running_var: (C,). In training they are updated in place with the batch's
-            (unbiased) statistics; otherwise they normalise the input.
-        momentum: weight of the batch in the update.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, ...)`.
+    running_mean, running_var : Tensor or None
+        `(C,)`. In training they are updated in place with the batch's mean and unbiased variance;
+        otherwise they normalise the input.
+    weight, bias : Tensor, optional
+        `(C,)`.
+    training : bool, optional
+        Whether the batch's own statistics normalise it.
+    momentum : float, optional
+        The weight of the batch in the update.
+    eps : float, optional
+        Added to the variance.
 
-    Raises:
-        ValueError: in training a channel has one element only.
-        RuntimeError: running statistics, weight or bias do not have one number per channel.
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    ValueError
+        In training a channel has one element only.
+    RuntimeError
+        Running statistics, weight or bias do not have one number per channel, or there are no
+        running statistics outside training.
+
+    See Also
+    --------
+    layer_norm, nn.BatchNorm2d
+
+    Notes
+    -----
+    Ioffe and Szegedy 2015. Statistics of 16-bit floats are computed in float32.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1.], [3.]])
+    >>> mean, var = st.zeros(1), st.ones(1)
+    >>> F.batch_norm(x, mean, var, training=True).round(decimals=2)
+    tensor([[-1.],
+            [ 1.]])
+    >>> mean
+    tensor([0.2000])
     """
     shape = tuple(input.shape)
     if len(shape) < 2:
@@ -153,14 +190,42 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """`batch_norm` of each sample separately: (N, C, ...).
+    """Each channel of each sample with mean 0 and variance 1, then `* weight + bias`.
 
-    Args:
-        running_mean, running_var: (C,); updated in place with the samples' average.
-        use_input_stats: False: the running statistics normalise the input.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, ...)`.
+    running_mean, running_var : Tensor, optional
+        `(C,)`; updated in place with the samples' average.
+    weight, bias : Tensor, optional
+        `(C,)`.
+    use_input_stats : bool, optional
+        False normalises the input by the running statistics.
+    momentum : float, optional
+        The weight of the batch in the update.
+    eps : float, optional
+        Added to the variance.
 
-    Raises:
-        ValueError: a channel of a sample has one element only.
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    ValueError
+        A channel of a sample has one element only.
+
+    See Also
+    --------
+    batch_norm, nn.InstanceNorm2d
+
+    Examples
+    --------
+    >>> F.instance_norm(st.tensor([[[1., 3.], [10., 30.]]])).round(decimals=2)
+    tensor([[[-1.,  1.],
+             [-1.,  1.]]])
     """
     shape = tuple(input.shape)
     if not use_input_stats:
@@ -194,12 +259,43 @@ def group_norm(
     bias: Tensor | None = None,
     eps: float = 1e-5,
 ) -> Tensor:
-    """Each group of channels of each sample normalised to mean 0 and variance 1, then
-    `* weight + bias`: (N, C, ...) (Wu, He 2018).
+    """Each group of channels of each sample with mean 0 and variance 1, then `* weight + bias`.
 
-    Raises:
-        ValueError: each group has one element only.
-        RuntimeError: the number of channels is not a multiple of num_groups.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, ...)`.
+    num_groups : int
+        In how many groups of equal size the channels are divided.
+    weight, bias : Tensor, optional
+        `(C,)`.
+    eps : float, optional
+        Added to the variance.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    ValueError
+        Each group has one element only.
+    RuntimeError
+        The number of channels is not a multiple of num_groups.
+
+    See Also
+    --------
+    nn.GroupNorm
+
+    Notes
+    -----
+    Wu and He 2018.
+
+    Examples
+    --------
+    >>> F.group_norm(st.tensor([[1., 3., 10., 30.]]), 2).round(decimals=2)
+    tensor([[-1.,  1., -1.,  1.]])
     """
     shape = tuple(input.shape)
     if len(shape) > 1 and num_groups == input.numel() == shape[1]:
@@ -216,9 +312,41 @@ def rms_norm(
     weight: Tensor | None = None,
     eps: float | None = None,
 ) -> Tensor:
-    """Root mean square 1 over the last dimensions, then `* weight`.
+    """Each sample with root mean square 1 over its last dimensions, then `* weight`.
 
-    Raises: RuntimeError if normalized_shape is not the end of input's shape.
+    Parameters
+    ----------
+    input : Tensor
+        `(..., *normalized_shape)`.
+    normalized_shape : tuple of int
+        The sizes of the dimensions normalised over.
+    weight : Tensor, optional
+        Of normalized_shape.
+    eps : float, optional
+        Added to the mean square; the dtype's eps if None.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    RuntimeError
+        The input's shape does not end with normalized_shape.
+
+    See Also
+    --------
+    layer_norm, nn.RMSNorm
+
+    Notes
+    -----
+    Zhang and Sennrich 2019.
+
+    Examples
+    --------
+    >>> F.rms_norm(st.tensor([3., -3.]), (2,)).round(decimals=2)
+    tensor([ 1., -1.])
     """
     sizes = tuple(normalized_shape)
     n = len(sizes)

@@ -39,15 +39,91 @@ def upsample(
     mode: str = "nearest",
     align_corners: bool | None = None,
 ) -> Tensor:
-    """`interpolate` by its older name."""
+    """`interpolate` by its older name.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, *sizes)` with 1 to 3 sizes.
+    size : int or tuple of int, optional
+        The new size.
+    scale_factor : float or tuple of float, optional
+        The new size over the old one, instead of `size`.
+    mode : str, optional
+        As in `interpolate`.
+    align_corners : bool, optional
+        As in `interpolate`.
+
+    Returns
+    -------
+    Tensor
+        `(N, C, *size)`.
+
+    See Also
+    --------
+    interpolate
+
+    Examples
+    --------
+    >>> F.upsample(st.tensor([[[1., 3.]]]), scale_factor=2)
+    tensor([[[1., 1., 3., 3.]]])
+    """
     return ops.interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` to the nearest element."""
+    """`interpolate` that repeats the nearest element.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, *sizes)` with 1 to 3 sizes.
+    size : int or tuple of int, optional
+        The new size.
+    scale_factor : float or tuple of float, optional
+        The new size over the old one, instead of `size`.
+
+    Returns
+    -------
+    Tensor
+        `(N, C, *size)`.
+
+    See Also
+    --------
+    interpolate
+
+    Examples
+    --------
+    >>> F.upsample_nearest(st.tensor([[[1., 3.]]]), size=4)
+    tensor([[[1., 1., 3., 3.]]])
+    """
     return ops.interpolate(input, size, scale_factor, "nearest")
 
 
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` between neighbours, with the corners aligned."""
+    """`interpolate` of images between neighbours, with the corners aligned.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, H, W)`.
+    size : int or (int, int), optional
+        The new size.
+    scale_factor : float or (float, float), optional
+        The new size over the old one, instead of `size`.
+
+    Returns
+    -------
+    Tensor
+        `(N, C, *size)`.
+
+    See Also
+    --------
+    interpolate
+
+    Examples
+    --------
+    >>> F.upsample_bilinear(st.tensor([[[[1., 3.]]]]), size=(1, 3))
+    tensor([[[[1., 2., 3.]]]])
+    """
     return ops.interpolate(input, size, scale_factor, "bilinear", True)

@@ -77,7 +77,28 @@ def _with_indices(name: str, position: int) -> WithIndices:
         return result
 
     with_indices.__name__ = with_indices.__qualname__ = f"{name}_with_indices"
-    with_indices.__doc__ = f"`{name}` that returns the indices in any case: (values, indices)."
+    n = int(name.partition("pool")[2][0])
+    with_indices.__doc__ = f"""`{name}` with return_indices=True.
+
+    Parameters
+    ----------
+    input : Tensor
+        As of `{name}`.
+    *args, **kwargs
+        The other arguments of `{name}`.
+
+    Returns
+    -------
+    (values, indices) : Tensor, Tensor
+        The largest elements, and their int64 places in the flattened image.
+
+    Examples
+    --------
+    >>> x = st.ones(1, 2{", 4" * n})
+    >>> values, indices = F.{name}_with_indices(x, 2{", 2" * name.startswith("fractional")})
+    >>> values.shape == indices.shape, indices.dtype
+    (True, shmtensor.int64)
+    """
     return with_indices
 
 

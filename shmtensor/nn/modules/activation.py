@@ -63,7 +63,29 @@ class _InPlace(Module):
 
 
 class ReLU(_InPlace):
-    """max(x, 0)."""
+    """Rectified linear unit: max(x, 0).
+
+    Parameters
+    ----------
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    See Also
+    --------
+    LeakyReLU, GELU, functional.relu
+
+    Notes
+    -----
+    Shape: any, and the result has the same. A NaN stays a NaN; the gradient at 0 is 0.
+
+    Examples
+    --------
+    >>> nn.ReLU()(st.tensor([-1., 0., 2.]))
+    tensor([0., 0., 2.])
+    >>> x = st.tensor([-1., 2.])
+    >>> nn.ReLU(inplace=True)(x) is x, x
+    (True, tensor([0., 2.]))
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
@@ -71,43 +93,155 @@ class ReLU(_InPlace):
 
 
 class ReLU6(_InPlace):
-    """min(max(x, 0), 6)."""
+    """A rectified linear unit with an upper limit: min(max(x, 0), 6).
+
+    Parameters
+    ----------
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.ReLU6()(st.tensor([-1., 3., 8.]))
+    tensor([0., 3., 6.])
+    """
 
     _function = staticmethod(F.relu6)
 
 
 class SiLU(_InPlace):
-    """x * sigmoid(x)."""
+    """x * sigmoid(x), also called swish.
+
+    Parameters
+    ----------
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Notes
+    -----
+    Shape: any, and the result has the same. Hendrycks and Gimpel 2016; Ramachandran et al. 2017.
+
+    Examples
+    --------
+    >>> nn.SiLU()(st.tensor([-1., 0., 1.]))
+    tensor([-0.2689,  0.0000,  0.7311])
+    """
 
     _function = staticmethod(F.silu)
 
 
 class Mish(_InPlace):
-    """x * tanh(softplus(x))."""
+    """x * tanh(softplus(x)).
+
+    Parameters
+    ----------
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Notes
+    -----
+    Shape: any, and the result has the same. Misra 2019.
+
+    Examples
+    --------
+    >>> nn.Mish()(st.tensor([-1., 0., 1.]))
+    tensor([-0.3034,  0.0000,  0.8651])
+    """
 
     _function = staticmethod(F.mish)
 
 
 class SELU(_InPlace):
-    """ELU with the constants of self-normalising networks (Klambauer et al. 2017)."""
+    """ELU with the constants of self-normalising networks (Klambauer et al. 2017).
+
+    Parameters
+    ----------
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    See Also
+    --------
+    AlphaDropout
+
+    Notes
+    -----
+    scale * x where x is positive, else scale * alpha * (exp(x) - 1), with scale = 1.0507 and alpha
+    = 1.6733: layers of it keep mean 0 and variance 1. Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.SELU()(st.tensor([-1., 0., 1.]))
+    tensor([-1.1113,  0.0000,  1.0507])
+    """
 
     _function = staticmethod(F.selu)
 
 
 class Hardsigmoid(_InPlace):
-    """relu6(x + 3) / 6."""
+    """A sigmoid of three straight lines: relu6(x + 3) / 6.
+
+    Parameters
+    ----------
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Hardsigmoid()(st.tensor([-4., 0., 1.5]))
+    tensor([0.0000, 0.5000, 0.7500])
+    """
 
     _function = staticmethod(F.hardsigmoid)
 
 
 class Hardswish(_InPlace):
-    """x * relu6(x + 3) / 6."""
+    """x * relu6(x + 3) / 6, a cheaper `SiLU` (Howard et al. 2019).
+
+    Parameters
+    ----------
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Hardswish()(st.tensor([-1., 1., 5.]))
+    tensor([-0.3333,  0.6667,  5.0000])
+    """
 
     _function = staticmethod(F.hardswish)
 
 
 class ELU(Module):
-    """x where positive, else alpha * (exp(x) - 1)."""
+    """x where positive, else alpha * (exp(x) - 1).
+
+    Parameters
+    ----------
+    alpha : float, optional
+        The limit on the negative side, with its sign changed.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Notes
+    -----
+    Shape: any, and the result has the same. Clevert et al. 2015.
+
+    Examples
+    --------
+    >>> nn.ELU()(st.tensor([-1., 0., 2.]))
+    tensor([-0.6321,  0.0000,  2.0000])
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -123,7 +257,25 @@ class ELU(Module):
 
 
 class CELU(Module):
-    """x where positive, else alpha * (exp(x / alpha) - 1)."""
+    """x where positive, else alpha * (exp(x / alpha) - 1), whose slope is continuous for every
+    alpha.
+
+    Parameters
+    ----------
+    alpha : float, optional
+        The limit on the negative side, with its sign changed.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Notes
+    -----
+    Shape: any, and the result has the same. Barron 2017.
+
+    Examples
+    --------
+    >>> nn.CELU(alpha=2.0)(st.tensor([-2., 0., 2.]))
+    tensor([-1.2642,  0.0000,  2.0000])
+    """
 
     def __init__(self, alpha: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -139,7 +291,24 @@ class CELU(Module):
 
 
 class LeakyReLU(Module):
-    """x where positive, else negative_slope * x."""
+    """x where positive, else negative_slope * x.
+
+    Parameters
+    ----------
+    negative_slope : float, optional
+        The slope for negative numbers.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.LeakyReLU(0.5)(st.tensor([-2., 0., 2.]))
+    tensor([-1.,  0.,  2.])
+    """
 
     def __init__(self, negative_slope: float = 1e-2, inplace: bool = False) -> None:
         super().__init__()
@@ -156,7 +325,25 @@ class LeakyReLU(Module):
 
 
 class RReLU(Module):
-    """x where positive, else x * slope, random from [lower, upper) in training (Xu et al. 2015)."""
+    """x where positive, else x times a slope that is random in training (Xu et al. 2015).
+
+    Parameters
+    ----------
+    lower, upper : float, optional
+        In training each negative element has a slope from [lower, upper); in evaluation the slope
+        is the mean of both.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.RReLU(0.25, 0.75).eval()(st.tensor([-2., 2.]))
+    tensor([-1.,  2.])
+    """
 
     def __init__(self, lower: float = 1 / 8, upper: float = 1 / 3, inplace: bool = False) -> None:
         super().__init__()
@@ -174,7 +361,29 @@ class RReLU(Module):
 
 
 class Hardtanh(Module):
-    """x cut off below min_val and above max_val."""
+    """x cut off below min_val and above max_val.
+
+    Parameters
+    ----------
+    min_val, max_val : float, optional
+        The limits.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Raises
+    ------
+    AssertionError
+        max_val does not exceed min_val.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Hardtanh(0.0, 2.0)(st.tensor([-1., 1., 3.]))
+    tensor([0., 1., 2.])
+    """
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
         super().__init__()
@@ -194,7 +403,26 @@ class Hardtanh(Module):
 
 
 class Threshold(Module):
-    """x where above the threshold, else value."""
+    """x where it is above a threshold, else a fixed value.
+
+    Parameters
+    ----------
+    threshold : float
+        What an element must exceed to stay.
+    value : float
+        What replaces the others.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Threshold(1.0, -5.0)(st.tensor([0., 1., 2.]))
+    tensor([-5., -5.,  2.])
+    """
 
     def __init__(self, threshold: float, value: float, inplace: bool = False) -> None:
         super().__init__()
@@ -212,10 +440,23 @@ class Threshold(Module):
 
 
 class GELU(Module):
-    """x times the normal distribution function of x (Hendrycks, Gimpel 2016).
+    """x times the normal distribution function of x (Hendrycks and Gimpel 2016).
 
-    Args:
-        approximate: "none", or "tanh" for the approximation by tanh.
+    Parameters
+    ----------
+    approximate : str, optional
+        "none", or "tanh" for the approximation by tanh.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.GELU()(st.tensor([-1., 0., 1.]))
+    tensor([-0.1587,  0.0000,  0.8413])
+    >>> nn.GELU(approximate="tanh")(st.tensor([-1., 0., 1.]))
+    tensor([-0.1588,  0.0000,  0.8412])
     """
 
     def __init__(self, approximate: str = "none") -> None:
@@ -231,7 +472,22 @@ class GELU(Module):
 
 
 class Sigmoid(Module):
-    """1 / (1 + exp(-x))."""
+    """The logistic function: 1 / (1 + exp(-x)).
+
+    Parameters
+    ----------
+    *args, **kwargs
+        None are taken; a TypeError names what was given.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Sigmoid()(st.tensor([-1., 0., 1.]))
+    tensor([0.2689, 0.5000, 0.7311])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
@@ -239,7 +495,22 @@ class Sigmoid(Module):
 
 
 class Tanh(Module):
-    """tanh(x)."""
+    """The hyperbolic tangent.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        None are taken; a TypeError names what was given.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Tanh()(st.tensor([-1., 0., 1.]))
+    tensor([-0.7616,  0.0000,  0.7616])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
@@ -247,7 +518,22 @@ class Tanh(Module):
 
 
 class LogSigmoid(Module):
-    """log(sigmoid(x))."""
+    """log(sigmoid(x)), without overflow.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        None are taken; a TypeError names what was given.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.LogSigmoid()(st.tensor([-100., 0.]))
+    tensor([-100.0000,   -0.6931])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
@@ -255,7 +541,22 @@ class LogSigmoid(Module):
 
 
 class Softsign(Module):
-    """x / (1 + |x|)."""
+    """x / (1 + abs(x)).
+
+    Parameters
+    ----------
+    *args, **kwargs
+        None are taken; a TypeError names what was given.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Softsign()(st.tensor([-1., 0., 3.]))
+    tensor([-0.5000,  0.0000,  0.7500])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
@@ -263,7 +564,22 @@ class Softsign(Module):
 
 
 class Tanhshrink(Module):
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    Parameters
+    ----------
+    *args, **kwargs
+        None are taken; a TypeError names what was given.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Tanhshrink()(st.tensor([-1., 0., 1.]))
+    tensor([-0.2384,  0.0000,  0.2384])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
@@ -271,7 +587,24 @@ class Tanhshrink(Module):
 
 
 class Softplus(Module):
-    """log(1 + exp(beta x)) / beta; x itself where beta x exceeds the threshold."""
+    """log(1 + exp(beta * x)) / beta, a smooth `ReLU`.
+
+    Parameters
+    ----------
+    beta : float, optional
+        How sharp the bend is.
+    threshold : float, optional
+        Where beta * x exceeds it, the result is x itself.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Softplus()(st.tensor([-1., 0., 30.]))
+    tensor([ 0.3133,  0.6931, 30.0000])
+    """
 
     def __init__(self, beta: float = 1.0, threshold: float = 20.0) -> None:
         super().__init__()
@@ -287,7 +620,22 @@ class Softplus(Module):
 
 
 class Softshrink(Module):
-    """x moved towards 0 by lambd, and 0 within."""
+    """x moved towards 0 by lambd, and 0 for numbers within.
+
+    Parameters
+    ----------
+    lambd : float, optional
+        How far; not negative.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Softshrink(1.0)(st.tensor([-3., 0.5, 2.]))
+    tensor([-2.,  0.,  1.])
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -302,7 +650,22 @@ class Softshrink(Module):
 
 
 class Hardshrink(Module):
-    """x, and 0 within +-lambd."""
+    """x, but 0 from -lambd to lambd.
+
+    Parameters
+    ----------
+    lambd : float, optional
+        The largest absolute value that becomes 0.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Hardshrink(1.0)(st.tensor([-3., 0.5, 2.]))
+    tensor([-3.,  0.,  2.])
+    """
 
     def __init__(self, lambd: float = 0.5) -> None:
         super().__init__()
@@ -317,7 +680,35 @@ class Hardshrink(Module):
 
 
 class PReLU(Module):
-    """x where positive, else weight * x, with a learned weight (for all, or per channel)."""
+    """x where positive, else weight * x, with a learned weight (He et al. 2015).
+
+    Parameters
+    ----------
+    num_parameters : int, optional
+        1 for all elements, or the number of channels.
+    init : float, optional
+        The weight's first value.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight : Parameter
+        `(num_parameters,)`.
+
+    Notes
+    -----
+    Shape: any; with a weight per channel `(N, C, ...)`. The result has the same.
+
+    Examples
+    --------
+    >>> nn.PReLU()(st.tensor([-2., 2.]))
+    tensor([-0.5000,  2.0000], grad_fn=<PreluKernelBackward0>)
+    >>> nn.PReLU(3)(st.ones(4, 3, 5)).shape
+    Size([4, 3, 5])
+    """
 
     weight: Parameter
 
@@ -338,7 +729,22 @@ class PReLU(Module):
 
 
 class GLU(Module):
-    """The first half along dim times the sigmoid of the second half."""
+    """The first half along a dimension times the sigmoid of the second half (Dauphin et al. 2016).
+
+    Parameters
+    ----------
+    dim : int, optional
+        The dimension that is halved; its size is even.
+
+    Notes
+    -----
+    Shape: `(..., 2 n, ...)` to `(..., n, ...)`.
+
+    Examples
+    --------
+    >>> nn.GLU()(st.tensor([[2., 4., 0., 0.]]))
+    tensor([[1., 2.]])
+    """
 
     def __init__(self, dim: int = -1) -> None:
         super().__init__()
@@ -362,7 +768,28 @@ class _DimModule(Module):
 
 
 class Softmax(_DimModule):
-    """exp(x) over its sum along dim."""
+    """exp(x) over its sum along a dimension: positive numbers that sum to 1.
+
+    Parameters
+    ----------
+    dim : int, optional
+        The dimension of the sum. None chooses one by the number of dimensions, with a warning.
+
+    See Also
+    --------
+    LogSoftmax, CrossEntropyLoss
+
+    Notes
+    -----
+    Shape: any, and the result has the same. `CrossEntropyLoss` takes logits: it needs no Softmax
+    before it.
+
+    Examples
+    --------
+    >>> nn.Softmax(dim=1)(st.tensor([[0., 0.], [100., 100.]]))
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
@@ -370,7 +797,27 @@ class Softmax(_DimModule):
 
 
 class LogSoftmax(_DimModule):
-    """log(softmax(x)) along dim."""
+    """log(softmax(x)) along a dimension, without overflow.
+
+    Parameters
+    ----------
+    dim : int, optional
+        The dimension of the sum. None chooses one by the number of dimensions, with a warning.
+
+    See Also
+    --------
+    NLLLoss
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.LogSoftmax(dim=1)(st.tensor([[0., 0.], [1000., 1000.]]))
+    tensor([[-0.6931, -0.6931],
+            [-0.6931, -0.6931]])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
@@ -378,7 +825,22 @@ class LogSoftmax(_DimModule):
 
 
 class Softmin(_DimModule):
-    """softmax(-x) along dim."""
+    """softmax(-x) along a dimension: the smallest element has the largest share.
+
+    Parameters
+    ----------
+    dim : int, optional
+        The dimension of the sum. None chooses one by the number of dimensions, with a warning.
+
+    Notes
+    -----
+    Shape: any, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Softmin(dim=0)(st.tensor([0., 0., 1000.]))
+    tensor([0.5000, 0.5000, 0.0000])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
@@ -386,7 +848,27 @@ class Softmin(_DimModule):
 
 
 class Softmax2d(Module):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+    """Softmax over the channels of each pixel.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        None are taken; a TypeError names what was given.
+
+    Raises
+    ------
+    ValueError
+        The input has neither 3 nor 4 dimensions.
+
+    Notes
+    -----
+    Shape: `(N, C, H, W)` or `(C, H, W)`, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.Softmax2d()(st.zeros(1, 4, 2, 2))[0, :, 0, 0]
+    tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, H, W) or (C, H, W)."""

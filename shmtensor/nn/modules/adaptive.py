@@ -26,20 +26,47 @@ class AdaptiveLogSoftmaxWithLoss(Module):
     """Log-probabilities of classes sorted by frequency, in clusters (Grave et al. 2016).
 
     ```
-    head    a number for each of the first cutoffs[0] classes, and for each cluster
-    tail    cluster i: classes cutoffs[i] up to cutoffs[i + 1] - 1, from in_features
+    head    a number for each of the first cutoffs[0] classes, and for each cluster tail    cluster
+    i: classes cutoffs[i] up to cutoffs[i + 1] - 1, from in_features
             // div_value ** (i + 1) features
     log p(class of cluster i) = log p(cluster i in head) + log p(class within the cluster)
     ```
 
-    Args:
-        in_features: size of the input's last dimension.
-        n_classes: how many classes there are; the most frequent ones come first.
-        cutoffs: the first class of each cluster, increasing.
-        div_value: the features of the previous cluster over those of the next.
-        head_bias: whether the head has a bias.
+    Parameters
+    ----------
+    in_features : int
+        Size of the input's last dimension.
+    n_classes : int
+        How many classes there are; the most frequent ones come first.
+    cutoffs : sequence of int
+        The first class of each cluster, increasing.
+    div_value : float, optional
+        The features of the previous cluster over those of the next.
+    head_bias : bool, optional
+        Whether the head has a bias.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
 
-    Raises: ValueError if the cutoffs do not increase from at least 1 to at most n_classes - 1.
+    Raises
+    ------
+    ValueError
+        The cutoffs do not increase from at least 1 to at most n_classes - 1.
+
+    Notes
+    -----
+    The call takes `(N, in_features)` and class numbers `(N)`, and returns the log-probabilities
+    `(N)` of the targets and their negative mean. `log_prob` computes all, `predict` the likeliest
+    class.
+
+    Examples
+    --------
+    >>> layer = nn.AdaptiveLogSoftmaxWithLoss(16, 20, cutoffs=[5, 10])
+    >>> x = st.randn(3, 16)
+    >>> output, loss = layer(x, st.tensor([0, 7, 19]))
+    >>> output.shape, loss.shape, layer.log_prob(x).shape
+    (Size([3]), Size([]), Size([3, 20]))
     """
 
     def __init__(

@@ -16,21 +16,69 @@ __all__ = ["MultiheadAttention"]
 
 
 class MultiheadAttention(Module):
-    """Attention of several heads with projections before and after it (Vaswani et al. 2017).
+    """Attention of several heads, with projections before and after it (Vaswani et al. 2017).
 
-    Args:
-        embed_dim: size E of queries and results, a multiple of num_heads.
-        num_heads: number of heads; each works on E / num_heads features.
-        dropout: probability with which each attention weight is 0 in training.
-        bias: whether the projections have a bias.
-        add_bias_kv: learn one more key and value, at the end of each sequence.
-        add_zero_attn: add a key and value of zeros, at the end of each sequence.
-        kdim, vdim: sizes of keys and values; None: E.
-        batch_first: whether tensors are (N, L, E) instead of (L, N, E).
+    Parameters
+    ----------
+    embed_dim : int
+        Size E of queries and results, a multiple of num_heads.
+    num_heads : int
+        Number of heads; each works on E / num_heads features.
+    dropout : float, optional
+        Probability with which an attention weight is 0 in training.
+    bias : bool, optional
+        Whether the projections have a bias.
+    add_bias_kv : bool, optional
+        Whether one more key and value are learned, at the end of each sequence.
+    add_zero_attn : bool, optional
+        Whether a key and a value of zeros are added at the end of each sequence.
+    kdim, vdim : int, optional
+        Sizes of keys and values; E if None.
+    batch_first : bool, optional
+        Whether tensors are `(N, L, E)` instead of `(L, N, E)`.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
 
-    Raises:
-        ValueError: a size is not positive.
-        AssertionError: embed_dim is not a multiple of num_heads.
+    Attributes
+    ----------
+    in_proj_weight, in_proj_bias : Parameter or None
+        `(3 * E, E)` and `(3 * E,)`: the projections of query, key and value. With other sizes of
+        keys or values the weights are q_proj_weight, k_proj_weight and v_proj_weight.
+    out_proj : Linear
+        The projection of the result.
+
+    Raises
+    ------
+    ValueError
+        A size is not positive.
+    AssertionError
+        embed_dim is not a multiple of num_heads.
+
+    See Also
+    --------
+    TransformerEncoderLayer, functional.scaled_dot_product_attention
+
+    Notes
+    -----
+    The call takes query `(L, N, E)`, key `(S, N, kdim)` and value `(S, N, vdim)`, all also without
+    N, and returns the result `(L, N, E)` and the weights `(N, L, S)`, the mean over the heads.
+    need_weights=False returns None for them and is faster. key_padding_mask `(N, S)` is true where
+    a key is ignored, attn_mask `(L, S)` or `(N * num_heads, L, S)` where a query may not look; both
+    may be numbers to add instead.
+
+    Examples
+    --------
+    >>> attention = nn.MultiheadAttention(embed_dim=8, num_heads=2, batch_first=True)
+    >>> x = st.ones(3, 5, 8)
+    >>> out, weights = attention(x, x, x)
+    >>> out.shape, weights.shape
+    (Size([3, 5, 8]), Size([3, 5, 5]))
+    >>> mask = nn.Transformer.generate_square_subsequent_mask(5)
+    >>> out, weights = attention(x, x, x, attn_mask=mask, is_causal=True, need_weights=False)
+    >>> weights is None
+    True
     """
 
     in_proj_weight: Parameter | None

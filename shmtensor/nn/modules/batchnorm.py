@@ -195,50 +195,303 @@ class _BatchNorm(_NormBase):
 
 
 class BatchNorm1d(_BatchNorm):
-    """Mean 0 and variance 1 for each channel of the batch, then `* weight + bias`, for (N, C) or
-    (N, C, L) (Ioffe, Szegedy 2015).
+    """Each channel of the batch with mean 0 and variance 1, then `* weight + bias`.
 
-    Args:
-        num_features: C.
-        eps: added to the variance.
-        momentum: the weight of each batch in the running statistics; None: they are the average of
-            all batches.
-        affine: whether there are weight and bias.
-        track_running_stats: whether there are running statistics, which evaluation uses.
-        bias: whether there is a bias.
+    Parameters
+    ----------
+    num_features : int
+        C, the number of channels.
+    eps : float, optional
+        Added to the variance.
+    momentum : float or None, optional
+        The weight of each batch in the running statistics; None makes them the average of all
+        batches.
+    affine : bool, optional
+        Whether there are weight and bias.
+    track_running_stats : bool, optional
+        Whether there are running statistics. Evaluation uses them; without them it uses those of
+        the batch.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        `(C,)`: ones and zeros at first.
+    running_mean, running_var : Tensor or None
+        Buffers `(C,)`: zeros and ones at first. In training they move towards the batch's mean and
+        its unbiased variance.
+    num_batches_tracked : Tensor or None
+        Buffer `()`, int64.
+
+    Raises
+    ------
+    ValueError
+        In the call: the input has other dimensions, or in training a channel has one element only.
+
+    See Also
+    --------
+    LazyBatchNorm1d, SyncBatchNorm, LayerNorm, GroupNorm
+
+    Notes
+    -----
+    Shape: `(N, C)` or `(N, C, L)`, and the result has the same. Ioffe and Szegedy 2015. Statistics
+    of 16-bit floats are computed in float32.
+
+    Examples
+    --------
+    >>> layer = nn.BatchNorm1d(3)
+    >>> layer(st.ones(4, 3)).shape
+    Size([4, 3])
+    >>> layer.running_mean
+    tensor([0.1000, 0.1000, 0.1000])
+    >>> layer.num_batches_tracked
+    tensor(1)
+    >>> nn.BatchNorm1d(1)(st.tensor([[1.], [3.]])).detach().round(decimals=2)
+    tensor([[-1.],
+            [ 1.]])
     """
 
     _dims = (2, 3)
 
 
 class BatchNorm2d(_BatchNorm):
-    """`BatchNorm1d` for images (N, C, H, W)."""
+    """Each channel of the batch with mean 0 and variance 1, then `* weight + bias`.
+
+    Parameters
+    ----------
+    num_features : int
+        C, the number of channels.
+    eps : float, optional
+        Added to the variance.
+    momentum : float or None, optional
+        The weight of each batch in the running statistics; None makes them the average of all
+        batches.
+    affine : bool, optional
+        Whether there are weight and bias.
+    track_running_stats : bool, optional
+        Whether there are running statistics. Evaluation uses them; without them it uses those of
+        the batch.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        `(C,)`: ones and zeros at first.
+    running_mean, running_var : Tensor or None
+        Buffers `(C,)`: zeros and ones at first. In training they move towards the batch's mean and
+        its unbiased variance.
+    num_batches_tracked : Tensor or None
+        Buffer `()`, int64.
+
+    Raises
+    ------
+    ValueError
+        In the call: the input has other dimensions, or in training a channel has one element only.
+
+    See Also
+    --------
+    LazyBatchNorm2d, SyncBatchNorm, LayerNorm, GroupNorm
+
+    Notes
+    -----
+    Shape: `(N, C, H, W)`, and the result has the same. Ioffe and Szegedy 2015. Statistics of 16-bit
+    floats are computed in float32.
+
+    Examples
+    --------
+    >>> layer = nn.BatchNorm2d(3)
+    >>> layer(st.ones(4, 3, 8, 8)).shape
+    Size([4, 3, 8, 8])
+    >>> layer.running_mean
+    tensor([0.1000, 0.1000, 0.1000])
+    >>> layer.num_batches_tracked
+    tensor(1)
+    """
 
     _dims = (4,)
 
 
 class BatchNorm3d(_BatchNorm):
-    """`BatchNorm1d` for volumes (N, C, D, H, W)."""
+    """Each channel of the batch with mean 0 and variance 1, then `* weight + bias`.
+
+    Parameters
+    ----------
+    num_features : int
+        C, the number of channels.
+    eps : float, optional
+        Added to the variance.
+    momentum : float or None, optional
+        The weight of each batch in the running statistics; None makes them the average of all
+        batches.
+    affine : bool, optional
+        Whether there are weight and bias.
+    track_running_stats : bool, optional
+        Whether there are running statistics. Evaluation uses them; without them it uses those of
+        the batch.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        `(C,)`: ones and zeros at first.
+    running_mean, running_var : Tensor or None
+        Buffers `(C,)`: zeros and ones at first. In training they move towards the batch's mean and
+        its unbiased variance.
+    num_batches_tracked : Tensor or None
+        Buffer `()`, int64.
+
+    Raises
+    ------
+    ValueError
+        In the call: the input has other dimensions, or in training a channel has one element only.
+
+    See Also
+    --------
+    LazyBatchNorm3d, SyncBatchNorm, LayerNorm, GroupNorm
+
+    Notes
+    -----
+    Shape: `(N, C, D, H, W)`, and the result has the same. Ioffe and Szegedy 2015. Statistics of
+    16-bit floats are computed in float32.
+
+    Examples
+    --------
+    >>> layer = nn.BatchNorm3d(3)
+    >>> layer(st.ones(4, 3, 2, 8, 8)).shape
+    Size([4, 3, 2, 8, 8])
+    >>> layer.running_mean
+    tensor([0.1000, 0.1000, 0.1000])
+    >>> layer.num_batches_tracked
+    tensor(1)
+    """
 
     _dims = (5,)
 
 
 class LazyBatchNorm1d(_LazyNormBase, _BatchNorm):
-    """A BatchNorm1d that learns num_features from its first input, and then is a BatchNorm1d."""
+    """A BatchNorm1d that takes num_features from its first input, and is plain from then on.
+
+    Parameters
+    ----------
+    eps : float, optional
+        Added to the variance.
+    momentum : float or None, optional
+        The weight of each batch in the running statistics; None makes them the average of all
+        batches.
+    affine : bool, optional
+        Whether there are weight and bias.
+    track_running_stats : bool, optional
+        Whether there are running statistics, which evaluation uses.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
+
+    See Also
+    --------
+    BatchNorm1d
+
+    Examples
+    --------
+    >>> layer = nn.LazyBatchNorm1d()
+    >>> layer(st.ones(4, 3)).shape
+    Size([4, 3])
+    >>> layer
+    BatchNorm1d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    """
 
     cls_to_become = BatchNorm1d
     _dims = BatchNorm1d._dims
 
 
 class LazyBatchNorm2d(_LazyNormBase, _BatchNorm):
-    """A BatchNorm2d that learns num_features from its first input, and then is a BatchNorm2d."""
+    """A BatchNorm2d that takes num_features from its first input, and is plain from then on.
+
+    Parameters
+    ----------
+    eps : float, optional
+        Added to the variance.
+    momentum : float or None, optional
+        The weight of each batch in the running statistics; None makes them the average of all
+        batches.
+    affine : bool, optional
+        Whether there are weight and bias.
+    track_running_stats : bool, optional
+        Whether there are running statistics, which evaluation uses.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
+
+    See Also
+    --------
+    BatchNorm2d
+
+    Examples
+    --------
+    >>> layer = nn.LazyBatchNorm2d()
+    >>> layer(st.ones(4, 3, 8, 8)).shape
+    Size([4, 3, 8, 8])
+    >>> layer
+    BatchNorm2d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    """
 
     cls_to_become = BatchNorm2d
     _dims = BatchNorm2d._dims
 
 
 class LazyBatchNorm3d(_LazyNormBase, _BatchNorm):
-    """A BatchNorm3d that learns num_features from its first input, and then is a BatchNorm3d."""
+    """A BatchNorm3d that takes num_features from its first input, and is plain from then on.
+
+    Parameters
+    ----------
+    eps : float, optional
+        Added to the variance.
+    momentum : float or None, optional
+        The weight of each batch in the running statistics; None makes them the average of all
+        batches.
+    affine : bool, optional
+        Whether there are weight and bias.
+    track_running_stats : bool, optional
+        Whether there are running statistics, which evaluation uses.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
+
+    See Also
+    --------
+    BatchNorm3d
+
+    Examples
+    --------
+    >>> layer = nn.LazyBatchNorm3d()
+    >>> layer(st.ones(4, 3, 2, 8, 8)).shape
+    Size([4, 3, 2, 8, 8])
+    >>> layer
+    BatchNorm3d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
+    """
 
     cls_to_become = BatchNorm3d
     _dims = BatchNorm3d._dims

@@ -10,10 +10,21 @@ __all__ = ["ChannelShuffle"]
 
 
 class ChannelShuffle(Module):
-    """Takes the channels of (N, C, *size) in turn from each of the groups.
+    """Takes the channels in turn from each of the groups (Zhang et al. 2018).
 
-    Args:
-        groups: number of groups; C must be a multiple of it.
+    Parameters
+    ----------
+    groups : int
+        Number of groups of neighbouring channels; C is a multiple of it.
+
+    Notes
+    -----
+    Shape: `(N, C, ...)`, and the result has the same.
+
+    Examples
+    --------
+    >>> nn.ChannelShuffle(2)(st.arange(4.).reshape(1, 4, 1, 1)).flatten()
+    tensor([0., 2., 1., 3.])
     """
 
     def __init__(self, groups: int) -> None:

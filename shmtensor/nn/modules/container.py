@@ -100,9 +100,38 @@ class _Numbered(Module):
 
 
 class Sequential(_Numbered):
-    """Each module receives what the one before it returned.
+    """A chain of modules: each receives what the one before it returned.
 
-    >>> model = Sequential(Linear(4, 8), ReLU(), Linear(8, 2))
+    Parameters
+    ----------
+    *args : Module or OrderedDict
+        The modules, in order, or one dictionary that also names them.
+
+    Raises
+    ------
+    TypeError
+        An argument is not a Module.
+
+    See Also
+    --------
+    ModuleList
+
+    Notes
+    -----
+    It is indexed, sliced, extended and joined by `+` like a list; `*` repeats the same modules.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 2))
+    >>> model(st.ones(3, 4)).shape
+    Size([3, 2])
+    >>> model[:2]
+    Sequential(
+      (0): Linear(in_features=4, out_features=8, bias=True)
+      (1): ReLU()
+    )
+    >>> model.append(nn.Sigmoid())[-1]
+    Sigmoid()
     """
 
     def __init__(self, *args: Any) -> None:
@@ -147,7 +176,30 @@ class Sequential(_Numbered):
 
 
 class ModuleList(_Numbered):
-    """A list of modules that are registered."""
+    """A list of modules that are registered.
+
+    Parameters
+    ----------
+    modules : iterable of Module, optional
+        The first modules.
+
+    See Also
+    --------
+    Sequential, ModuleDict, ParameterList
+
+    Notes
+    -----
+    It has no `forward`: the model that owns it says in which order they are called.
+
+    Examples
+    --------
+    >>> layers = nn.ModuleList([nn.Linear(2, 2) for _ in range(3)])
+    >>> x = st.ones(1, 2)
+    >>> for layer in layers:
+    ...     x = layer(x)
+    >>> len(layers), len(list(layers.parameters()))
+    (3, 6)
+    """
 
     def __init__(self, modules: Iterable[Module] | None = None) -> None:
         super().__init__()
@@ -176,7 +228,25 @@ class ModuleList(_Numbered):
 
 
 class ModuleDict(Module):
-    """A dictionary of modules that are registered."""
+    """A dictionary of modules that are registered.
+
+    Parameters
+    ----------
+    modules : mapping or iterable of (str, Module), optional
+        The first modules.
+
+    See Also
+    --------
+    ModuleList, ParameterDict
+
+    Examples
+    --------
+    >>> heads = nn.ModuleDict({"class": nn.Linear(4, 10), "box": nn.Linear(4, 4)})
+    >>> heads["box"](st.ones(1, 4)).shape
+    Size([1, 4])
+    >>> list(heads.keys())
+    ['class', 'box']
+    """
 
     def __init__(self, modules: Any = None) -> None:
         super().__init__()
@@ -229,7 +299,23 @@ class ModuleDict(Module):
 
 
 class ParameterList(Module):
-    """A list of parameters that are registered; tensors in it become Parameters."""
+    """A list of parameters that are registered; tensors in it become Parameters.
+
+    Parameters
+    ----------
+    values : iterable, optional
+        The first values.
+
+    See Also
+    --------
+    ModuleList, ParameterDict
+
+    Examples
+    --------
+    >>> weights = nn.ParameterList([st.ones(2), st.zeros(3)])
+    >>> [p.requires_grad for p in weights], len(weights)
+    ([True, True], 2)
+    """
 
     def __init__(self, values: Iterable[Any] | None = None) -> None:
         super().__init__()
@@ -285,8 +371,21 @@ class ParameterList(Module):
 class ParameterDict(Module):
     """A dictionary of parameters that are registered; tensors in it become Parameters.
 
-    The names of a plain dictionary are sorted; those of an OrderedDict, a ParameterDict or pairs
-    keep their order, as in PyTorch.
+    Parameters
+    ----------
+    parameters : mapping or iterable of (str, value), optional
+        The first values. The names of a plain dictionary are sorted; those of an OrderedDict, a
+        ParameterDict or pairs keep their order, as in PyTorch.
+
+    See Also
+    --------
+    ModuleDict, ParameterList
+
+    Examples
+    --------
+    >>> weights = nn.ParameterDict({"left": st.ones(2), "right": st.zeros(3)})
+    >>> weights["left"].requires_grad, list(weights.keys())
+    (True, ['left', 'right'])
     """
 
     def __init__(self, parameters: Any = None) -> None:

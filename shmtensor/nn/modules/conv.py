@@ -207,19 +207,68 @@ class _Conv(_ConvNd):
 
 
 class Conv1d(_Conv):
-    """Convolution of (N, in_channels, L) or (in_channels, L) with out_channels filters.
+    """Convolution of sequences with learned filters.
 
-    Args:
-        in_channels: channels of the input.
-        out_channels: channels of the result.
-        kernel_size: elements of a filter.
-        stride: steps from one window to the next.
-        padding: elements added on either side; or "valid" (none), or "same" (the result has the
-            input's length).
-        dilation: steps from one element of a window to the next.
-        groups: number of groups of channels, each with its own filters.
-        bias: whether a number is added for each channel.
-        padding_mode: the padded elements: "zeros", "reflect", "replicate" or "circular".
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the input.
+    out_channels : int
+        Channels of the result: the number of filters.
+    kernel_size : int
+        Elements of a filter.
+    stride : {T}, optional
+        Steps from one window to the next.
+    padding : {T} or str, optional
+        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
+        the input's size (for stride 1).
+    dilation : {T}, optional
+        Steps from one element of a window to the next.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters: in_channels groups
+        are a depthwise convolution.
+    bias : bool, optional
+        Whether a number is added for each output channel.
+    padding_mode : str, optional
+        What is added: "zeros", "reflect" (without the edge), "replicate" (the edge) or "circular"
+        (from the other end).
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight : Parameter
+        `(out_channels, in_channels / groups, k)`, drawn uniformly from -1 / sqrt(n) to 1 / sqrt(n),
+        where n is the number of elements of a filter.
+    bias : Parameter or None
+        `(out_channels,)`, drawn from the same range.
+
+    Raises
+    ------
+    ValueError
+        The channels are not multiples of groups, or padding="same" with a stride.
+    RuntimeError
+        In the call: the input has other channels.
+
+    See Also
+    --------
+    LazyConv1d, ConvTranspose1d, functional.conv1d
+
+    Notes
+    -----
+    Shape: `(N, in_channels, L)` to `(N, out_channels, L')`, both also without N, and for each size
+    L' = floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1. As elsewhere in
+    deep learning, filters are not flipped.
+
+    Examples
+    --------
+    >>> layer = nn.Conv1d(3, 8, kernel_size=3, padding="same")
+    >>> layer(st.ones(4, 3, 10)).shape
+    Size([4, 8, 10])
+    >>> nn.Conv1d(3, 8, 3, stride=2)(st.ones(4, 3, 10)).shape
+    Size([4, 8, 4])
     """
 
     _dims = 1
@@ -227,9 +276,70 @@ class Conv1d(_Conv):
 
 
 class Conv2d(_Conv):
-    """Convolution of (N, in_channels, H, W) or (in_channels, H, W); see Conv1d.
+    """Convolution of images with learned filters.
 
-    Sizes are one number, or two: of the height and of the width.
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the input.
+    out_channels : int
+        Channels of the result: the number of filters.
+    kernel_size : int or (int, int)
+        Elements of a filter, one number or (height, width).
+    stride : {T}, optional
+        Steps from one window to the next.
+    padding : {T} or str, optional
+        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
+        the input's size (for stride 1).
+    dilation : {T}, optional
+        Steps from one element of a window to the next.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters: in_channels groups
+        are a depthwise convolution.
+    bias : bool, optional
+        Whether a number is added for each output channel.
+    padding_mode : str, optional
+        What is added: "zeros", "reflect" (without the edge), "replicate" (the edge) or "circular"
+        (from the other end).
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight : Parameter
+        `(out_channels, in_channels / groups, kh, kw)`, drawn uniformly from -1 / sqrt(n) to 1 /
+        sqrt(n), where n is the number of elements of a filter.
+    bias : Parameter or None
+        `(out_channels,)`, drawn from the same range.
+
+    Raises
+    ------
+    ValueError
+        The channels are not multiples of groups, or padding="same" with a stride.
+    RuntimeError
+        In the call: the input has other channels.
+
+    See Also
+    --------
+    LazyConv2d, ConvTranspose2d, functional.conv2d
+
+    Notes
+    -----
+    Shape: `(N, in_channels, H, W)` to `(N, out_channels, H', W')`, both also without N, and for
+    each size L' = floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1. As
+    elsewhere in deep learning, filters are not flipped.
+
+    Examples
+    --------
+    >>> layer = nn.Conv2d(3, 8, kernel_size=3, padding=1)
+    >>> layer(st.ones(4, 3, 32, 32)).shape
+    Size([4, 8, 32, 32])
+    >>> layer.weight.shape, layer.bias.shape
+    (Size([8, 3, 3, 3]), Size([8]))
+    >>> nn.Conv2d(8, 8, (3, 5), stride=2, groups=8)(st.ones(4, 8, 32, 32)).shape
+    Size([4, 8, 15, 14])
     """
 
     _dims = 2
@@ -237,9 +347,68 @@ class Conv2d(_Conv):
 
 
 class Conv3d(_Conv):
-    """Convolution of (N, in_channels, D, H, W) or (in_channels, D, H, W); see Conv1d.
+    """Convolution of volumes with learned filters.
 
-    Sizes are one number, or three: of the depth, the height and the width.
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the input.
+    out_channels : int
+        Channels of the result: the number of filters.
+    kernel_size : int or (int, int, int)
+        Elements of a filter, one number or (depth, height, width).
+    stride : {T}, optional
+        Steps from one window to the next.
+    padding : {T} or str, optional
+        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
+        the input's size (for stride 1).
+    dilation : {T}, optional
+        Steps from one element of a window to the next.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters: in_channels groups
+        are a depthwise convolution.
+    bias : bool, optional
+        Whether a number is added for each output channel.
+    padding_mode : str, optional
+        What is added: "zeros", "reflect" (without the edge), "replicate" (the edge) or "circular"
+        (from the other end).
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight : Parameter
+        `(out_channels, in_channels / groups, kd, kh, kw)`, drawn uniformly from -1 / sqrt(n) to 1 /
+        sqrt(n), where n is the number of elements of a filter.
+    bias : Parameter or None
+        `(out_channels,)`, drawn from the same range.
+
+    Raises
+    ------
+    ValueError
+        The channels are not multiples of groups, or padding="same" with a stride.
+    RuntimeError
+        In the call: the input has other channels.
+
+    See Also
+    --------
+    LazyConv3d, ConvTranspose3d, functional.conv3d
+
+    Notes
+    -----
+    Shape: `(N, in_channels, D, H, W)` to `(N, out_channels, D', H', W')`, both also without N, and
+    for each size L' = floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1. As
+    elsewhere in deep learning, filters are not flipped.
+
+    Examples
+    --------
+    >>> layer = nn.Conv3d(2, 4, kernel_size=3, padding=1)
+    >>> layer(st.ones(1, 2, 5, 6, 7)).shape
+    Size([1, 4, 5, 6, 7])
+    >>> nn.Conv3d(2, 4, (1, 3, 3))(st.ones(1, 2, 5, 6, 7)).shape
+    Size([1, 4, 5, 4, 5])
     """
 
     _dims = 3
@@ -349,20 +518,60 @@ class _ConvTransposeNd(_ConvNd):
 
 
 class ConvTranspose1d(_ConvTransposeNd):
-    """The gradient of a Conv1d by its input, as a layer: (N, in_channels, L) to a longer one.
+    """The gradient of a Conv1d by its input, as a layer: it enlarges where that one shrinks.
 
-    Args:
-        in_channels: channels of the input.
-        out_channels: channels of the result.
-        kernel_size: elements of a filter.
-        stride: steps in the result for one in the input.
-        padding: elements cut off on either side of the result.
-        output_padding: further elements at the result's end, to choose among the lengths to which a
-            Conv1d gives the input's length.
-        groups: number of groups of channels, each with its own filters.
-        bias: whether a number is added for each channel.
-        dilation: steps from one element of a window to the next.
-        padding_mode: "zeros".
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the input.
+    out_channels : int
+        Channels of the result.
+    kernel_size : int
+        Elements of a filter.
+    stride : int, optional
+        Steps in the result for one in the input.
+    padding : int, optional
+        Elements cut off on either side of the result.
+    output_padding : int, optional
+        Further elements at the result's end, to choose among the sizes that a Conv1d takes to the
+        input's size.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters.
+    bias : bool, optional
+        Whether a number is added for each output channel.
+    dilation : int, optional
+        Steps from one element of a window to the next.
+    padding_mode : str, optional
+        Only "zeros".
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight : Parameter
+        `(in_channels, out_channels / groups, k)`.
+    bias : Parameter or None
+        `(out_channels,)`.
+
+    See Also
+    --------
+    Conv1d, LazyConvTranspose1d
+
+    Notes
+    -----
+    Shape: `(N, in_channels, L)` to `(N, out_channels, L')`, both also without N, and for each size
+    L' = (L - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding + 1. The
+    call takes output_size, from which output_padding follows.
+
+    Examples
+    --------
+    >>> layer = nn.ConvTranspose1d(2, 3, kernel_size=2, stride=2)
+    >>> layer(st.ones(1, 2, 4)).shape
+    Size([1, 3, 8])
+    >>> nn.ConvTranspose1d(2, 3, 3, stride=2)(st.ones(1, 2, 4), output_size=[10]).shape
+    Size([1, 3, 10])
     """
 
     _dims = 1
@@ -370,9 +579,61 @@ class ConvTranspose1d(_ConvTransposeNd):
 
 
 class ConvTranspose2d(_ConvTransposeNd):
-    """The gradient of a Conv2d by its input, as a layer; see ConvTranspose1d.
+    """The gradient of a Conv2d by its input, as a layer: it enlarges where that one shrinks.
 
-    Sizes are one number, or two: of the height and of the width.
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the input.
+    out_channels : int
+        Channels of the result.
+    kernel_size : int or (int, int)
+        Elements of a filter, one number or (height, width).
+    stride : int or (int, int), optional
+        Steps in the result for one in the input.
+    padding : int or (int, int), optional
+        Elements cut off on either side of the result.
+    output_padding : int or (int, int), optional
+        Further elements at the result's end, to choose among the sizes that a Conv2d takes to the
+        input's size.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters.
+    bias : bool, optional
+        Whether a number is added for each output channel.
+    dilation : int or (int, int), optional
+        Steps from one element of a window to the next.
+    padding_mode : str, optional
+        Only "zeros".
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight : Parameter
+        `(in_channels, out_channels / groups, kh, kw)`.
+    bias : Parameter or None
+        `(out_channels,)`.
+
+    See Also
+    --------
+    Conv2d, LazyConvTranspose2d
+
+    Notes
+    -----
+    Shape: `(N, in_channels, H, W)` to `(N, out_channels, H', W')`, both also without N, and for
+    each size L' = (L - 1) * stride - 2 * padding + dilation * (kernel_size - 1) + output_padding +
+    1. The call takes output_size, from which output_padding follows.
+
+    Examples
+    --------
+    >>> layer = nn.ConvTranspose2d(2, 3, kernel_size=2, stride=2)
+    >>> layer(st.ones(1, 2, 4, 4)).shape
+    Size([1, 3, 8, 8])
+    >>> down, up = nn.Conv2d(1, 4, 3, stride=2), nn.ConvTranspose2d(4, 1, 3, stride=2)
+    >>> up(down(st.ones(1, 1, 8, 8)), output_size=(8, 8)).shape
+    Size([1, 1, 8, 8])
     """
 
     _dims = 2
@@ -380,9 +641,58 @@ class ConvTranspose2d(_ConvTransposeNd):
 
 
 class ConvTranspose3d(_ConvTransposeNd):
-    """The gradient of a Conv3d by its input, as a layer; see ConvTranspose1d.
+    """The gradient of a Conv3d by its input, as a layer: it enlarges where that one shrinks.
 
-    Sizes are one number, or three: of the depth, the height and the width.
+    Parameters
+    ----------
+    in_channels : int
+        Channels of the input.
+    out_channels : int
+        Channels of the result.
+    kernel_size : int or (int, int, int)
+        Elements of a filter, one number or (depth, height, width).
+    stride : int or (int, int, int), optional
+        Steps in the result for one in the input.
+    padding : int or (int, int, int), optional
+        Elements cut off on either side of the result.
+    output_padding : int or (int, int, int), optional
+        Further elements at the result's end, to choose among the sizes that a Conv3d takes to the
+        input's size.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters.
+    bias : bool, optional
+        Whether a number is added for each output channel.
+    dilation : int or (int, int, int), optional
+        Steps from one element of a window to the next.
+    padding_mode : str, optional
+        Only "zeros".
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight : Parameter
+        `(in_channels, out_channels / groups, kd, kh, kw)`.
+    bias : Parameter or None
+        `(out_channels,)`.
+
+    See Also
+    --------
+    Conv3d, LazyConvTranspose3d
+
+    Notes
+    -----
+    Shape: `(N, in_channels, D, H, W)` to `(N, out_channels, D', H', W')`, both also without N, and
+    for each size L' = (L - 1) * stride - 2 * padding + dilation * (kernel_size - 1) +
+    output_padding + 1. The call takes output_size, from which output_padding follows.
+
+    Examples
+    --------
+    >>> layer = nn.ConvTranspose3d(2, 3, kernel_size=2, stride=2)
+    >>> layer(st.ones(1, 2, 4, 4, 4)).shape
+    Size([1, 3, 8, 8, 8])
     """
 
     _dims = 3
@@ -459,19 +769,148 @@ class _LazyConv(_LazyConvXdMixin):
 
 
 class LazyConv1d(_LazyConv, Conv1d):
-    """A Conv1d that learns in_channels from its first input, and then is a Conv1d."""
+    """A Conv1d that takes in_channels from its first input, and is a plain Conv1d from then on.
+
+    Parameters
+    ----------
+    out_channels : int
+        Channels of the result: the number of filters.
+    kernel_size : int
+        Elements of a filter.
+    stride : {T}, optional
+        Steps from one window to the next.
+    padding : {T} or str, optional
+        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
+        the input's size (for stride 1).
+    dilation : {T}, optional
+        Steps from one element of a window to the next.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters: in_channels groups
+        are a depthwise convolution.
+    bias : bool, optional
+        Whether a number is added for each output channel.
+    padding_mode : str, optional
+        What is added: "zeros", "reflect" (without the edge), "replicate" (the edge) or "circular"
+        (from the other end).
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    See Also
+    --------
+    Conv1d
+
+    Notes
+    -----
+    Until the first call the parameters have no shape: make the optimizer after it.
+
+    Examples
+    --------
+    >>> layer = nn.LazyConv1d(4, 3)
+    >>> layer(st.ones(1, 2, 5)).shape
+    Size([1, 4, 3])
+    >>> type(layer).__name__, layer.in_channels
+    ('Conv1d', 2)
+    """
 
     cls_to_become = Conv1d
 
 
 class LazyConv2d(_LazyConv, Conv2d):
-    """A Conv2d that learns in_channels from its first input, and then is a Conv2d."""
+    """A Conv2d that takes in_channels from its first input, and is a plain Conv2d from then on.
+
+    Parameters
+    ----------
+    out_channels : int
+        Channels of the result: the number of filters.
+    kernel_size : int or (int, int)
+        Elements of a filter, one number or (height, width).
+    stride : {T}, optional
+        Steps from one window to the next.
+    padding : {T} or str, optional
+        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
+        the input's size (for stride 1).
+    dilation : {T}, optional
+        Steps from one element of a window to the next.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters: in_channels groups
+        are a depthwise convolution.
+    bias : bool, optional
+        Whether a number is added for each output channel.
+    padding_mode : str, optional
+        What is added: "zeros", "reflect" (without the edge), "replicate" (the edge) or "circular"
+        (from the other end).
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    See Also
+    --------
+    Conv2d
+
+    Notes
+    -----
+    Until the first call the parameters have no shape: make the optimizer after it.
+
+    Examples
+    --------
+    >>> layer = nn.LazyConv2d(4, 3)
+    >>> layer(st.ones(1, 2, 5, 5)).shape
+    Size([1, 4, 3, 3])
+    >>> type(layer).__name__, layer.in_channels
+    ('Conv2d', 2)
+    """
 
     cls_to_become = Conv2d
 
 
 class LazyConv3d(_LazyConv, Conv3d):
-    """A Conv3d that learns in_channels from its first input, and then is a Conv3d."""
+    """A Conv3d that takes in_channels from its first input, and is a plain Conv3d from then on.
+
+    Parameters
+    ----------
+    out_channels : int
+        Channels of the result: the number of filters.
+    kernel_size : int or (int, int, int)
+        Elements of a filter, one number or (depth, height, width).
+    stride : {T}, optional
+        Steps from one window to the next.
+    padding : {T} or str, optional
+        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
+        the input's size (for stride 1).
+    dilation : {T}, optional
+        Steps from one element of a window to the next.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters: in_channels groups
+        are a depthwise convolution.
+    bias : bool, optional
+        Whether a number is added for each output channel.
+    padding_mode : str, optional
+        What is added: "zeros", "reflect" (without the edge), "replicate" (the edge) or "circular"
+        (from the other end).
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    See Also
+    --------
+    Conv3d
+
+    Notes
+    -----
+    Until the first call the parameters have no shape: make the optimizer after it.
+
+    Examples
+    --------
+    >>> layer = nn.LazyConv3d(4, 3)
+    >>> layer(st.ones(1, 2, 5, 5, 5)).shape
+    Size([1, 4, 3, 3, 3])
+    >>> type(layer).__name__, layer.in_channels
+    ('Conv3d', 2)
+    """
 
     cls_to_become = Conv3d
 
@@ -507,18 +946,132 @@ class _LazyConvTranspose(_LazyConvXdMixin):
 
 
 class LazyConvTranspose1d(_LazyConvTranspose, ConvTranspose1d):
-    """Learns in_channels from its first input, and then is a ConvTranspose1d."""
+    """A ConvTranspose1d that takes in_channels from its first input, and is plain from then on.
+
+    Parameters
+    ----------
+    out_channels : int
+        Channels of the result.
+    kernel_size : int
+        Elements of a filter.
+    stride : int, optional
+        Steps in the result for one in the input.
+    padding : int, optional
+        Elements cut off on either side of the result.
+    output_padding : int, optional
+        Further elements at the result's end.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters.
+    bias : bool, optional
+        Whether a number is added for each output channel.
+    dilation : int, optional
+        Steps from one element of a window to the next.
+    padding_mode : str, optional
+        Only "zeros".
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    See Also
+    --------
+    ConvTranspose1d
+
+    Examples
+    --------
+    >>> layer = nn.LazyConvTranspose1d(3, kernel_size=2, stride=2)
+    >>> layer(st.ones(1, 2, 4)).shape
+    Size([1, 3, 8])
+    >>> layer.in_channels
+    2
+    """
 
     cls_to_become = ConvTranspose1d
 
 
 class LazyConvTranspose2d(_LazyConvTranspose, ConvTranspose2d):
-    """Learns in_channels from its first input, and then is a ConvTranspose2d."""
+    """A ConvTranspose2d that takes in_channels from its first input, and is plain from then on.
+
+    Parameters
+    ----------
+    out_channels : int
+        Channels of the result.
+    kernel_size : int or (int, int)
+        Elements of a filter, one number or (height, width).
+    stride : int or (int, int), optional
+        Steps in the result for one in the input.
+    padding : int or (int, int), optional
+        Elements cut off on either side of the result.
+    output_padding : int or (int, int), optional
+        Further elements at the result's end.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters.
+    bias : bool, optional
+        Whether a number is added for each output channel.
+    dilation : int or (int, int), optional
+        Steps from one element of a window to the next.
+    padding_mode : str, optional
+        Only "zeros".
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    See Also
+    --------
+    ConvTranspose2d
+
+    Examples
+    --------
+    >>> layer = nn.LazyConvTranspose2d(3, kernel_size=2, stride=2)
+    >>> layer(st.ones(1, 2, 4, 4)).shape
+    Size([1, 3, 8, 8])
+    >>> layer.in_channels
+    2
+    """
 
     cls_to_become = ConvTranspose2d
 
 
 class LazyConvTranspose3d(_LazyConvTranspose, ConvTranspose3d):
-    """Learns in_channels from its first input, and then is a ConvTranspose3d."""
+    """A ConvTranspose3d that takes in_channels from its first input, and is plain from then on.
+
+    Parameters
+    ----------
+    out_channels : int
+        Channels of the result.
+    kernel_size : int or (int, int, int)
+        Elements of a filter, one number or (depth, height, width).
+    stride : int or (int, int, int), optional
+        Steps in the result for one in the input.
+    padding : int or (int, int, int), optional
+        Elements cut off on either side of the result.
+    output_padding : int or (int, int, int), optional
+        Further elements at the result's end.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters.
+    bias : bool, optional
+        Whether a number is added for each output channel.
+    dilation : int or (int, int, int), optional
+        Steps from one element of a window to the next.
+    padding_mode : str, optional
+        Only "zeros".
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    See Also
+    --------
+    ConvTranspose3d
+
+    Examples
+    --------
+    >>> layer = nn.LazyConvTranspose3d(3, kernel_size=2, stride=2)
+    >>> layer(st.ones(1, 2, 4, 4, 4)).shape
+    Size([1, 3, 8, 8, 8])
+    >>> layer.in_channels
+    2
+    """
 
     cls_to_become = ConvTranspose3d

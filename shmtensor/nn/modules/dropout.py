@@ -22,7 +22,33 @@ class _Dropout(Module):
 
 
 class Dropout(_Dropout):
-    """Zeroes each element with probability p and scales the others by 1 / (1 - p)."""
+    """Zeroes elements at random in training, and scales the others up, against overfitting.
+
+    Parameters
+    ----------
+    p : float, optional
+        Probability of an element to be 0, from 0 to 1.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    See Also
+    --------
+    Dropout2d, AlphaDropout, functional.dropout
+
+    Notes
+    -----
+    In training the remaining elements are divided by 1 - p, so that the mean stays; in evaluation
+    the layer returns its input itself (Copies: none). Shape: any, and the result has the same.
+    Srivastava et al. 2014.
+
+    Examples
+    --------
+    >>> layer = nn.Dropout(0.5)
+    >>> sorted(set(layer(st.ones(100)).tolist()))
+    [0.0, 2.0]
+    >>> layer.eval()(st.ones(3))
+    tensor([1., 1., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape. In evaluation the input itself."""
@@ -30,7 +56,31 @@ class Dropout(_Dropout):
 
 
 class Dropout1d(_Dropout):
-    """Dropout of whole channels of (N, C, L) or (C, L)."""
+    """Zeroes whole channels at random in training, and scales the others up.
+
+    Parameters
+    ----------
+    p : float, optional
+        Probability of a channel to be 0, from 0 to 1.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    See Also
+    --------
+    Dropout
+
+    Notes
+    -----
+    Shape: `(N, C, L)` or `(C, L)`, and the result has the same. In evaluation the layer returns its
+    input itself.
+
+    Examples
+    --------
+    >>> x = nn.Dropout1d(0.5)(st.ones(8, 4, 4))
+    >>> channels = x.flatten(2)
+    >>> bool((channels == channels[:, :, :1]).all())
+    True
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, L) or (C, L)."""
@@ -38,7 +88,32 @@ class Dropout1d(_Dropout):
 
 
 class Dropout2d(_Dropout):
-    """Dropout of whole channels of (N, C, H, W), or (N, C, L) with PyTorch's warning."""
+    """Zeroes whole channels at random in training, and scales the others up.
+
+    Parameters
+    ----------
+    p : float, optional
+        Probability of a channel to be 0, from 0 to 1.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    See Also
+    --------
+    Dropout
+
+    Notes
+    -----
+    Shape: `(N, C, H, W)`, and the result has the same. In evaluation the layer returns its input
+    itself. An input of 3 dimensions is taken for `(N, C, L)`, with a warning as PyTorch's. Tompson
+    et al. 2014.
+
+    Examples
+    --------
+    >>> x = nn.Dropout2d(0.5)(st.ones(8, 4, 4, 4))
+    >>> channels = x.flatten(2)
+    >>> bool((channels == channels[:, :, :1]).all())
+    True
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, H, W), or with a warning (N, C, L), (N, C)."""
@@ -46,7 +121,31 @@ class Dropout2d(_Dropout):
 
 
 class Dropout3d(_Dropout):
-    """Dropout of whole channels of (N, C, D, H, W) or (C, D, H, W)."""
+    """Zeroes whole channels at random in training, and scales the others up.
+
+    Parameters
+    ----------
+    p : float, optional
+        Probability of a channel to be 0, from 0 to 1.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    See Also
+    --------
+    Dropout
+
+    Notes
+    -----
+    Shape: `(N, C, D, H, W)` or `(C, D, H, W)`, and the result has the same. In evaluation the layer
+    returns its input itself.
+
+    Examples
+    --------
+    >>> x = nn.Dropout3d(0.5)(st.ones(8, 4, 4, 4, 4))
+    >>> channels = x.flatten(2)
+    >>> bool((channels == channels[:, :, :1]).all())
+    True
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, D, H, W) or (C, D, H, W)."""
@@ -54,7 +153,28 @@ class Dropout3d(_Dropout):
 
 
 class AlphaDropout(_Dropout):
-    """Dropout that keeps mean and variance of SELU's output (Klambauer et al. 2017)."""
+    """Dropout that keeps mean 0 and variance 1 after `SELU` (Klambauer et al. 2017).
+
+    Parameters
+    ----------
+    p : float, optional
+        Probability of an element to be set to SELU's negative limit, from 0 to 1.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    See Also
+    --------
+    SELU, FeatureAlphaDropout
+
+    Notes
+    -----
+    Shape: any, and the result has the same. In evaluation the layer returns its input itself.
+
+    Examples
+    --------
+    >>> nn.AlphaDropout(0.1).eval()(st.ones(2))
+    tensor([1., 1.])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """Any shape."""
@@ -62,7 +182,25 @@ class AlphaDropout(_Dropout):
 
 
 class FeatureAlphaDropout(_Dropout):
-    """`AlphaDropout` of whole channels of (N, C, *)."""
+    """`AlphaDropout` of whole channels.
+
+    Parameters
+    ----------
+    p : float, optional
+        Probability of a channel to be set to SELU's negative limit, from 0 to 1.
+    inplace : bool, optional
+        Write the result into the input's memory and return the input.
+
+    Notes
+    -----
+    Shape: `(N, C, ...)`, and the result has the same. In evaluation the layer returns its input
+    itself.
+
+    Examples
+    --------
+    >>> nn.FeatureAlphaDropout(0.1)(st.ones(2, 3, 4)).shape
+    Size([2, 3, 4])
+    """
 
     def forward(self, input: Tensor) -> Tensor:
         """(N, C, *), same shape out."""

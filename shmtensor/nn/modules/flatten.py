@@ -11,7 +11,26 @@ __all__ = ["Flatten", "Unflatten"]
 
 
 class Flatten(Module):
-    """Joins the dimensions start_dim to end_dim into one."""
+    """Joins a range of dimensions into one.
+
+    Parameters
+    ----------
+    start_dim : int, optional
+        The first of them; 1, the default, leaves the batch alone.
+    end_dim : int, optional
+        The last of them.
+
+    See Also
+    --------
+    Unflatten
+
+    Examples
+    --------
+    >>> nn.Flatten()(st.ones(32, 1, 5, 5)).shape
+    Size([32, 25])
+    >>> nn.Flatten(0, 2)(st.ones(32, 1, 5, 5)).shape
+    Size([160, 5])
+    """
 
     def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
         super().__init__()
@@ -27,7 +46,29 @@ class Flatten(Module):
 
 
 class Unflatten(Module):
-    """Splits the dimension `dim` into `unflattened_size`."""
+    """Splits a dimension into several.
+
+    Parameters
+    ----------
+    dim : int
+        The dimension.
+    unflattened_size : tuple of int
+        The sizes that it is split into; one may be -1.
+
+    Raises
+    ------
+    TypeError
+        dim is not an int (names are not kept), or a size is not one.
+
+    See Also
+    --------
+    Flatten
+
+    Examples
+    --------
+    >>> nn.Unflatten(1, (2, -1))(st.ones(32, 50)).shape
+    Size([32, 2, 25])
+    """
 
     def __init__(self, dim: int | str, unflattened_size: Sequence[int]) -> None:
         super().__init__()

@@ -13,12 +13,31 @@ __all__ = ["Fold", "Unfold"]
 class Fold(Module):
     """Adds the columns of windows at the windows' positions in an image.
 
-    Args:
-        output_size: the image's height and width.
-        kernel_size: elements of a window.
-        dilation: steps from one element of a window to the next.
-        padding: elements around the image that windows may reach.
-        stride: steps from one window to the next.
+    Parameters
+    ----------
+    output_size : int or (int, int)
+        The image's height and width.
+    kernel_size : int or (int, int)
+        Elements of a window.
+    dilation : int or (int, int), optional
+        Steps from one element of a window to the next.
+    padding : int or (int, int), optional
+        Elements around the image that windows may reach.
+    stride : int or (int, int), optional
+        Steps from one window to the next.
+
+    See Also
+    --------
+    Unfold, functional.fold
+
+    Notes
+    -----
+    Shape: `(N, C * kh * kw, L)` to `(N, C, *output_size)`, both also without N.
+
+    Examples
+    --------
+    >>> nn.Fold((4, 5), kernel_size=2)(st.ones(1, 3 * 4, 12)).shape
+    Size([1, 3, 4, 5])
     """
 
     def __init__(
@@ -52,11 +71,29 @@ class Fold(Module):
 class Unfold(Module):
     """The windows of an image as columns.
 
-    Args:
-        kernel_size: elements of a window.
-        dilation: steps from one element of a window to the next.
-        padding: zeros added around the image.
-        stride: steps from one window to the next.
+    Parameters
+    ----------
+    kernel_size : int or (int, int)
+        Elements of a window.
+    dilation : int or (int, int), optional
+        Steps from one element of a window to the next.
+    padding : int or (int, int), optional
+        Zeros added around the image.
+    stride : int or (int, int), optional
+        Steps from one window to the next.
+
+    See Also
+    --------
+    Fold, functional.unfold
+
+    Notes
+    -----
+    Shape: `(N, C, H, W)` to `(N, C * kh * kw, L)` for L windows, both also without N.
+
+    Examples
+    --------
+    >>> nn.Unfold(kernel_size=2)(st.ones(1, 3, 4, 5)).shape
+    Size([1, 12, 12])
     """
 
     def __init__(

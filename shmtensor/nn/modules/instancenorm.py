@@ -104,37 +104,180 @@ class _InstanceNorm(_NormBase):
 
 
 class InstanceNorm1d(_InstanceNorm):
-    """Mean 0 and variance 1 for each channel of each sample, then `* weight + bias`, for
-    (N, C, L) or (C, L) (Ulyanov et al. 2016).
+    """Each channel of each sample with mean 0 and variance 1, then `* weight + bias`.
 
-    Args:
-        num_features: C.
-        eps: added to the variance.
-        momentum: the weight of each batch in the running statistics.
-        affine: whether there are weight and bias.
-        track_running_stats: whether there are running statistics, which evaluation uses.
-        bias: whether there is a bias.
+    Parameters
+    ----------
+    num_features : int
+        C, the number of channels.
+    eps : float, optional
+        Added to the variance.
+    momentum : float, optional
+        The weight of each batch in the running statistics.
+    affine : bool, optional
+        Whether there are weight and bias; by default there are none.
+    track_running_stats : bool, optional
+        Whether there are running statistics, which evaluation uses; by default there are none.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        `(C,)`: ones and zeros at first.
+    running_mean, running_var : Tensor or None
+        Buffers `(C,)`.
+
+    See Also
+    --------
+    LazyInstanceNorm1d, BatchNorm1d
+
+    Notes
+    -----
+    Shape: `(N, C, L)` or `(C, L)`, and the result has the same. Ulyanov et al. 2016.
+
+    Examples
+    --------
+    >>> nn.InstanceNorm1d(3)(st.ones(4, 3, 8)).abs().max()
+    tensor(0.)
+    >>> nn.InstanceNorm1d(3, affine=True).weight.shape
+    Size([3])
     """
 
     _dims = (2, 3)
 
 
 class InstanceNorm2d(_InstanceNorm):
-    """`InstanceNorm1d` for images (N, C, H, W) or (C, H, W)."""
+    """Each channel of each sample with mean 0 and variance 1, then `* weight + bias`.
+
+    Parameters
+    ----------
+    num_features : int
+        C, the number of channels.
+    eps : float, optional
+        Added to the variance.
+    momentum : float, optional
+        The weight of each batch in the running statistics.
+    affine : bool, optional
+        Whether there are weight and bias; by default there are none.
+    track_running_stats : bool, optional
+        Whether there are running statistics, which evaluation uses; by default there are none.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        `(C,)`: ones and zeros at first.
+    running_mean, running_var : Tensor or None
+        Buffers `(C,)`.
+
+    See Also
+    --------
+    LazyInstanceNorm2d, BatchNorm2d
+
+    Notes
+    -----
+    Shape: `(N, C, H, W)` or `(C, H, W)`, and the result has the same. Ulyanov et al. 2016.
+
+    Examples
+    --------
+    >>> nn.InstanceNorm2d(3)(st.ones(4, 3, 8, 8)).abs().max()
+    tensor(0.)
+    >>> nn.InstanceNorm2d(3, affine=True).weight.shape
+    Size([3])
+    """
 
     _dims = (3, 4)
 
 
 class InstanceNorm3d(_InstanceNorm):
-    """`InstanceNorm1d` for volumes (N, C, D, H, W) or (C, D, H, W)."""
+    """Each channel of each sample with mean 0 and variance 1, then `* weight + bias`.
+
+    Parameters
+    ----------
+    num_features : int
+        C, the number of channels.
+    eps : float, optional
+        Added to the variance.
+    momentum : float, optional
+        The weight of each batch in the running statistics.
+    affine : bool, optional
+        Whether there are weight and bias; by default there are none.
+    track_running_stats : bool, optional
+        Whether there are running statistics, which evaluation uses; by default there are none.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        `(C,)`: ones and zeros at first.
+    running_mean, running_var : Tensor or None
+        Buffers `(C,)`.
+
+    See Also
+    --------
+    LazyInstanceNorm3d, BatchNorm3d
+
+    Notes
+    -----
+    Shape: `(N, C, D, H, W)` or `(C, D, H, W)`, and the result has the same. Ulyanov et al. 2016.
+
+    Examples
+    --------
+    >>> nn.InstanceNorm3d(3)(st.ones(4, 3, 2, 8, 8)).abs().max()
+    tensor(0.)
+    >>> nn.InstanceNorm3d(3, affine=True).weight.shape
+    Size([3])
+    """
 
     _dims = (4, 5)
 
 
 class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
-    """An InstanceNorm1d that learns num_features from its first input and then is one.
+    """An InstanceNorm1d that takes num_features from its first input, and is plain from then on.
 
-    Weight, bias and running statistics are there unless refused, unlike in InstanceNorm1d.
+    Parameters
+    ----------
+    eps : float, optional
+        Added to the variance.
+    momentum : float, optional
+        The weight of each batch in the running statistics.
+    affine : bool, optional
+        Whether there are weight and bias: by default there are, unlike in InstanceNorm1d.
+    track_running_stats : bool, optional
+        Whether there are running statistics: by default there are, unlike in InstanceNorm1d.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
+
+    See Also
+    --------
+    InstanceNorm1d
+
+    Examples
+    --------
+    >>> layer = nn.LazyInstanceNorm1d()
+    >>> layer(st.ones(4, 3, 8)).shape
+    Size([4, 3, 8])
+    >>> layer
+    InstanceNorm1d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
     """
 
     cls_to_become = InstanceNorm1d
@@ -142,9 +285,36 @@ class LazyInstanceNorm1d(_LazyNormBase, _InstanceNorm):
 
 
 class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
-    """An InstanceNorm2d that learns num_features from its first input and then is one.
+    """An InstanceNorm2d that takes num_features from its first input, and is plain from then on.
 
-    Weight, bias and running statistics are there unless refused, unlike in InstanceNorm2d.
+    Parameters
+    ----------
+    eps : float, optional
+        Added to the variance.
+    momentum : float, optional
+        The weight of each batch in the running statistics.
+    affine : bool, optional
+        Whether there are weight and bias: by default there are, unlike in InstanceNorm2d.
+    track_running_stats : bool, optional
+        Whether there are running statistics: by default there are, unlike in InstanceNorm2d.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
+
+    See Also
+    --------
+    InstanceNorm2d
+
+    Examples
+    --------
+    >>> layer = nn.LazyInstanceNorm2d()
+    >>> layer(st.ones(4, 3, 8, 8)).shape
+    Size([4, 3, 8, 8])
+    >>> layer
+    InstanceNorm2d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
     """
 
     cls_to_become = InstanceNorm2d
@@ -152,9 +322,36 @@ class LazyInstanceNorm2d(_LazyNormBase, _InstanceNorm):
 
 
 class LazyInstanceNorm3d(_LazyNormBase, _InstanceNorm):
-    """An InstanceNorm3d that learns num_features from its first input and then is one.
+    """An InstanceNorm3d that takes num_features from its first input, and is plain from then on.
 
-    Weight, bias and running statistics are there unless refused, unlike in InstanceNorm3d.
+    Parameters
+    ----------
+    eps : float, optional
+        Added to the variance.
+    momentum : float, optional
+        The weight of each batch in the running statistics.
+    affine : bool, optional
+        Whether there are weight and bias: by default there are, unlike in InstanceNorm3d.
+    track_running_stats : bool, optional
+        Whether there are running statistics: by default there are, unlike in InstanceNorm3d.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
+
+    See Also
+    --------
+    InstanceNorm3d
+
+    Examples
+    --------
+    >>> layer = nn.LazyInstanceNorm3d()
+    >>> layer(st.ones(4, 3, 2, 8, 8)).shape
+    Size([4, 3, 2, 8, 8])
+    >>> layer
+    InstanceNorm3d(3, eps=1e-05, momentum=0.1, affine=True, bias=True, track_running_stats=True)
     """
 
     cls_to_become = InstanceNorm3d

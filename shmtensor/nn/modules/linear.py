@@ -17,7 +17,25 @@ __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
 
 class Identity(Module):
-    """Returns its input; takes and ignores any arguments."""
+    """Returns its input unchanged: a layer that takes another's place.
+
+    Parameters
+    ----------
+    *args, **kwargs
+        Any; they are ignored, so that the layer can replace one with arguments.
+
+    Notes
+    -----
+    Shape: any. Copies: none.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    >>> model[1] = nn.Identity()
+    >>> x = st.ones(3)
+    >>> nn.Identity(54, unused=True)(x) is x
+    True
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
@@ -28,12 +46,51 @@ class Identity(Module):
 
 
 class Linear(Module):
-    """`input @ weight.T + bias`, for input of shape (..., in_features).
+    """A dense layer: `input @ weight.T + bias`.
 
-    Args:
-        in_features: size of the input's last dimension.
-        out_features: size of the result's last dimension.
-        bias: whether there is a bias.
+    Parameters
+    ----------
+    in_features : int
+        Size of the input's last dimension.
+    out_features : int
+        Size of the result's last dimension.
+    bias : bool, optional
+        Whether a bias is added.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight : Parameter
+        `(out_features, in_features)`, drawn uniformly from -1 / sqrt(in_features) to 1 /
+        sqrt(in_features).
+    bias : Parameter or None
+        `(out_features,)`, drawn from the same range.
+
+    Raises
+    ------
+    RuntimeError
+        In the call: the input's last size is not in_features.
+
+    See Also
+    --------
+    LazyLinear, Bilinear, functional.linear
+
+    Notes
+    -----
+    Shape: `(..., in_features)` to `(..., out_features)`.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(3, 2)
+    >>> layer(st.ones(4, 3)).shape
+    Size([4, 2])
+    >>> [(name, tuple(p.shape)) for name, p in layer.named_parameters()]
+    [('weight', (2, 3)), ('bias', (2,))]
+    >>> nn.Linear(3, 2, bias=False)
+    Linear(in_features=3, out_features=2, bias=False)
     """
 
     in_features: int
@@ -78,11 +135,34 @@ class Linear(Module):
 
 
 class LazyLinear(LazyModuleMixin, Linear):
-    """A Linear that learns in_features from its first input, and then is a Linear.
+    """A `Linear` that takes in_features from its first input, and is a plain Linear from then on.
 
-    Args:
-        out_features: size of the result's last dimension.
-        bias: whether there is a bias.
+    Parameters
+    ----------
+    out_features : int
+        Size of the result's last dimension.
+    bias : bool, optional
+        Whether a bias is added.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    See Also
+    --------
+    Linear
+
+    Notes
+    -----
+    Until the first call the parameters have no shape: make the optimizer after it.
+
+    Examples
+    --------
+    >>> layer = nn.LazyLinear(2)
+    >>> layer(st.ones(4, 3)).shape
+    Size([4, 2])
+    >>> layer
+    Linear(in_features=3, out_features=2, bias=True)
     """
 
     cls_to_become = Linear
@@ -123,7 +203,39 @@ class NonDynamicallyQuantizableLinear(Linear):
 
 
 class Bilinear(Module):
-    """`x1 @ weight @ x2 + bias`, for x1 (..., in1_features) and x2 (..., in2_features)."""
+    """A form of two inputs for each output: `x1 @ weight[k] @ x2 + bias[k]`.
+
+    Parameters
+    ----------
+    in1_features, in2_features : int
+        Sizes of the last dimensions of the two inputs.
+    out_features : int
+        Size of the result's last dimension.
+    bias : bool, optional
+        Whether a bias is added.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight : Parameter
+        `(out_features, in1_features, in2_features)`, drawn uniformly from -1 / sqrt(in1_features)
+        to 1 / sqrt(in1_features).
+    bias : Parameter or None
+        `(out_features,)`, drawn from the same range.
+
+    Notes
+    -----
+    Shape: `(..., in1_features)` and `(..., in2_features)` to `(..., out_features)`.
+
+    Examples
+    --------
+    >>> layer = nn.Bilinear(3, 4, 2)
+    >>> layer(st.ones(5, 3), st.ones(5, 4)).shape
+    Size([5, 2])
+    """
 
     weight: Parameter
     bias: Parameter | None

@@ -20,14 +20,28 @@ class LinearCrossEntropyOptions:
     In PyTorch they choose how the logits are computed in chunks. Here the logits are computed at
     once, whatever the options are: the loss and its gradients are the same.
 
-    Args:
-        allow_retain_graph: whether backward may run twice (here it always may).
-        batch_chunk_size: rows of the input in one chunk.
-        chunking_method: "auto", "aspect_ratio", "aspect_ratio:N" or None.
-        acc_policy: "auto", "accurate", "balanced" or "compact".
-        acc_dtype: dtype of sums over chunks: a floating-point one, or None.
+    Parameters
+    ----------
+    allow_retain_graph : bool, optional
+        Whether backward may run twice (here it always may).
+    batch_chunk_size : int, optional
+        Rows of the input in one chunk.
+    chunking_method : str, optional
+        "auto", "aspect_ratio", "aspect_ratio:N" or None.
+    acc_policy : str, optional
+        "auto", "accurate", "balanced" or "compact".
+    acc_dtype : dtype, optional
+        The floating-point dtype of sums over chunks.
 
-    Raises: ValueError for any other value.
+    Raises
+    ------
+    ValueError
+        Any other value.
+
+    Examples
+    --------
+    >>> nn.LinearCrossEntropyOptions(acc_policy="compact").acc_policy
+    'compact'
     """
 
     allow_retain_graph: bool = False

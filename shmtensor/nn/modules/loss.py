@@ -71,7 +71,31 @@ class _WeightedLoss(_Loss):
 
 
 class L1Loss(_Loss):
-    """|input - target|."""
+    """The mean absolute difference of input and target.
+
+    Parameters
+    ----------
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    See Also
+    --------
+    MSELoss, SmoothL1Loss, functional.l1_loss
+
+    Notes
+    -----
+    abs(input - target). Shape: two tensors of one shape, to `()`.
+
+    Examples
+    --------
+    >>> nn.L1Loss()(st.tensor([1., 4.]), st.tensor([0., 0.]))
+    tensor(2.5000)
+    >>> nn.L1Loss(reduction="none")(st.tensor([1., 4.]), st.tensor([0., 0.]))
+    tensor([1., 4.])
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Two tensors of one shape."""
@@ -79,7 +103,34 @@ class L1Loss(_Loss):
 
 
 class MSELoss(_Loss):
-    """(input - target) squared."""
+    """The mean squared difference of input and target.
+
+    Parameters
+    ----------
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    See Also
+    --------
+    L1Loss, HuberLoss, functional.mse_loss
+
+    Notes
+    -----
+    (input - target) ** 2. Shape: two tensors of one shape, to `()`.
+
+    Examples
+    --------
+    >>> loss = nn.MSELoss()
+    >>> prediction = st.tensor([1., 4.], requires_grad=True)
+    >>> loss(prediction, st.tensor([0., 0.])).backward()
+    >>> prediction.grad
+    tensor([1., 4.])
+    >>> nn.MSELoss(reduction="sum")(st.tensor([1., 4.]), st.tensor([0., 0.]))
+    tensor(17.)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Two tensors of one shape."""
@@ -87,7 +138,32 @@ class MSELoss(_Loss):
 
 
 class SmoothL1Loss(_Loss):
-    """Squared below beta, absolute above (Girshick 2015)."""
+    """Squared below beta, absolute above (Girshick 2015).
+
+    Parameters
+    ----------
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+    beta : float, optional
+        Where the squared part ends; 0 is `L1Loss`.
+
+    See Also
+    --------
+    HuberLoss
+
+    Notes
+    -----
+    d ** 2 / (2 * beta) where d = abs(input - target) is less than beta, else d - beta / 2. Shape:
+    two tensors of one shape, to `()`.
+
+    Examples
+    --------
+    >>> nn.SmoothL1Loss(reduction="none")(st.tensor([0.5, 3.0]), st.zeros(2))
+    tensor([0.1250, 2.5000])
+    """
 
     def __init__(
         self,
@@ -105,7 +181,29 @@ class SmoothL1Loss(_Loss):
 
 
 class HuberLoss(_Loss):
-    """Squared below delta, delta times absolute above (Huber 1964)."""
+    """Squared below delta, delta times absolute above (Huber 1964).
+
+    Parameters
+    ----------
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+    delta : float, optional
+        Where the squared part ends.
+
+    See Also
+    --------
+    SmoothL1Loss
+
+    Notes
+    -----
+    d ** 2 / 2 where d = abs(input - target) is at most delta, else delta * (d - delta / 2). Shape:
+    two tensors of one shape, to `()`.
+
+    Examples
+    --------
+    >>> nn.HuberLoss(reduction="none", delta=2.0)(st.tensor([1.0, 3.0]), st.zeros(2))
+    tensor([0.5000, 4.0000])
+    """
 
     def __init__(self, reduction: str = "mean", delta: float = 1.0) -> None:
         super().__init__(reduction=reduction)
@@ -117,12 +215,56 @@ class HuberLoss(_Loss):
 
 
 class CrossEntropyLoss(_WeightedLoss):
-    """-log softmax(input) at the target, a class number or a probability per class.
+    """-log softmax(input) at the target: the loss of a classifier, from its logits.
 
-    Args:
-        weight: (C,), a weight per class.
-        ignore_index: targets of this class are ignored.
-        label_smoothing: the share of each target that is distributed over all classes.
+    Parameters
+    ----------
+    weight : Tensor, optional
+        `(C,)`: a weight per class; "mean" divides by the targets' weights.
+    size_average : bool, optional
+        The older way to name a reduction, see `reduce`.
+    ignore_index : int, optional
+        Targets of this class are ignored, also by the mean.
+    reduce : bool, optional
+        With `size_average` it overrides `reduction`: reduce=False is "none", size_average=False is
+        "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+    label_smoothing : float, optional
+        The share of each target that is distributed evenly over all classes, from 0 to 1 (Szegedy
+        et al. 2015).
+
+    Attributes
+    ----------
+    weight : Tensor or None
+        A buffer.
+
+    Raises
+    ------
+    IndexError
+        In the call: a target is not a class.
+    RuntimeError
+        In the call: the shapes do not match.
+
+    See Also
+    --------
+    NLLLoss, BCEWithLogitsLoss, functional.cross_entropy
+
+    Notes
+    -----
+    Shape: logits `(N, C)`, `(C,)` or `(N, C, d1, ...)`, with class numbers `(N)`, `()` or `(N, d1,
+    ...)`, or with probabilities of the input's shape. The call applies log_softmax: a Softmax
+    before it is wrong.
+
+    Examples
+    --------
+    >>> logits = st.tensor([[0., 0.], [100., 0.]])
+    >>> nn.CrossEntropyLoss()(logits, st.tensor([1, 0])).round(decimals=4)
+    tensor(0.3466)
+    >>> nn.CrossEntropyLoss(reduction="none")(logits, st.tensor([1, 1]))
+    tensor([  0.6931, 100.0000])
+    >>> nn.CrossEntropyLoss(ignore_index=-1)(logits, st.tensor([0, -1]))
+    tensor(0.6931)
     """
 
     def __init__(
@@ -152,7 +294,36 @@ class CrossEntropyLoss(_WeightedLoss):
 
 
 class NLLLoss(_WeightedLoss):
-    """-input at the target: cross entropy of log-probabilities."""
+    """-input at the target: the cross entropy of log-probabilities.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        `(C,)`: a weight per class; "mean" divides by the targets' weights.
+    size_average : bool, optional
+        The older way to name a reduction, see `reduce`.
+    ignore_index : int, optional
+        Targets of this class are ignored, also by the mean.
+    reduce : bool, optional
+        With `size_average` it overrides `reduction`: reduce=False is "none", size_average=False is
+        "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    See Also
+    --------
+    CrossEntropyLoss, LogSoftmax
+
+    Notes
+    -----
+    Shape: log-probabilities `(N, C)`, `(C,)` or `(N, C, d1, ...)`, with class numbers `(N)`, `()`
+    or `(N, d1, ...)`.
+
+    Examples
+    --------
+    >>> nn.NLLLoss()(st.tensor([[-1., -3.], [-2., -4.]]), st.tensor([0, 1]))
+    tensor(2.5000)
+    """
 
     def __init__(
         self,
@@ -177,24 +348,75 @@ class NLLLoss(_WeightedLoss):
 
 
 class NLLLoss2d(NLLLoss):
-    """The older name of `NLLLoss` for images."""
+    """The older name of `NLLLoss` for images.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        `(C,)`: a weight per class.
+    size_average : bool, optional
+        The older way to name a reduction, see `reduce`.
+    ignore_index : int, optional
+        Targets of this class are ignored, also by the mean.
+    reduce : bool, optional
+        With `size_average` it overrides `reduction`.
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    See Also
+    --------
+    NLLLoss
+
+    Examples
+    --------
+    >>> nn.NLLLoss2d()(-st.ones(1, 3, 2, 2), st.zeros(1, 2, 2, dtype=st.int64))
+    tensor(1.)
+    """
 
 
 class LinearCrossEntropyLoss(_WeightedLoss):
     """`CrossEntropyLoss` of the logits of its own linear layer.
 
-    Args:
-        in_features: size of the input's last dimension.
-        num_classes: C.
-        out_features: (d1, ...): shape of each sample's targets; the weight of the linear layer has
-            the shape (C * d1 * ..., in_features).
-        bias: whether the linear layer has a bias.
-        weight: (C,), a weight per class.
-        ignore_index: targets of this class are ignored; None: -100, for class numbers.
-        label_smoothing: the share of each target that is distributed over all classes.
-        options: checked, and without effect: see `LinearCrossEntropyOptions`.
+    Parameters
+    ----------
+    in_features : int
+        Size of the input's last dimension.
+    num_classes : int
+        C.
+    out_features : tuple of int, optional
+        `(d1, ...)`: shape of each sample's targets; the linear layer's weight is `(C * d1 * ...,
+        in_features)`.
+    bias : bool, optional
+        Whether the linear layer has a bias.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+    weight : Tensor, optional
+        `(C,)`: a weight per class.
+    ignore_index : int, optional
+        Targets of this class are ignored; by default -100, for class numbers.
+    label_smoothing : float, optional
+        The share of each target that is distributed evenly over all classes.
+    options : LinearCrossEntropyOptions, optional
+        Checked, and without effect.
 
-    Raises: RuntimeError if weight has another shape or label_smoothing is not within 0 and 1.
+    Raises
+    ------
+    RuntimeError
+        weight has another shape, or label_smoothing is not within 0 and 1.
+
+    See Also
+    --------
+    CrossEntropyLoss, Linear
+
+    Examples
+    --------
+    >>> loss = nn.LinearCrossEntropyLoss(8, num_classes=3)
+    >>> loss(st.ones(4, 8), st.tensor([0, 1, 2, 0])).shape
+    Size([])
     """
 
     def __init__(
@@ -261,10 +483,30 @@ class LinearCrossEntropyLoss(_WeightedLoss):
 class CTCLoss(_Loss):
     """Minus the log-probability of all alignments of a sequence of labels (Graves et al. 2006).
 
-    Args:
-        blank: the class that stands for no label.
-        reduction: "mean" divides each loss by its target's length first.
-        zero_infinity: whether an infinite loss (a target too long for its input) counts as 0.
+    Parameters
+    ----------
+    blank : int, optional
+        The class that stands for no label.
+    reduction : str, optional
+        "none", "sum", or "mean", which divides each loss by its target's length first.
+    zero_infinity : bool, optional
+        Whether an infinite loss (a target too long for its input) counts as 0.
+
+    See Also
+    --------
+    functional.ctc_loss
+
+    Notes
+    -----
+    The call takes log-probabilities `(T, N, C)`, targets `(N, S)` or concatenated, and the lengths
+    of inputs and targets `(N)`.
+
+    Examples
+    --------
+    >>> log_probs = st.full((4, 1, 3), -1.0986)
+    >>> loss = nn.CTCLoss()(log_probs, st.tensor([[1, 2]]), st.tensor([4]), st.tensor([2]))
+    >>> loss.shape
+    Size([])
     """
 
     def __init__(
@@ -292,7 +534,37 @@ class CTCLoss(_Loss):
 
 
 class BCELoss(_WeightedLoss):
-    """Cross entropy of probabilities of two classes."""
+    """The cross entropy of probabilities of two classes.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Factors of the losses, of a shape that broadcasts.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Raises
+    ------
+    RuntimeError
+        In the call: the input is not within 0 and 1.
+
+    See Also
+    --------
+    BCEWithLogitsLoss, functional.binary_cross_entropy
+
+    Notes
+    -----
+    -(y * log(x) + (1 - y) * log(1 - x)), with logarithms of at least -100. Shape: two tensors of
+    one shape, to `()`.
+
+    Examples
+    --------
+    >>> nn.BCELoss()(st.tensor([0.5, 1.0]), st.tensor([1., 1.]))
+    tensor(0.3466)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Two tensors of one shape, both within 0 and 1."""
@@ -300,11 +572,33 @@ class BCELoss(_WeightedLoss):
 
 
 class BCEWithLogitsLoss(_Loss):
-    """Cross entropy of two classes from logits, without overflow.
+    """The cross entropy of two classes from logits, without overflow.
 
-    Args:
-        weight: broadcast over the elements.
-        pos_weight: broadcast weight of the positive targets.
+    Parameters
+    ----------
+    weight : Tensor, optional
+        Factors of the losses, of a shape that broadcasts.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+    pos_weight : Tensor, optional
+        Factors of the losses of positive targets, of a shape that broadcasts: more than 1 raises
+        recall.
+
+    See Also
+    --------
+    BCELoss, CrossEntropyLoss, functional.binary_cross_entropy_with_logits
+
+    Notes
+    -----
+    `BCELoss` of sigmoid(input). Shape: two tensors of one shape, to `()`.
+
+    Examples
+    --------
+    >>> nn.BCEWithLogitsLoss()(st.tensor([0., 1000.]), st.tensor([1., 1.]))
+    tensor(0.3466)
     """
 
     weight: Tensor | None
@@ -330,11 +624,31 @@ class BCEWithLogitsLoss(_Loss):
 
 
 class KLDivLoss(_Loss):
-    """target * (log target - input), for input in log-probabilities.
+    """target * (log target - input), of an input in log-probabilities.
 
-    Args:
-        reduction: also "batchmean", the sum over the batch size.
-        log_target: whether the target is in log-probabilities, too.
+    Parameters
+    ----------
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`.
+    reduction : str, optional
+        "mean" over the elements, their "sum", "batchmean" (the sum over the batch size, which is
+        the divergence) or "none".
+    log_target : bool, optional
+        Whether the target is in log-probabilities, too.
+
+    See Also
+    --------
+    functional.kl_div
+
+    Notes
+    -----
+    Shape: two tensors of one shape, to `()`.
+
+    Examples
+    --------
+    >>> loss = nn.KLDivLoss(reduction="batchmean")
+    >>> loss(st.tensor([[0.5, 0.5]]).log(), st.tensor([[0., 1.]]))
+    tensor(0.6931)
     """
 
     def __init__(
@@ -353,7 +667,33 @@ class KLDivLoss(_Loss):
 
 
 class PoissonNLLLoss(_Loss):
-    """Negative log-likelihood of counts, up to a constant."""
+    """Minus the log-likelihood of counts under Poisson distributions, up to a constant.
+
+    Parameters
+    ----------
+    log_input : bool, optional
+        Whether the input is the logarithm of the rate.
+    full : bool, optional
+        Whether Stirling's formula approximates the constant.
+    size_average : bool, optional
+        The older way to name a reduction, see `reduce`.
+    eps : float, optional
+        Added to the rate inside the logarithm, if not `log_input`.
+    reduce : bool, optional
+        With `size_average` it overrides `reduction`.
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Notes
+    -----
+    exp(input) - target * input, or input - target * log(input + eps). Shape: two tensors of one
+    shape, to `()`.
+
+    Examples
+    --------
+    >>> nn.PoissonNLLLoss(log_input=False)(st.tensor([2.]), st.tensor([0.]))
+    tensor(2.)
+    """
 
     def __init__(
         self,
@@ -382,7 +722,31 @@ class PoissonNLLLoss(_Loss):
 
 
 class GaussianNLLLoss(_Loss):
-    """Negative log-likelihood under a normal distribution with a given variance."""
+    """Minus the log-likelihood under normal distributions of given variances (Nix and Weigend
+    1994).
+
+    Parameters
+    ----------
+    full : bool, optional
+        Whether the constant log(2 * pi) / 2 is added.
+    eps : float, optional
+        The least variance; the gradient ignores the limit.
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    See Also
+    --------
+    functional.gaussian_nll_loss
+
+    Notes
+    -----
+    The call takes input, target and var: (log(var) + (input - target) ** 2 / var) / 2.
+
+    Examples
+    --------
+    >>> nn.GaussianNLLLoss()(st.tensor([1.]), st.tensor([3.]), st.tensor([1.]))
+    tensor(2.)
+    """
 
     def __init__(self, *, full: bool = False, eps: float = 1e-6, reduction: str = "mean") -> None:
         super().__init__(reduction=reduction)
@@ -397,7 +761,29 @@ class GaussianNLLLoss(_Loss):
 
 
 class HingeEmbeddingLoss(_Loss):
-    """input where the target is 1, max(0, margin - input) where it is -1."""
+    """The distance of equals, and how far others are nearer than a margin.
+
+    Parameters
+    ----------
+    margin : float, optional
+        How far others should be.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Notes
+    -----
+    input where the target is 1, max(0, margin - input) where it is -1. Shape: two tensors of one
+    shape, to `()`.
+
+    Examples
+    --------
+    >>> loss = nn.HingeEmbeddingLoss(reduction="none")
+    >>> loss(st.tensor([0.5, 0.25]), st.tensor([1., -1.]))
+    tensor([0.5000, 0.7500])
+    """
 
     def __init__(
         self,
@@ -415,7 +801,25 @@ class HingeEmbeddingLoss(_Loss):
 
 
 class SoftMarginLoss(_Loss):
-    """log(1 + exp(-target * input))."""
+    """log(1 + exp(-target * input)), for targets 1 and -1.
+
+    Parameters
+    ----------
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Notes
+    -----
+    Shape: two tensors of one shape, to `()`.
+
+    Examples
+    --------
+    >>> nn.SoftMarginLoss()(st.tensor([0.]), st.tensor([1.]))
+    tensor(0.6931)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Two tensors of one shape."""
@@ -423,7 +827,29 @@ class SoftMarginLoss(_Loss):
 
 
 class MarginRankingLoss(_Loss):
-    """max(0, -target * (input1 - input2) + margin)."""
+    """How far the first input is from exceeding the second by a margin, where the target is 1.
+
+    Parameters
+    ----------
+    margin : float, optional
+        By how much it should.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Notes
+    -----
+    max(0, -target * (input1 - input2) + margin); a target of -1 asks for the opposite order. Shape:
+    three tensors of one shape, to `()`.
+
+    Examples
+    --------
+    >>> loss = nn.MarginRankingLoss(margin=1.0)
+    >>> loss(st.tensor([3.]), st.tensor([5.]), st.tensor([1.]))
+    tensor(3.)
+    """
 
     def __init__(
         self,
@@ -443,7 +869,28 @@ class MarginRankingLoss(_Loss):
 
 
 class CosineEmbeddingLoss(_Loss):
-    """1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
+    """1 - cos of vectors whose target is 1, max(0, cos - margin) of those whose target is -1.
+
+    Parameters
+    ----------
+    margin : float, optional
+        The cosine up to which others are far enough.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Notes
+    -----
+    Shape: two tensors `(N, D)` and targets `(N)`, or `(D)` and `()`, to `()`.
+
+    Examples
+    --------
+    >>> loss = nn.CosineEmbeddingLoss()
+    >>> loss(st.tensor([[1., 0.]]), st.tensor([[0., 2.]]), st.tensor([1.]))
+    tensor(1.)
+    """
 
     def __init__(
         self,
@@ -463,7 +910,45 @@ class CosineEmbeddingLoss(_Loss):
 
 
 class TripletMarginLoss(_Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
+    """How far an anchor is from being nearer to the positive than to the negative by a margin.
+
+    Parameters
+    ----------
+    margin : float, optional
+        By how much, more than 0.
+    p : float, optional
+        The order of the distance's norm.
+    eps : float, optional
+        Added to each difference, so that the gradient at 0 is defined.
+    swap : bool, optional
+        Whether the nearer of anchor and positive is compared with the negative (Balntas et al.
+        2016).
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Raises
+    ------
+    ValueError
+        margin is not greater than 0.
+
+    See Also
+    --------
+    TripletMarginWithDistanceLoss
+
+    Notes
+    -----
+    max(0, d(anchor, positive) - d(anchor, negative) + margin). Shape: three tensors `(N, D)` or
+    `(D)`, to `()`.
+
+    Examples
+    --------
+    >>> anchor, positive, negative = st.zeros(1, 2), st.zeros(1, 2), st.ones(1, 2)
+    >>> nn.TripletMarginLoss(margin=3.0, p=1)(anchor, positive, negative).round()
+    tensor(1.)
+    """
 
     def __init__(
         self,
@@ -498,11 +983,31 @@ class TripletMarginLoss(_Loss):
 
 
 class TripletMarginWithDistanceLoss(_Loss):
-    """max(0, d(anchor, positive) - d(anchor, negative) + margin) by any distance d.
+    """`TripletMarginLoss` by any distance.
 
-    Args:
-        distance_function: of two tensors; None: `PairwiseDistance()`.
-        swap: whether the nearer of anchor and positive is compared with the negative.
+    Parameters
+    ----------
+    distance_function : callable, optional
+        Of two tensors; by default `PairwiseDistance()`.
+    margin : float, optional
+        By how much the anchor should be nearer to the positive, more than 0.
+    swap : bool, optional
+        Whether the nearer of anchor and positive is compared with the negative.
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Raises
+    ------
+    ValueError
+        margin is not greater than 0.
+
+    Examples
+    --------
+    >>> loss = nn.TripletMarginWithDistanceLoss(
+    ...     distance_function=lambda x, y: (x - y).abs().amax(-1)
+    ... )
+    >>> loss(st.zeros(1, 2), st.zeros(1, 2), st.tensor([[0.5, 0.25]]))
+    tensor(0.5000)
     """
 
     def __init__(
@@ -536,11 +1041,36 @@ class TripletMarginWithDistanceLoss(_Loss):
 
 
 class MultiMarginLoss(_WeightedLoss):
-    """The mean over the wrong classes c of max(0, margin - input[target] + input[c]) ** p.
+    """The margin loss of samples with one true class.
 
-    Args:
-        p: 1 or 2.
-        weight: (C,), a weight per class.
+    Parameters
+    ----------
+    p : int, optional
+        The exponent, 1 or 2.
+    margin : float, optional
+        By how much the true class should exceed the others.
+    weight : Tensor, optional
+        `(C,)`: a weight per class.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Raises
+    ------
+    ValueError
+        p is neither 1 nor 2, or weight has not one dimension.
+
+    Notes
+    -----
+    The mean over the wrong classes c of max(0, margin - input[target] + input[c]) ** p. Shape: `(N,
+    C)` or `(C)` with int64 class numbers `(N)` or `()`.
+
+    Examples
+    --------
+    >>> nn.MultiMarginLoss()(st.tensor([[2., 1.5]]), st.tensor([0]))
+    tensor(0.2500)
     """
 
     def __init__(
@@ -573,7 +1103,26 @@ class MultiMarginLoss(_WeightedLoss):
 
 
 class MultiLabelMarginLoss(_Loss):
-    """The sum over true classes t and others c of max(0, 1 - input[t] + input[c]) / C."""
+    """The margin loss of samples with several true classes, as class numbers.
+
+    Parameters
+    ----------
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Notes
+    -----
+    The sum over true classes t and others c of max(0, 1 - input[t] + input[c]) / C. Shape: `(N, C)`
+    or `(C)` with int64 class numbers of the same shape, of which those before the first -1 count.
+
+    Examples
+    --------
+    >>> nn.MultiLabelMarginLoss()(st.tensor([[1., 0.5]]), st.tensor([[0, -1]]))
+    tensor(0.2500)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """(N, C) or (C,), target of class numbers of the same shape, used up to the first -1."""
@@ -581,7 +1130,27 @@ class MultiLabelMarginLoss(_Loss):
 
 
 class MultiLabelSoftMarginLoss(_WeightedLoss):
-    """The mean over classes of the cross entropy of sigmoid(input) and a target in 0 to 1."""
+    """The mean over classes of the cross entropy of sigmoid(input) and a target from 0 to 1.
+
+    Parameters
+    ----------
+    weight : Tensor, optional
+        `(C,)`: a weight per class.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Notes
+    -----
+    Shape: two tensors `(N, C)`, to `()`.
+
+    Examples
+    --------
+    >>> nn.MultiLabelSoftMarginLoss()(st.tensor([[0., 0.]]), st.tensor([[1., 0.]]))
+    tensor(0.6931)
+    """
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         """Two tensors (N, C) or (C,)."""

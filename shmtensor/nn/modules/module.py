@@ -65,16 +65,53 @@ def _addindent(s_: str, numSpaces: int) -> str:
 
 
 class Module(Stateful, Convertible):
-    """Base of all layers and models.
+    """The base of all layers and models: a callable with parameters, buffers and submodules.
 
-    Assigning a Parameter, a Module or a Buffer to an attribute registers it.
+    A Parameter, a Module or a Buffer that is assigned to an attribute is registered: `parameters`,
+    `state_dict`, `to`, `train` and their kin find it. A subclass calls `super().__init__()` before
+    it assigns any, and defines `forward`; call the module itself, which runs the hooks, too.
 
-    >>> class Model(Module):
+    Parameters
+    ----------
+    *args, **kwargs
+        None are taken, unless a class beside Module in the bases takes them.
+
+    Attributes
+    ----------
+    training : bool
+        Whether the module trains, which dropout and batch normalisation ask; `train` and `eval` set
+        it.
+
+    Raises
+    ------
+    AttributeError
+        A parameter or module is assigned before `Module.__init__` has run.
+    NotImplementedError
+        In the call: there is no `forward`.
+
+    See Also
+    --------
+    Parameter, Buffer, Sequential
+
+    Examples
+    --------
+    >>> class Model(nn.Module):
     ...     def __init__(self):
     ...         super().__init__()
-    ...         self.layer = Linear(4, 2)
+    ...         self.layer = nn.Linear(4, 2)
+    ...
     ...     def forward(self, x):
     ...         return self.layer(x).relu()
+    >>> model = Model()
+    >>> model(st.ones(3, 4)).shape
+    Size([3, 2])
+    >>> [name for name, p in model.named_parameters()]
+    ['layer.weight', 'layer.bias']
+    >>> model.eval().training
+    False
+    >>> st.save(model.state_dict(), "model.pt")
+    >>> Model().load_state_dict(st.load("model.pt"))
+    <All keys matched successfully>
     """
 
     training: bool

@@ -37,13 +37,50 @@ class _Affine(Module):
 
 
 class LayerNorm(_Affine):
-    """Mean 0 and variance 1 over the last dimensions, then `* weight + bias` (Ba et al. 2016).
+    """Each sample with mean 0 and variance 1 over its last dimensions, then `* weight + bias`.
 
-    Args:
-        normalized_shape: sizes of the dimensions normalised over, the input's last ones.
-        eps: added to the variance.
-        elementwise_affine: whether there are weight and bias.
-        bias: whether there is a bias.
+    Parameters
+    ----------
+    normalized_shape : int or tuple of int
+        The sizes of the dimensions normalised over: the last ones of the input.
+    eps : float, optional
+        Added to the variance.
+    elementwise_affine : bool, optional
+        Whether there are weight and bias.
+    bias : bool, optional
+        Whether there is a bias, if `elementwise_affine`.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        Of normalized_shape: ones and zeros at first.
+
+    Raises
+    ------
+    RuntimeError
+        In the call: the input's shape does not end with normalized_shape.
+
+    See Also
+    --------
+    RMSNorm, BatchNorm1d, functional.layer_norm
+
+    Notes
+    -----
+    Shape: `(..., *normalized_shape)`, and the result has the same. Training and evaluation are
+    alike. Ba et al. 2016.
+
+    Examples
+    --------
+    >>> layer = nn.LayerNorm(2)
+    >>> layer(st.tensor([[1., 3.], [5., -5.]])).detach().round(decimals=2)
+    tensor([[-1.,  1.],
+            [ 1., -1.]])
+    >>> nn.LayerNorm((3, 4)).weight.shape
+    Size([3, 4])
     """
 
     def __init__(
@@ -76,7 +113,39 @@ class LayerNorm(_Affine):
 
 
 class RMSNorm(Module):
-    """Root mean square 1 over the last dimensions, then `* weight` (Zhang, Sennrich 2019)."""
+    """Each sample with root mean square 1 over its last dimensions, then `* weight`.
+
+    Parameters
+    ----------
+    normalized_shape : int or tuple of int
+        The sizes of the dimensions normalised over: the last ones of the input.
+    eps : float, optional
+        Added to the mean square; the dtype's eps if None.
+    elementwise_affine : bool, optional
+        Whether there is a weight.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight : Parameter or None
+        Of normalized_shape: ones at first.
+
+    See Also
+    --------
+    LayerNorm
+
+    Notes
+    -----
+    Shape: `(..., *normalized_shape)`, and the result has the same. Zhang and Sennrich 2019.
+
+    Examples
+    --------
+    >>> nn.RMSNorm(2)(st.tensor([3., -3.])).detach().round(decimals=2)
+    tensor([ 1., -1.])
+    """
 
     weight: Parameter | None
 
@@ -115,17 +184,48 @@ class RMSNorm(Module):
 
 
 class GroupNorm(_Affine):
-    """Mean 0 and variance 1 over each group of channels of each sample, then `* weight + bias` (Wu,
-    He 2018).
+    """Each group of channels of each sample with mean 0 and variance 1, then `* weight + bias`.
 
-    Args:
-        num_groups: number of groups of channels, of equal size.
-        num_channels: C of inputs (N, C, *).
-        eps: added to the variance.
-        affine: whether there are weight and bias, with one number per channel.
-        bias: whether there is a bias.
+    Parameters
+    ----------
+    num_groups : int
+        In how many groups of equal size the channels are divided.
+    num_channels : int
+        C.
+    eps : float, optional
+        Added to the variance.
+    affine : bool, optional
+        Whether there are weight and bias.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias, if `affine`.
 
-    Raises: ValueError if num_channels is not a multiple of num_groups.
+    Attributes
+    ----------
+    weight, bias : Parameter or None
+        `(C,)`: ones and zeros at first.
+
+    Raises
+    ------
+    ValueError
+        num_channels is not a multiple of num_groups.
+
+    See Also
+    --------
+    LayerNorm, InstanceNorm2d
+
+    Notes
+    -----
+    Shape: `(N, C, ...)`, and the result has the same. One group is a LayerNorm over all but N, C
+    groups are an InstanceNorm. Wu and He 2018.
+
+    Examples
+    --------
+    >>> nn.GroupNorm(2, 6)(st.ones(4, 6, 8, 8)).shape
+    Size([4, 6, 8, 8])
     """
 
     def __init__(
@@ -177,11 +277,29 @@ class _ResponseNormBase(Module):
 
 
 class LocalResponseNorm(_ResponseNormBase):
-    """`x / (k + alpha * the mean square of size neighbouring channels) ** beta` (Krizhevsky et al.
-    2012).
+    """x over a power of the mean square of neighbouring channels.
 
-    Args:
-        size: number of neighbouring channels, with this one in the middle.
+    Parameters
+    ----------
+    size : int
+        How many neighbouring channels, with this one in the middle.
+    alpha : float, optional
+        Factor of the mean square.
+    beta : float, optional
+        Exponent.
+    k : float, optional
+        Added to the mean square.
+
+    Notes
+    -----
+    `x / (k + alpha * mean square) ** beta` (Krizhevsky et al. 2012). Shape: `(N, C, ...)`, and the
+    result has the same.
+
+    Examples
+    --------
+    >>> nn.LocalResponseNorm(1, alpha=1.0, beta=1.0, k=0.0)(st.tensor([[[2.], [4.]]]))
+    tensor([[[0.5000],
+             [0.2500]]])
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -192,12 +310,36 @@ class LocalResponseNorm(_ResponseNormBase):
 class CrossMapLRN2d(_ResponseNormBase):
     """`LocalResponseNorm` of images as PyTorch's layer of this name computes it.
 
+    Parameters
+    ----------
+    size : int
+        How many neighbouring channels; an even size counts as the next smaller odd one, but the sum
+        is divided by `size`.
+    alpha : float, optional
+        Factor of the mean square.
+    beta : float, optional
+        Exponent.
+    k : float, optional
+        Added to the mean square.
+
+    Raises
+    ------
+    ValueError
+        In the call: the input has not 4 dimensions.
+
+    See Also
+    --------
+    LocalResponseNorm
+
+    Notes
+    -----
     PyTorch's running sum over the channels never drops channel 0, so it includes channel 0 for
     every channel. The gradient here is that of the value; PyTorch's ignores the extra channel 0.
 
-    Args:
-        size: number of neighbouring channels; an even size is the next smaller odd one, but the sum
-            is divided by `size`.
+    Examples
+    --------
+    >>> nn.CrossMapLRN2d(3)(st.ones(1, 4, 2, 2)).shape
+    Size([1, 4, 2, 2])
     """
 
     def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1) -> None:

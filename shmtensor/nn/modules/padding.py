@@ -50,33 +50,69 @@ class _ConstantPadNd(Module):
 
 
 class ConstantPad1d(_ConstantPadNd):
-    """Pads the last dimension with one value.
+    """Adds elements of one value at the ends of the last dimension.
 
-    Args:
-        padding: one number, or (left, right).
-        value: of the padded elements.
+    Parameters
+    ----------
+    padding : int or (int, int)
+        How many: one number, or (left, right). Negative numbers cut off.
+    value : float
+        Of the new elements.
+
+    See Also
+    --------
+    ZeroPad1d, functional.pad
+
+    Examples
+    --------
+    >>> nn.ConstantPad1d((1, 2), 9.0)(st.tensor([[1., 2.]]))
+    tensor([[9., 1., 2., 9., 9.]])
     """
 
     _dims = 1
 
 
 class ConstantPad2d(_ConstantPadNd):
-    """Pads the last two dimensions with one value.
+    """Adds elements of one value at the ends of the last two dimensions.
 
-    Args:
-        padding: one number, or (left, right, top, bottom).
-        value: of the padded elements.
+    Parameters
+    ----------
+    padding : int or four of them
+        How many: one number, or (left, right, top, bottom). Negative numbers cut off.
+    value : float
+        Of the new elements.
+
+    See Also
+    --------
+    ZeroPad2d, functional.pad
+
+    Examples
+    --------
+    >>> nn.ConstantPad2d(1, 9.0)(st.ones(1, 1, 2, 2)).shape
+    Size([1, 1, 4, 4])
     """
 
     _dims = 2
 
 
 class ConstantPad3d(_ConstantPadNd):
-    """Pads the last three dimensions with one value.
+    """Adds elements of one value at the ends of the last three dimensions.
 
-    Args:
-        padding: one number, or (left, right, top, bottom, front, back).
-        value: of the padded elements.
+    Parameters
+    ----------
+    padding : int or six of them
+        How many: one number, or (left, right, top, bottom, front, back). Negative numbers cut off.
+    value : float
+        Of the new elements.
+
+    See Also
+    --------
+    ZeroPad3d, functional.pad
+
+    Examples
+    --------
+    >>> nn.ConstantPad3d((1, 0, 0, 0, 0, 2), 9.0)(st.ones(1, 1, 2, 2, 2)).shape
+    Size([1, 1, 4, 2, 3])
     """
 
     _dims = 3
@@ -91,15 +127,61 @@ class _ZeroPad(_ConstantPadNd):
 
 
 class ZeroPad1d(_ZeroPad, ConstantPad1d):
-    """Pads the last dimension with zeros; see ConstantPad1d."""
+    """Adds zeros at the ends of the last dimension.
+
+    Parameters
+    ----------
+    padding : int or (int, int)
+        How many: one number, or (left, right). Negative numbers cut off.
+
+    See Also
+    --------
+    ConstantPad1d, functional.pad
+
+    Examples
+    --------
+    >>> nn.ZeroPad1d((1, 2))(st.tensor([[1., 2.]]))
+    tensor([[0., 1., 2., 0., 0.]])
+    """
 
 
 class ZeroPad2d(_ZeroPad, ConstantPad2d):
-    """Pads the last two dimensions with zeros; see ConstantPad2d."""
+    """Adds zeros at the ends of the last two dimensions.
+
+    Parameters
+    ----------
+    padding : int or four of them
+        How many: one number, or (left, right, top, bottom). Negative numbers cut off.
+
+    See Also
+    --------
+    ConstantPad2d, functional.pad
+
+    Examples
+    --------
+    >>> nn.ZeroPad2d((0, 1, 0, 0))(st.tensor([[1., 2.], [3., 4.]]))
+    tensor([[1., 2., 0.],
+            [3., 4., 0.]])
+    """
 
 
 class ZeroPad3d(_ZeroPad, ConstantPad3d):
-    """Pads the last three dimensions with zeros; see ConstantPad3d."""
+    """Adds zeros at the ends of the last three dimensions.
+
+    Parameters
+    ----------
+    padding : int or six of them
+        How many: one number, or (left, right, top, bottom, front, back). Negative numbers cut off.
+
+    See Also
+    --------
+    ConstantPad3d, functional.pad
+
+    Examples
+    --------
+    >>> nn.ZeroPad3d(1)(st.ones(1, 1, 2, 2, 2)).shape
+    Size([1, 1, 4, 4, 4])
+    """
 
 
 class _NonConstantPadNd(Module):
@@ -126,30 +208,70 @@ class _ReflectionPadNd(_NonConstantPadNd):
 
 
 class ReflectionPad1d(_ReflectionPadNd):
-    """Pads the last dimension with its elements mirrored at the first and the last one.
+    """Continues the last dimension at either end with the elements mirrored at the edge, which is
+    not repeated.
 
-    Args:
-        padding: one number, or (left, right); each less than the input's length.
+    Parameters
+    ----------
+    padding : int or (int, int)
+        How many: one number, or (left, right); each less than the size of its dimension.
+
+    See Also
+    --------
+    functional.pad
+
+    Examples
+    --------
+    >>> nn.ReflectionPad1d((2, 1))(st.tensor([[1., 2., 3.]]))
+    tensor([[3., 2., 1., 2., 3., 2.]])
     """
 
     _dims = 1
 
 
 class ReflectionPad2d(_ReflectionPadNd):
-    """Pads the last two dimensions; see ReflectionPad1d.
+    """Continues the last two dimensions at either end with the elements mirrored at the edge,
+    which is not repeated.
 
-    Args:
-        padding: one number, or (left, right, top, bottom).
+    Parameters
+    ----------
+    padding : int or four of them
+        How many: one number, or (left, right, top, bottom); each less than the size of its
+        dimension.
+
+    See Also
+    --------
+    functional.pad
+
+    Examples
+    --------
+    >>> nn.ReflectionPad2d((1, 0, 0, 1))(st.tensor([[[1., 2.], [3., 4.]]]))
+    tensor([[[2., 1., 2.],
+             [4., 3., 4.],
+             [2., 1., 2.]]])
     """
 
     _dims = 2
 
 
 class ReflectionPad3d(_ReflectionPadNd):
-    """Pads the last three dimensions; see ReflectionPad1d.
+    """Continues the last three dimensions at either end with the elements mirrored at the edge,
+    which is not repeated.
 
-    Args:
-        padding: one number, or (left, right, top, bottom, front, back).
+    Parameters
+    ----------
+    padding : int or six of them
+        How many: one number, or (left, right, top, bottom, front, back); each less than the size of
+        its dimension.
+
+    See Also
+    --------
+    functional.pad
+
+    Examples
+    --------
+    >>> nn.ReflectionPad3d(1)(st.ones(1, 1, 2, 2, 2)).shape
+    Size([1, 1, 4, 4, 4])
     """
 
     _dims = 3
@@ -160,30 +282,65 @@ class _ReplicationPadNd(_NonConstantPadNd):
 
 
 class ReplicationPad1d(_ReplicationPadNd):
-    """Pads the last dimension with its first and its last element.
+    """Continues the last dimension at either end by repeating the edge.
 
-    Args:
-        padding: one number, or (left, right).
+    Parameters
+    ----------
+    padding : int or (int, int)
+        How many: one number, or (left, right).
+
+    See Also
+    --------
+    functional.pad
+
+    Examples
+    --------
+    >>> nn.ReplicationPad1d((2, 1))(st.tensor([[1., 2., 3.]]))
+    tensor([[1., 1., 1., 2., 3., 3.]])
     """
 
     _dims = 1
 
 
 class ReplicationPad2d(_ReplicationPadNd):
-    """Pads the last two dimensions with their edges.
+    """Continues the last two dimensions at either end by repeating the edge.
 
-    Args:
-        padding: one number, or (left, right, top, bottom).
+    Parameters
+    ----------
+    padding : int or four of them
+        How many: one number, or (left, right, top, bottom).
+
+    See Also
+    --------
+    functional.pad
+
+    Examples
+    --------
+    >>> nn.ReplicationPad2d((1, 0, 0, 1))(st.tensor([[[1., 2.], [3., 4.]]]))
+    tensor([[[1., 1., 2.],
+             [3., 3., 4.],
+             [3., 3., 4.]]])
     """
 
     _dims = 2
 
 
 class ReplicationPad3d(_ReplicationPadNd):
-    """Pads the last three dimensions with their edges.
+    """Continues the last three dimensions at either end by repeating the edge.
 
-    Args:
-        padding: one number, or (left, right, top, bottom, front, back).
+    Parameters
+    ----------
+    padding : int or six of them
+        How many: one number, or (left, right, top, bottom, front, back).
+
+    See Also
+    --------
+    functional.pad
+
+    Examples
+    --------
+    >>> nn.ReplicationPad3d(1)(st.ones(1, 1, 2, 2, 2)).shape
+    Size([1, 1, 4, 4, 4])
     """
 
     _dims = 3
@@ -206,30 +363,66 @@ class _CircularPadNd(_NonConstantPadNd):
 
 
 class CircularPad1d(_CircularPadNd):
-    """Pads the last dimension with the elements of its other end.
+    """Continues the last dimension at either end with the elements of the other end.
 
-    Args:
-        padding: one number, or (left, right); each at most the input's length.
+    Parameters
+    ----------
+    padding : int or (int, int)
+        How many: one number, or (left, right); each at most the size of its dimension.
+
+    See Also
+    --------
+    functional.pad
+
+    Examples
+    --------
+    >>> nn.CircularPad1d((2, 1))(st.tensor([[1., 2., 3.]]))
+    tensor([[2., 3., 1., 2., 3., 1.]])
     """
 
     _dims = 1
 
 
 class CircularPad2d(_CircularPadNd):
-    """Pads the last two dimensions; see CircularPad1d.
+    """Continues the last two dimensions at either end with the elements of the other end.
 
-    Args:
-        padding: one number, or (left, right, top, bottom).
+    Parameters
+    ----------
+    padding : int or four of them
+        How many: one number, or (left, right, top, bottom); each at most the size of its dimension.
+
+    See Also
+    --------
+    functional.pad
+
+    Examples
+    --------
+    >>> nn.CircularPad2d((1, 0, 0, 1))(st.tensor([[[1., 2.], [3., 4.]]]))
+    tensor([[[2., 1., 2.],
+             [4., 3., 4.],
+             [2., 1., 2.]]])
     """
 
     _dims = 2
 
 
 class CircularPad3d(_CircularPadNd):
-    """Pads the last three dimensions; see CircularPad1d.
+    """Continues the last three dimensions at either end with the elements of the other end.
 
-    Args:
-        padding: one number, or (left, right, top, bottom, front, back).
+    Parameters
+    ----------
+    padding : int or six of them
+        How many: one number, or (left, right, top, bottom, front, back); each at most the size of
+        its dimension.
+
+    See Also
+    --------
+    functional.pad
+
+    Examples
+    --------
+    >>> nn.CircularPad3d(1)(st.ones(1, 1, 2, 2, 2)).shape
+    Size([1, 1, 4, 4, 4])
     """
 
     _dims = 3

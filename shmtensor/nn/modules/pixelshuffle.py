@@ -10,12 +10,25 @@ __all__ = ["PixelShuffle", "PixelUnshuffle"]
 
 
 class PixelShuffle(Module):
-    """(..., C * r * r, H, W) as (..., C, H * r, W * r).
+    """Moves channels into the image: `(..., C * r * r, H, W)` to `(..., C, H * r, W * r)`.
 
+    Parameters
+    ----------
+    upscale_factor : int
+        r.
+
+    See Also
+    --------
+    PixelUnshuffle
+
+    Notes
+    -----
     Shi et al.: Real-Time Single Image and Video Super-Resolution, https://arxiv.org/abs/1609.05158.
 
-    Args:
-        upscale_factor: r.
+    Examples
+    --------
+    >>> nn.PixelShuffle(3)(st.ones(1, 9, 4, 4)).shape
+    Size([1, 1, 12, 12])
     """
 
     def __init__(self, upscale_factor: int) -> None:
@@ -31,10 +44,25 @@ class PixelShuffle(Module):
 
 
 class PixelUnshuffle(Module):
-    """(..., C, H * r, W * r) as (..., C * r * r, H, W): the inverse of PixelShuffle.
+    """Moves blocks of pixels into channels: the inverse of `PixelShuffle`.
 
-    Args:
-        downscale_factor: r.
+    Parameters
+    ----------
+    downscale_factor : int
+        r.
+
+    See Also
+    --------
+    PixelShuffle
+
+    Notes
+    -----
+    Shape: `(..., C, H * r, W * r)` to `(..., C * r * r, H, W)`.
+
+    Examples
+    --------
+    >>> nn.PixelUnshuffle(3)(st.ones(1, 1, 12, 12)).shape
+    Size([1, 9, 4, 4])
     """
 
     def __init__(self, downscale_factor: int) -> None:

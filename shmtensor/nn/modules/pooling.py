@@ -82,28 +82,124 @@ class _MaxPoolNd(Module):
 
 
 class MaxPool1d(_MaxPoolNd):
-    """The largest element of each window of (N, C, L) or (C, L).
+    """The largest element of each window.
 
-    Args:
-        kernel_size: elements of a window.
-        stride: steps from one window to the next; None: kernel_size.
-        padding: elements of -inf added on either side, at most half of a window.
-        dilation: steps from one element of a window to the next.
-        return_indices: whether the places of the elements are returned, too.
-        ceil_mode: whether a window may reach beyond the end.
+    Parameters
+    ----------
+    kernel_size : {T}
+        Elements of a window{each}.
+    stride : {T}, optional
+        Steps from one window to the next; kernel_size if None.
+    padding : int, optional
+        Elements of -inf added on either side, at most half of a window.
+    dilation : int, optional
+        Steps from one element of a window to the next.
+    return_indices : bool, optional
+        Whether the call returns the elements' places, too: int64 indices into the flattened `(L)`,
+        as MaxUnpool1d takes them.
+    ceil_mode : bool, optional
+        Whether the last window may reach beyond the end.
+
+    See Also
+    --------
+    AvgPool1d, AdaptiveMaxPool1d, MaxUnpool1d, functional.max_pool1d
+
+    Notes
+    -----
+    Shape: `(N, C, L)` to `(N, C, L')`, both also without N, and for each size L' = floor((L + 2 *
+    padding - dilation * (kernel_size - 1) - 1) / stride) + 1. The gradient goes to the largest
+    element; to the first of equal ones.
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 5., 2., 4., 3., 0.]])
+    >>> nn.MaxPool1d(2)(x)
+    tensor([[5., 4., 3.]])
+    >>> nn.MaxPool1d(3, stride=1, return_indices=True)(x)
+    (tensor([[5., 5., 4., 4.]]), tensor([[1, 1, 3, 3]]))
     """
 
     _function = staticmethod(F.max_pool1d)
 
 
 class MaxPool2d(_MaxPoolNd):
-    """The largest element of each window of (N, C, H, W) or (C, H, W); see MaxPool1d."""
+    """The largest element of each window.
+
+    Parameters
+    ----------
+    kernel_size : {T}
+        Elements of a window{each}.
+    stride : {T}, optional
+        Steps from one window to the next; kernel_size if None.
+    padding : int or (int, int), optional
+        Elements of -inf added on either side, at most half of a window.
+    dilation : int or (int, int), optional
+        Steps from one element of a window to the next.
+    return_indices : bool, optional
+        Whether the call returns the elements' places, too: int64 indices into the flattened `(H,
+        W)`, as MaxUnpool2d takes them.
+    ceil_mode : bool, optional
+        Whether the last window may reach beyond the end.
+
+    See Also
+    --------
+    AvgPool2d, AdaptiveMaxPool2d, MaxUnpool2d, functional.max_pool2d
+
+    Notes
+    -----
+    Shape: `(N, C, H, W)` to `(N, C, H', W')`, both also without N, and for each size L' = floor((L
+    + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1. The gradient goes to the
+    largest element; to the first of equal ones.
+
+    Examples
+    --------
+    >>> x = st.arange(16.).reshape(1, 1, 4, 4)
+    >>> nn.MaxPool2d(2)(x)
+    tensor([[[[ 5.,  7.],
+              [13., 15.]]]])
+    >>> nn.MaxPool2d(kernel_size=3, stride=2, padding=1)(st.ones(1, 8, 32, 32)).shape
+    Size([1, 8, 16, 16])
+    """
 
     _function = staticmethod(F.max_pool2d)
 
 
 class MaxPool3d(_MaxPoolNd):
-    """The largest element of each window of (N, C, D, H, W) or (C, D, H, W); see MaxPool1d."""
+    """The largest element of each window.
+
+    Parameters
+    ----------
+    kernel_size : {T}
+        Elements of a window{each}.
+    stride : {T}, optional
+        Steps from one window to the next; kernel_size if None.
+    padding : int or (int, int, int), optional
+        Elements of -inf added on either side, at most half of a window.
+    dilation : int or (int, int, int), optional
+        Steps from one element of a window to the next.
+    return_indices : bool, optional
+        Whether the call returns the elements' places, too: int64 indices into the flattened `(D, H,
+        W)`, as MaxUnpool3d takes them.
+    ceil_mode : bool, optional
+        Whether the last window may reach beyond the end.
+
+    See Also
+    --------
+    AvgPool3d, AdaptiveMaxPool3d, MaxUnpool3d, functional.max_pool3d
+
+    Notes
+    -----
+    Shape: `(N, C, D, H, W)` to `(N, C, D', H', W')`, both also without N, and for each size L' =
+    floor((L + 2 * padding - dilation * (kernel_size - 1) - 1) / stride) + 1. The gradient goes to
+    the largest element; to the first of equal ones.
+
+    Examples
+    --------
+    >>> nn.MaxPool3d(2)(st.ones(1, 3, 4, 6, 8)).shape
+    Size([1, 3, 2, 3, 4])
+    >>> nn.MaxPool3d((1, 2, 2))(st.ones(1, 3, 4, 6, 8)).shape
+    Size([1, 3, 4, 3, 4])
+    """
 
     _function = staticmethod(F.max_pool3d)
 
@@ -137,12 +233,31 @@ class _MaxUnpoolNd(Module):
 
 
 class MaxUnpool1d(_MaxUnpoolNd):
-    """Writes the results of a MaxPool1d back at their indices.
+    """Writes what a MaxPool1d returned back at its indices, among zeros.
 
-    Args:
-        kernel_size: as that layer's.
-        stride: as that layer's; None: kernel_size.
-        padding: as that layer's.
+    Parameters
+    ----------
+    kernel_size : int
+        That of the MaxPool1d.
+    stride : int, optional
+        That of the MaxPool1d; kernel_size if None.
+    padding : int, optional
+        That of the MaxPool1d.
+
+    See Also
+    --------
+    MaxPool1d
+
+    Notes
+    -----
+    The call takes the values, the indices, and output_size where several sizes have such a result.
+
+    Examples
+    --------
+    >>> pool = nn.MaxPool1d(2, return_indices=True)
+    >>> values, indices = pool(st.tensor([[1., 5., 2., 4.]]))
+    >>> nn.MaxUnpool1d(2)(values, indices)
+    tensor([[0., 5., 0., 4.]])
     """
 
     _dims = 1
@@ -150,14 +265,65 @@ class MaxUnpool1d(_MaxUnpoolNd):
 
 
 class MaxUnpool2d(_MaxUnpoolNd):
-    """Writes the results of a MaxPool2d back at their indices; see MaxUnpool1d."""
+    """Writes what a MaxPool2d returned back at its indices, among zeros.
+
+    Parameters
+    ----------
+    kernel_size : int or (int, int)
+        That of the MaxPool2d.
+    stride : int or (int, int), optional
+        That of the MaxPool2d; kernel_size if None.
+    padding : int or (int, int), optional
+        That of the MaxPool2d.
+
+    See Also
+    --------
+    MaxPool2d
+
+    Notes
+    -----
+    The call takes the values, the indices, and output_size where several sizes have such a result.
+
+    Examples
+    --------
+    >>> pool = nn.MaxPool2d(2, return_indices=True)
+    >>> values, indices = pool(st.arange(1., 5.).reshape(1, 2, 2))
+    >>> nn.MaxUnpool2d(2)(values, indices)
+    tensor([[[0., 0.],
+             [0., 4.]]])
+    """
 
     _dims = 2
     _function = staticmethod(F.max_unpool2d)
 
 
 class MaxUnpool3d(_MaxUnpoolNd):
-    """Writes the results of a MaxPool3d back at their indices; see MaxUnpool1d."""
+    """Writes what a MaxPool3d returned back at its indices, among zeros.
+
+    Parameters
+    ----------
+    kernel_size : int or (int, int, int)
+        That of the MaxPool3d.
+    stride : int or (int, int, int), optional
+        That of the MaxPool3d; kernel_size if None.
+    padding : int or (int, int, int), optional
+        That of the MaxPool3d.
+
+    See Also
+    --------
+    MaxPool3d
+
+    Notes
+    -----
+    The call takes the values, the indices, and output_size where several sizes have such a result.
+
+    Examples
+    --------
+    >>> pool = nn.MaxPool3d(2, return_indices=True)
+    >>> values, indices = pool(st.ones(1, 3, 4, 4, 5))
+    >>> nn.MaxUnpool3d(2)(values, indices, output_size=(4, 4, 5)).shape
+    Size([1, 3, 4, 4, 5])
+    """
 
     _dims = 3
     _function = staticmethod(F.max_unpool3d)
@@ -173,14 +339,36 @@ class _AvgPoolNd(Module):
 
 
 class AvgPool1d(_AvgPoolNd):
-    """The mean of each window of (N, C, L) or (C, L).
+    """The mean of each window.
 
-    Args:
-        kernel_size: elements of a window.
-        stride: steps from one window to the next; None: kernel_size.
-        padding: zeros added on either side, at most half of a window.
-        ceil_mode: whether a window may reach beyond the end.
-        count_include_pad: whether the zeros count as elements.
+    Parameters
+    ----------
+    kernel_size : {T}
+        Elements of a window{each}.
+    stride : {T}, optional
+        Steps from one window to the next; kernel_size if None.
+    padding : int, optional
+        Zeros added on either side, at most half of a window.
+    ceil_mode : bool, optional
+        Whether the last window may reach beyond the end.
+    count_include_pad : bool, optional
+        Whether the zeros of the padding count as elements.
+
+    See Also
+    --------
+    MaxPool1d, AdaptiveAvgPool1d, functional.avg_pool1d
+
+    Notes
+    -----
+    Shape: `(N, C, L)` to `(N, C, L')`, both also without N, and for each size L' = floor((L + 2 *
+    padding - kernel_size) / stride) + 1.
+
+    Examples
+    --------
+    >>> nn.AvgPool1d(2)(st.tensor([[1., 5., 2., 4.]]))
+    tensor([[3., 3.]])
+    >>> nn.AvgPool1d(2, padding=1, count_include_pad=False)(st.tensor([[1., 5., 2., 4.]]))
+    tensor([[1.0000, 3.5000, 4.0000]])
     """
 
     def __init__(
@@ -246,17 +434,76 @@ class _AvgPoolDivisor(_AvgPoolNd):
 
 
 class AvgPool2d(_AvgPoolDivisor):
-    """The mean of each window of (N, C, H, W) or (C, H, W); see AvgPool1d.
+    """The mean of each window.
 
-    Args:
-        divisor_override: divisor of the windows' sums; None: their number of elements.
+    Parameters
+    ----------
+    kernel_size : {T}
+        Elements of a window{each}.
+    stride : {T}, optional
+        Steps from one window to the next; kernel_size if None.
+    padding : int or (int, int), optional
+        Zeros added on either side, at most half of a window.
+    ceil_mode : bool, optional
+        Whether the last window may reach beyond the end.
+    count_include_pad : bool, optional
+        Whether the zeros of the padding count as elements.
+    divisor_override : int, optional
+        What a window's sum is divided by; by default the number of its elements.
+
+    See Also
+    --------
+    MaxPool2d, AdaptiveAvgPool2d, functional.avg_pool2d
+
+    Notes
+    -----
+    Shape: `(N, C, H, W)` to `(N, C, H', W')`, both also without N, and for each size L' = floor((L
+    + 2 * padding - kernel_size) / stride) + 1.
+
+    Examples
+    --------
+    >>> nn.AvgPool2d(2)(st.arange(16.).reshape(1, 1, 4, 4))
+    tensor([[[[ 2.5000,  4.5000],
+              [10.5000, 12.5000]]]])
+    >>> nn.AvgPool2d(2, divisor_override=1)(st.ones(1, 2, 2))
+    tensor([[[4.]]])
     """
 
     _function = staticmethod(F.avg_pool2d)
 
 
 class AvgPool3d(_AvgPoolDivisor):
-    """The mean of each window of (N, C, D, H, W) or (C, D, H, W); see AvgPool2d."""
+    """The mean of each window.
+
+    Parameters
+    ----------
+    kernel_size : {T}
+        Elements of a window{each}.
+    stride : {T}, optional
+        Steps from one window to the next; kernel_size if None.
+    padding : int or (int, int, int), optional
+        Zeros added on either side, at most half of a window.
+    ceil_mode : bool, optional
+        Whether the last window may reach beyond the end.
+    count_include_pad : bool, optional
+        Whether the zeros of the padding count as elements.
+    divisor_override : int, optional
+        What a window's sum is divided by; by default the number of its elements.
+
+    See Also
+    --------
+    MaxPool3d, AdaptiveAvgPool3d, functional.avg_pool3d
+
+    Notes
+    -----
+    Shape: `(N, C, D, H, W)` to `(N, C, D', H', W')`, both also without N, and for each size L' =
+    floor((L + 2 * padding - kernel_size) / stride) + 1.
+
+    Examples
+    --------
+    >>> nn.AvgPool3d(2)(st.ones(1, 3, 4, 6, 8)).shape
+    Size([1, 3, 2, 3, 4])
+    """
 
     _function = staticmethod(F.avg_pool3d)
 
@@ -309,15 +556,37 @@ class _FractionalMaxPoolNd(Module):
 
 
 class FractionalMaxPool2d(_FractionalMaxPoolNd):
-    """The largest element of each of output_size windows at random irregular positions.
+    """The largest element of each of output_size windows at random irregular positions (Graham
+    2014).
 
-    Graham: Fractional Max-Pooling, https://arxiv.org/abs/1412.6071.
+    Parameters
+    ----------
+    kernel_size : int or (int, int)
+        Elements of a window.
+    output_size : int or (int, int), optional
+        How many windows there are.
+    output_ratio : float or 2 of them, optional
+        How many windows there are as a share of the input's size, between 0 and 1, instead of
+        output_size.
+    return_indices : bool, optional
+        Whether the call returns the elements' places, too.
 
-    Args:
-        kernel_size: elements of a window, of the height and the width.
-        output_size: number of windows.
-        output_ratio: number of windows as a share of the input's size, instead of output_size.
-        return_indices: whether the places of the elements are returned, too.
+    Raises
+    ------
+    ValueError
+        Both or none of output_size and output_ratio are given, or a number is out of its range.
+
+    Notes
+    -----
+    Shape: `(N, C, H, W)` to `(N, C, *output_size)`, both also without N.
+    https://arxiv.org/abs/1412.6071.
+
+    Examples
+    --------
+    >>> nn.FractionalMaxPool2d(2, output_size=5)(st.ones(1, 3, 9, 9)).shape
+    Size([1, 3, 5, 5])
+    >>> nn.FractionalMaxPool2d(2, output_ratio=0.5)(st.ones(1, 3, 8, 10)).shape
+    Size([1, 3, 4, 5])
     """
 
     _dims = 2
@@ -325,7 +594,36 @@ class FractionalMaxPool2d(_FractionalMaxPoolNd):
 
 
 class FractionalMaxPool3d(_FractionalMaxPoolNd):
-    """The same of (N, C, D, H, W) or (C, D, H, W); see FractionalMaxPool2d."""
+    """The largest element of each of output_size windows at random irregular positions (Graham
+    2014).
+
+    Parameters
+    ----------
+    kernel_size : int or (int, int, int)
+        Elements of a window.
+    output_size : int or (int, int, int), optional
+        How many windows there are.
+    output_ratio : float or 3 of them, optional
+        How many windows there are as a share of the input's size, between 0 and 1, instead of
+        output_size.
+    return_indices : bool, optional
+        Whether the call returns the elements' places, too.
+
+    Raises
+    ------
+    ValueError
+        Both or none of output_size and output_ratio are given, or a number is out of its range.
+
+    Notes
+    -----
+    Shape: `(N, C, D, H, W)` to `(N, C, *output_size)`, both also without N.
+    https://arxiv.org/abs/1412.6071.
+
+    Examples
+    --------
+    >>> nn.FractionalMaxPool3d(2, output_size=5)(st.ones(1, 3, 9, 9, 9)).shape
+    Size([1, 3, 5, 5, 5])
+    """
 
     _dims = 3
     _function = staticmethod(F.fractional_max_pool3d)
@@ -361,26 +659,95 @@ class _LPPoolNd(Module):
 
 
 class LPPool1d(_LPPoolNd):
-    """`(sum of x ** p) ** (1 / p)` of each window of (N, C, L) or (C, L).
+    """`(sum of x ** p) ** (1 / p)` of each window.
 
-    Args:
-        norm_type: p; 1 is a sum.
-        kernel_size: elements of a window.
-        stride: steps from one window to the next; None: kernel_size.
-        ceil_mode: whether a window may reach beyond the end.
+    Parameters
+    ----------
+    norm_type : float
+        p; 1 is a sum, and the larger, the nearer to the maximum of positive elements.
+    kernel_size : {T}
+        Elements of a window{each}.
+    stride : {T}, optional
+        Steps from one window to the next; kernel_size if None.
+    ceil_mode : bool, optional
+        Whether the last window may reach beyond the end.
+
+    See Also
+    --------
+    MaxPool1d, AvgPool1d
+
+    Notes
+    -----
+    Shape: `(N, C, L)` as AvgPool1d, also without N.
+
+    Examples
+    --------
+    >>> nn.LPPool1d(2, kernel_size=2)(st.tensor([[3., 4., 0., 0.]])).round()
+    tensor([[5., 0.]])
     """
 
     _function = staticmethod(F.lp_pool1d)
 
 
 class LPPool2d(_LPPoolNd):
-    """The same of (N, C, H, W) or (C, H, W); see LPPool1d."""
+    """`(sum of x ** p) ** (1 / p)` of each window.
+
+    Parameters
+    ----------
+    norm_type : float
+        p; 1 is a sum, and the larger, the nearer to the maximum of positive elements.
+    kernel_size : {T}
+        Elements of a window{each}.
+    stride : {T}, optional
+        Steps from one window to the next; kernel_size if None.
+    ceil_mode : bool, optional
+        Whether the last window may reach beyond the end.
+
+    See Also
+    --------
+    MaxPool2d, AvgPool2d
+
+    Notes
+    -----
+    Shape: `(N, C, H, W)` as AvgPool2d, also without N.
+
+    Examples
+    --------
+    >>> nn.LPPool2d(1, kernel_size=2)(st.ones(1, 4, 4))
+    tensor([[[4., 4.],
+             [4., 4.]]])
+    """
 
     _function = staticmethod(F.lp_pool2d)
 
 
 class LPPool3d(_LPPoolNd):
-    """The same of (N, C, D, H, W) or (C, D, H, W); see LPPool1d."""
+    """`(sum of x ** p) ** (1 / p)` of each window.
+
+    Parameters
+    ----------
+    norm_type : float
+        p; 1 is a sum, and the larger, the nearer to the maximum of positive elements.
+    kernel_size : {T}
+        Elements of a window{each}.
+    stride : {T}, optional
+        Steps from one window to the next; kernel_size if None.
+    ceil_mode : bool, optional
+        Whether the last window may reach beyond the end.
+
+    See Also
+    --------
+    MaxPool3d, AvgPool3d
+
+    Notes
+    -----
+    Shape: `(N, C, D, H, W)` as AvgPool3d, also without N.
+
+    Examples
+    --------
+    >>> nn.LPPool3d(1, kernel_size=2)(st.ones(1, 2, 2, 2))
+    tensor([[[[8.]]]])
+    """
 
     _function = staticmethod(F.lp_pool3d)
 
@@ -402,24 +769,85 @@ class _AdaptiveMaxPoolNd(Module):
 
 
 class AdaptiveMaxPool1d(_AdaptiveMaxPoolNd):
-    """The largest element of each of output_size windows that together cover (N, C, L).
+    """The largest element of each of output_size windows that together cover the input.
 
-    Args:
-        output_size: how many windows.
-        return_indices: whether the places of the elements are returned, too.
+    Parameters
+    ----------
+    output_size : int
+        How many windows there are in each dimension; None keeps the input's size.
+    return_indices : bool, optional
+        Whether the call returns the elements' places in the flattened `(L)`, too.
+
+    See Also
+    --------
+    MaxPool1d, AdaptiveAvgPool1d
+
+    Notes
+    -----
+    Shape: `(N, C, L)` to `(N, C, *output_size)`, both also without N. Window i of n begins at
+    floor(i * L / n) and ends before ceil((i + 1) * L / n).
+
+    Examples
+    --------
+    >>> nn.AdaptiveMaxPool1d(2, return_indices=True)(st.tensor([[1., 3., 5., 9.]]))
+    (tensor([[3., 9.]]), tensor([[1, 3]]))
     """
 
     _function = staticmethod(F.adaptive_max_pool1d)
 
 
 class AdaptiveMaxPool2d(_AdaptiveMaxPoolNd):
-    """The same of (N, C, H, W) or (C, H, W); None in output_size: the input's size."""
+    """The largest element of each of output_size windows that together cover the input.
+
+    Parameters
+    ----------
+    output_size : int, None or two of them
+        How many windows there are in each dimension; None keeps the input's size.
+    return_indices : bool, optional
+        Whether the call returns the elements' places in the flattened `(H, W)`, too.
+
+    See Also
+    --------
+    MaxPool2d, AdaptiveAvgPool2d
+
+    Notes
+    -----
+    Shape: `(N, C, H, W)` to `(N, C, *output_size)`, both also without N. Window i of n begins at
+    floor(i * L / n) and ends before ceil((i + 1) * L / n).
+
+    Examples
+    --------
+    >>> nn.AdaptiveMaxPool2d((5, None))(st.ones(1, 3, 10, 9)).shape
+    Size([1, 3, 5, 9])
+    """
 
     _function = staticmethod(F.adaptive_max_pool2d)
 
 
 class AdaptiveMaxPool3d(_AdaptiveMaxPoolNd):
-    """The same of (N, C, D, H, W) or (C, D, H, W); None in output_size: the input's size."""
+    """The largest element of each of output_size windows that together cover the input.
+
+    Parameters
+    ----------
+    output_size : int, None or three of them
+        How many windows there are in each dimension; None keeps the input's size.
+    return_indices : bool, optional
+        Whether the call returns the elements' places in the flattened `(D, H, W)`, too.
+
+    See Also
+    --------
+    MaxPool3d, AdaptiveAvgPool3d
+
+    Notes
+    -----
+    Shape: `(N, C, D, H, W)` to `(N, C, *output_size)`, both also without N. Window i of n begins at
+    floor(i * L / n) and ends before ceil((i + 1) * L / n).
+
+    Examples
+    --------
+    >>> nn.AdaptiveMaxPool3d(2)(st.ones(1, 3, 4, 6, 8)).shape
+    Size([1, 3, 2, 2, 2])
+    """
 
     _function = staticmethod(F.adaptive_max_pool3d)
 
@@ -440,22 +868,80 @@ class _AdaptiveAvgPoolNd(Module):
 
 
 class AdaptiveAvgPool1d(_AdaptiveAvgPoolNd):
-    """The mean of each of output_size windows that together cover (N, C, L) or (C, L).
+    """The mean of each of output_size windows that together cover the input.
 
-    Args:
-        output_size: how many windows.
+    Parameters
+    ----------
+    output_size : int
+        How many windows there are in each dimension; None keeps the input's size.
+
+    See Also
+    --------
+    AvgPool1d, AdaptiveMaxPool1d
+
+    Notes
+    -----
+    Shape: `(N, C, L)` to `(N, C, *output_size)`, both also without N. Window i of n begins at
+    floor(i * L / n) and ends before ceil((i + 1) * L / n).
+
+    Examples
+    --------
+    >>> nn.AdaptiveAvgPool1d(2)(st.tensor([[1., 3., 5., 9.]]))
+    tensor([[2., 7.]])
     """
 
     _function = staticmethod(F.adaptive_avg_pool1d)
 
 
 class AdaptiveAvgPool2d(_AdaptiveAvgPoolNd):
-    """The same of (N, C, H, W) or (C, H, W); None in output_size: the input's size."""
+    """The mean of each of output_size windows that together cover the input.
+
+    Parameters
+    ----------
+    output_size : int, None or two of them
+        How many windows there are in each dimension; None keeps the input's size.
+
+    See Also
+    --------
+    AvgPool2d, AdaptiveMaxPool2d
+
+    Notes
+    -----
+    Shape: `(N, C, H, W)` to `(N, C, *output_size)`, both also without N. Window i of n begins at
+    floor(i * L / n) and ends before ceil((i + 1) * L / n).
+
+    Examples
+    --------
+    >>> nn.AdaptiveAvgPool2d(1)(st.ones(8, 64, 7, 7)).shape
+    Size([8, 64, 1, 1])
+    >>> nn.AdaptiveAvgPool2d((None, 2))(st.ones(1, 3, 4)).shape
+    Size([1, 3, 2])
+    """
 
     _function = staticmethod(F.adaptive_avg_pool2d)
 
 
 class AdaptiveAvgPool3d(_AdaptiveAvgPoolNd):
-    """The same of (N, C, D, H, W) or (C, D, H, W); None in output_size: the input's size."""
+    """The mean of each of output_size windows that together cover the input.
+
+    Parameters
+    ----------
+    output_size : int, None or three of them
+        How many windows there are in each dimension; None keeps the input's size.
+
+    See Also
+    --------
+    AvgPool3d, AdaptiveMaxPool3d
+
+    Notes
+    -----
+    Shape: `(N, C, D, H, W)` to `(N, C, *output_size)`, both also without N. Window i of n begins at
+    floor(i * L / n) and ends before ceil((i + 1) * L / n).
+
+    Examples
+    --------
+    >>> nn.AdaptiveAvgPool3d((1, 2, 2))(st.ones(1, 3, 4, 6, 8)).shape
+    Size([1, 3, 1, 2, 2])
+    """
 
     _function = staticmethod(F.adaptive_avg_pool3d)

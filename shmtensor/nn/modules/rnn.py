@@ -32,27 +32,56 @@ Batch = TypeVar("Batch", Tensor, PackedSequence)
 
 
 class RNNBase(Module):
-    """Base of RNN, LSTM and GRU: arguments, weights, checks.
+    """The base of RNN, LSTM and GRU: arguments, weights, checks.
 
-    Parameters for layer k, forwards (and with the ending `_reverse` backwards): `weight_ih_l[k]`
-    (gates * hidden_size, layer's input size), `weight_hh_l[k]` (gates * hidden_size, hidden_size or
-    proj_size), `bias_ih_l[k]` and `bias_hh_l[k]` (gates * hidden_size,), and of an LSTM with
-    projections `weight_hr_l[k]` (proj_size, hidden_size).
+    Parameters
+    ----------
+    mode : str
+        "LSTM", "GRU", "RNN_TANH" or "RNN_RELU".
+    input_size : int
+        Size of one element of a sequence.
+    hidden_size : int
+        Size of the hidden state.
+    num_layers : int, optional
+        How many layers are stacked.
+    bias : bool, optional
+        Whether there are biases.
+    batch_first : bool, optional
+        Whether batches are `(N, L, ...)` rather than `(L, N, ...)`. The states are not affected.
+    dropout : float, optional
+        Probability of zeroing an output of any layer but the last one, in training.
+    bidirectional : bool, optional
+        Whether a second direction goes from the end to the beginning.
+    proj_size : int, optional
+        Size of the output of an LSTM, 0 for hidden_size.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
 
-    Args:
-        mode: "LSTM", "GRU", "RNN_TANH" or "RNN_RELU".
-        input_size: size of one element of a sequence.
-        hidden_size: size of the hidden state.
-        num_layers: number of stacked layers.
-        bias: whether there are biases.
-        batch_first: whether batches are (N, L, *) rather than (L, N, *).
-        dropout: probability of zeroing an output of any layer but the last one, while training.
-        bidirectional: whether a second direction goes from the end to the beginning.
-        proj_size: size of the output of an LSTM, 0 for hidden_size.
+    Attributes
+    ----------
+    weight_ih_l[k], weight_hh_l[k] : Parameter
+        Of layer k, forwards (and with the ending `_reverse` backwards): `(gates * hidden_size,
+        input size of the layer)` and `(gates * hidden_size, hidden_size or proj_size)`.
+    bias_ih_l[k], bias_hh_l[k] : Parameter
+        `(gates * hidden_size,)` each.
+    weight_hr_l[k] : Parameter
+        `(proj_size, hidden_size)`, of an LSTM with projections.
 
-    Raises:
-        ValueError: a size is not positive, a probability not in [0, 1], the mode unknown.
-        TypeError: an argument is of another type.
+    Raises
+    ------
+    ValueError
+        A size is not positive, a probability not in [0, 1], the mode unknown.
+    TypeError
+        An argument is of another type.
+
+    Examples
+    --------
+    >>> isinstance(nn.GRU(2, 3), nn.RNNBase)
+    True
+    >>> [name for name, p in nn.RNNBase("LSTM", 2, 3).named_parameters()]
+    ['weight_ih_l0', 'weight_hh_l0', 'bias_ih_l0', 'bias_hh_l0']
     """
 
     mode: str
@@ -308,10 +337,63 @@ class RNNBase(Module):
 
 
 class RNN(RNNBase):
-    """h = tanh(W_ih x + b_ih + W_hh h + b_hh) along a sequence, or relu of the same (Elman 1990).
+    """A recurrent network: h = tanh(W_ih x + b_ih + W_hh h + b_hh) along a sequence (Elman 1990).
 
-    Args: those of RNNBase without mode and proj_size, and
-        nonlinearity: "tanh" or "relu".
+    Parameters
+    ----------
+    input_size : int
+        Size of one element of a sequence.
+    hidden_size : int
+        Size of the hidden state.
+    num_layers : int, optional
+        How many layers are stacked.
+    nonlinearity : str, optional
+        "tanh" or "relu".
+    bias : bool, optional
+        Whether there are biases.
+    batch_first : bool, optional
+        Whether batches are `(N, L, ...)` rather than `(L, N, ...)`. The states are not affected.
+    dropout : float, optional
+        Probability of zeroing an output of any layer but the last one, in training.
+    bidirectional : bool, optional
+        Whether a second direction goes from the end to the beginning.
+    proj_size : int, optional
+        Only 0.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight_ih_l[k], weight_hh_l[k] : Parameter
+        Of layer k: `(hidden_size, input size of the layer)` and `(hidden_size, hidden_size)`; the
+        backward direction's names end in `_reverse`. All are drawn uniformly from -1 /
+        sqrt(hidden_size) to 1 / sqrt(hidden_size).
+    bias_ih_l[k], bias_hh_l[k] : Parameter
+        `(hidden_size,)` each.
+
+    Raises
+    ------
+    ValueError
+        The nonlinearity is unknown, a size is not positive, or dropout is not within 0 and 1.
+
+    See Also
+    --------
+    LSTM, GRU, RNNCell
+
+    Notes
+    -----
+    Shape: input `(L, N, input_size)`, one sequence `(L, input_size)`, or a PackedSequence, and an
+    optional first state `(num_layers * directions, N, hidden_size)`, zeros by default, to the
+    output of the last layer `(L, N, directions * hidden_size)` and the last state of all layers.
+
+    Examples
+    --------
+    >>> rnn = nn.RNN(input_size=4, hidden_size=8, batch_first=True)
+    >>> output, last = rnn(st.ones(2, 5, 4))
+    >>> output.shape, last.shape
+    (Size([2, 5, 8]), Size([1, 2, 8]))
     """
 
     nonlinearity: str
@@ -386,11 +468,64 @@ class _GatedRNN(RNNBase):
 
 
 class GRU(_GatedRNN):
-    """Gated recurrent units along a sequence (Cho et al. 2014):
-    r, z = sigmoid(W_i x + b_i + W_h h + b_h), n = tanh(W_in x + b_in + r (W_hn h + b_hn)),
-    h = (1 - z) n + z h.
+    """Gated recurrent units along a sequence (Cho et al. 2014).
 
-    Args: those of RNNBase without mode and proj_size.
+    Parameters
+    ----------
+    input_size : int
+        Size of one element of a sequence.
+    hidden_size : int
+        Size of the hidden state.
+    num_layers : int, optional
+        How many layers are stacked.
+    bias : bool, optional
+        Whether there are biases.
+    batch_first : bool, optional
+        Whether batches are `(N, L, ...)` rather than `(L, N, ...)`. The states are not affected.
+    dropout : float, optional
+        Probability of zeroing an output of any layer but the last one, in training.
+    bidirectional : bool, optional
+        Whether a second direction goes from the end to the beginning.
+    proj_size : int, optional
+        Only 0.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight_ih_l[k], weight_hh_l[k] : Parameter
+        Of layer k: `(3 * hidden_size, input size of the layer)` and `(3 * hidden_size,
+        hidden_size)`, for r, z and n; the backward direction's names end in `_reverse`. All are
+        drawn uniformly from -1 / sqrt(hidden_size) to 1 / sqrt(hidden_size).
+    bias_ih_l[k], bias_hh_l[k] : Parameter
+        `(3 * hidden_size,)` each.
+
+    Raises
+    ------
+    ValueError
+        A size is not positive, or dropout is not within 0 and 1.
+
+    See Also
+    --------
+    LSTM, RNN, GRUCell
+
+    Notes
+    -----
+    r, z = sigmoid(W_i x + b_i + W_h h + b_h), n = tanh(W_in x + b_in + r (W_hn h + b_hn)), h = (1 -
+    z) n + z h.
+
+    Shape: input `(L, N, input_size)`, one sequence `(L, input_size)`, or a PackedSequence, and an
+    optional first state `(num_layers * directions, N, hidden_size)`, zeros by default, to the
+    output of the last layer `(L, N, directions * hidden_size)` and the last state of all layers.
+
+    Examples
+    --------
+    >>> gru = nn.GRU(input_size=4, hidden_size=8, num_layers=2, bidirectional=True)
+    >>> output, last = gru(st.ones(5, 2, 4))
+    >>> output.shape, last.shape
+    (Size([5, 2, 16]), Size([4, 2, 8]))
     """
 
     _mode = "GRU"
@@ -407,11 +542,72 @@ class GRU(_GatedRNN):
 
 
 class LSTM(_GatedRNN):
-    """Long short-term memory along a sequence (Hochreiter and Schmidhuber 1997):
-    i, f, o = sigmoid(W_i x + b_i + W_h h + b_h), g = tanh(...), c = f c + i g, h = o tanh(c);
-    with projections h = W_hr o tanh(c) (Sak et al. 2014).
+    """Long short-term memory along a sequence (Hochreiter and Schmidhuber 1997).
 
-    Args: those of RNNBase without mode.
+    Parameters
+    ----------
+    input_size : int
+        Size of one element of a sequence.
+    hidden_size : int
+        Size of the hidden state.
+    num_layers : int, optional
+        How many layers are stacked.
+    bias : bool, optional
+        Whether there are biases.
+    batch_first : bool, optional
+        Whether batches are `(N, L, ...)` rather than `(L, N, ...)`. The states are not affected.
+    dropout : float, optional
+        Probability of zeroing an output of any layer but the last one, in training.
+    bidirectional : bool, optional
+        Whether a second direction goes from the end to the beginning.
+    proj_size : int, optional
+        Size of the projected state h; 0 for none (Sak et al. 2014).
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight_ih_l[k], weight_hh_l[k] : Parameter
+        Of layer k: `(4 * hidden_size, input size of the layer)` and `(4 * hidden_size, hidden_size
+        or proj_size)`, for i, f, g and o; the backward direction's names end in `_reverse`. All are
+        drawn uniformly from -1 / sqrt(hidden_size) to 1 / sqrt(hidden_size).
+    bias_ih_l[k], bias_hh_l[k] : Parameter
+        `(4 * hidden_size,)` each.
+    weight_hr_l[k] : Parameter
+        `(proj_size, hidden_size)`, with projections.
+
+    Raises
+    ------
+    ValueError
+        A size is not positive, dropout is not within 0 and 1, or proj_size is not less than
+        hidden_size.
+    TypeError
+        In the call: the state is not a pair of tensors.
+
+    See Also
+    --------
+    GRU, RNN, LSTMCell, utils.rnn.pack_padded_sequence
+
+    Notes
+    -----
+    i, f, o = sigmoid(W_i x + b_i + W_h h + b_h), g = tanh(...), c = f c + i g, h = o tanh(c); with
+    projections h = W_hr o tanh(c).
+
+    Shape: input `(L, N, input_size)`, one sequence `(L, input_size)`, or a PackedSequence, and an
+    optional first state (h, c), each `(num_layers * directions, N, hidden_size)`, zeros by default,
+    to the output of the last layer `(L, N, directions * hidden_size)` and the last state (h, c) of
+    all layers. With projections h and the output have proj_size instead of hidden_size.
+
+    Examples
+    --------
+    >>> lstm = nn.LSTM(input_size=4, hidden_size=8, num_layers=2)
+    >>> output, (h, c) = lstm(st.ones(5, 3, 4))
+    >>> output.shape, h.shape, c.shape
+    (Size([5, 3, 8]), Size([2, 3, 8]), Size([2, 3, 8]))
+    >>> nn.LSTM(4, 8, batch_first=True, bidirectional=True)(st.ones(3, 5, 4))[0].shape
+    Size([3, 5, 16])
     """
 
     _mode = "LSTM"
@@ -465,14 +661,34 @@ class LSTM(_GatedRNN):
 
 
 class RNNCellBase(Module):
-    """Base of the cells: weight_ih (chunks * hidden_size, input_size), weight_hh (chunks *
-    hidden_size, hidden_size), bias_ih and bias_hh (chunks * hidden_size,).
+    """The base of RNNCell, LSTMCell and GRUCell.
 
-    Args:
-        input_size: size of the input.
-        hidden_size: size of the state.
-        bias: whether there are biases.
-        num_chunks: number of gates.
+    Parameters
+    ----------
+    input_size : int
+        Size of the input.
+    hidden_size : int
+        Size of the state.
+    bias : bool
+        Whether there are biases.
+    num_chunks : int
+        Number of gates.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight_ih, weight_hh : Parameter
+        `(chunks * hidden_size, input_size)` and `(chunks * hidden_size, hidden_size)`.
+    bias_ih, bias_hh : Parameter or None
+        `(chunks * hidden_size,)` each.
+
+    Examples
+    --------
+    >>> nn.RNNCellBase(2, 3, bias=True, num_chunks=4).weight_ih.shape
+    Size([12, 2])
     """
 
     input_size: int
@@ -561,10 +777,48 @@ class RNNCellBase(Module):
 
 
 class RNNCell(RNNCellBase):
-    """One step of an RNN.
+    """One step of an `RNN`.
 
-    Args: those of RNNCellBase without num_chunks, and
-        nonlinearity: "tanh" or "relu".
+    Parameters
+    ----------
+    input_size : int
+        Size of the input.
+    hidden_size : int
+        Size of the state.
+    bias : bool, optional
+        Whether there are biases.
+    nonlinearity : str, optional
+        "tanh" or "relu".
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight_ih, weight_hh : Parameter
+        `(hidden_size, input_size)` and `(hidden_size, hidden_size)`.
+    bias_ih, bias_hh : Parameter or None
+        `(hidden_size,)` each.
+
+    Raises
+    ------
+    RuntimeError
+        In the call: sizes differ, or the nonlinearity is unknown.
+
+    Notes
+    -----
+    Shape: `(N, input_size)` or `(input_size,)`, and a state `(N, hidden_size)` or `(hidden_size,)`,
+    zeros by default, to the next state.
+
+    Examples
+    --------
+    >>> cell = nn.RNNCell(4, 8)
+    >>> h = st.zeros(2, 8)
+    >>> for x in st.ones(5, 2, 4):
+    ...     h = cell(x, h)
+    >>> h.shape
+    Size([2, 8])
     """
 
     nonlinearity: str
@@ -614,9 +868,38 @@ class _GatedCell(RNNCellBase):
 
 
 class LSTMCell(_GatedCell):
-    """One step of an LSTM.
+    """One step of an `LSTM`.
 
-    Args: those of RNNCellBase without num_chunks.
+    Parameters
+    ----------
+    input_size : int
+        Size of the input.
+    hidden_size : int
+        Size of the state.
+    bias : bool, optional
+        Whether there are biases.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight_ih, weight_hh : Parameter
+        `(4 * hidden_size, input_size)` and `(4 * hidden_size, hidden_size)`.
+    bias_ih, bias_hh : Parameter or None
+        `(4 * hidden_size,)` each.
+
+    Notes
+    -----
+    Shape: `(N, input_size)` or `(input_size,)`, and a state (h, c), each `(N, hidden_size)` or
+    `(hidden_size,)`, zeros by default, to the next state (h, c).
+
+    Examples
+    --------
+    >>> h, c = nn.LSTMCell(4, 8)(st.ones(2, 4))
+    >>> h.shape, c.shape
+    (Size([2, 8]), Size([2, 8]))
     """
 
     _chunks = 4
@@ -630,9 +913,38 @@ class LSTMCell(_GatedCell):
 
 
 class GRUCell(_GatedCell):
-    """One step of a GRU.
+    """One step of a `GRU`.
 
-    Args: those of RNNCellBase without num_chunks.
+    Parameters
+    ----------
+    input_size : int
+        Size of the input.
+    hidden_size : int
+        Size of the state.
+    bias : bool, optional
+        Whether there are biases.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight_ih, weight_hh : Parameter
+        `(3 * hidden_size, input_size)` and `(3 * hidden_size, hidden_size)`.
+    bias_ih, bias_hh : Parameter or None
+        `(3 * hidden_size,)` each.
+
+    Notes
+    -----
+    Shape: `(N, input_size)` or `(input_size,)`, and a state `(N, hidden_size)` or `(hidden_size,)`,
+    zeros by default, to the next state.
+
+    Examples
+    --------
+    >>> cell = nn.GRUCell(4, 8)
+    >>> cell(st.ones(2, 4)).shape
+    Size([2, 8])
     """
 
     _chunks = 3

@@ -67,15 +67,58 @@ class _Table(Module):
 
 
 class Embedding(_Table):
-    """Rows of `weight`, shape (num_embeddings, embedding_dim), by index.
+    """A learned table of vectors, looked up by their numbers.
 
-    Args:
-        padding_idx: the row that stays zero and receives no gradient.
-        max_norm: rows that are looked up are first scaled down to this norm, in place.
-        norm_type: the order of that norm.
-        scale_grad_by_freq: divide each row's gradient by how often it was looked up.
-        sparse: the gradient of `weight` is a sparse tensor of the rows that were looked up, for
-            optim.SparseAdam, SGD and Adagrad.
+    Parameters
+    ----------
+    num_embeddings : int
+        How many rows the table has.
+    embedding_dim : int
+        The size of a row.
+    padding_idx : int, optional
+        A row that is zero at first and receives no gradient.
+    max_norm : float, optional
+        Rows that are looked up are first scaled down to this norm, in place.
+    norm_type : float, optional
+        The order of that norm.
+    scale_grad_by_freq : bool, optional
+        Whether each row's gradient is divided by how often the row was looked up.
+    sparse : bool, optional
+        Whether the gradient of `weight` is a sparse tensor of the rows that were looked up, for
+        optim.SparseAdam, SGD and Adagrad.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight : Parameter
+        `(num_embeddings, embedding_dim)`, drawn from the standard normal distribution.
+
+    Raises
+    ------
+    IndexError
+        In the call: a number is not one of a row.
+
+    See Also
+    --------
+    EmbeddingBag, functional.embedding
+
+    Notes
+    -----
+    Shape: whole numbers `(...)` to `(..., embedding_dim)`. `Embedding.from_pretrained` takes a
+    table that exists.
+
+    Examples
+    --------
+    >>> layer = nn.Embedding(10, 3, padding_idx=0)
+    >>> layer(st.tensor([[1, 2, 0], [4, 0, 0]])).shape
+    Size([2, 3, 3])
+    >>> layer(st.tensor([0])).detach()
+    tensor([[0., 0., 0.]])
+    >>> nn.Embedding.from_pretrained(st.tensor([[1., 2.], [3., 4.]]))(st.tensor([1]))
+    tensor([[3., 4.]])
     """
 
     def __init__(
@@ -148,16 +191,55 @@ class Embedding(_Table):
 
 
 class EmbeddingBag(_Table):
-    """The sum, mean or maximum of the rows of `weight` in each bag of numbers.
+    """The sum, mean or maximum of a learned table's rows in each bag of numbers.
 
-    Args:
-        max_norm: rows that are looked up are first scaled down to this norm, in place.
-        norm_type: the order of that norm.
-        scale_grad_by_freq: divide each row's gradient by how often it was looked up.
-        mode: "sum", "mean" or "max".
-        sparse: as of `Embedding`; not with mode "max".
-        include_last_offset: the last offset is the end of the last bag.
-        padding_idx: this row is ignored, and receives no gradient.
+    Parameters
+    ----------
+    num_embeddings : int
+        How many rows the table has.
+    embedding_dim : int
+        The size of a row.
+    max_norm : float, optional
+        Rows that are looked up are first scaled down to this norm, in place.
+    norm_type : float, optional
+        The order of that norm.
+    scale_grad_by_freq : bool, optional
+        Whether each row's gradient is divided by how often the row was looked up.
+    mode : str, optional
+        "sum", "mean" or "max".
+    sparse : bool, optional
+        Whether the gradient of `weight` is a sparse tensor; not with mode "max".
+    include_last_offset : bool, optional
+        Whether the last offset is the end of the last bag.
+    padding_idx : int, optional
+        A row that is ignored and receives no gradient.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Attributes
+    ----------
+    weight : Parameter
+        `(num_embeddings, embedding_dim)`, drawn from the standard normal distribution.
+
+    See Also
+    --------
+    Embedding, functional.embedding_bag
+
+    Notes
+    -----
+    Shape: bags of equal size `(bags, n)`, or a vector of all bags and the offsets `(bags,)` where
+    they begin, to `(bags, embedding_dim)`. per_sample_weights in the call are factors, for mode
+    "sum".
+
+    Examples
+    --------
+    >>> layer = nn.EmbeddingBag(10, 3)
+    >>> layer(st.tensor([[1, 2], [4, 5]])).shape
+    Size([2, 3])
+    >>> layer(st.tensor([1, 2, 4, 5, 6]), offsets=st.tensor([0, 3])).shape
+    Size([2, 3])
     """
 
     def __init__(

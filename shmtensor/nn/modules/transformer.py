@@ -139,16 +139,49 @@ class _TransformerLayer(Module):
 class TransformerEncoderLayer(_TransformerLayer):
     """Self-attention, then two linear layers, each added to its input and normalised.
 
-    Args:
-        d_model: number of features E.
-        nhead: number of heads.
-        dim_feedforward: number of features between the linear layers.
-        dropout: probability with which an element is 0 in training.
-        activation: between the linear layers: "relu", "gelu" or a function.
-        layer_norm_eps: eps of the LayerNorms.
-        batch_first: whether tensors are (N, S, E) instead of (S, N, E).
-        norm_first: normalise the input of each part instead of its result.
-        bias: whether linear layers and LayerNorms have a bias.
+    Parameters
+    ----------
+    d_model : int
+        Number of features E.
+    nhead : int
+        Number of heads; E is a multiple of it.
+    dim_feedforward : int, optional
+        Number of features between the two linear layers.
+    dropout : float, optional
+        Probability with which an element is 0 in training.
+    activation : str or callable, optional
+        Between the two linear layers: "relu", "gelu" or a function.
+    layer_norm_eps : float, optional
+        eps of the LayerNorms.
+    batch_first : bool, optional
+        Whether tensors are `(N, S, E)` instead of `(S, N, E)`.
+    norm_first : bool, optional
+        Whether the input of each part is normalised instead of its result.
+    bias : bool, optional
+        Whether linear layers and LayerNorms have a bias.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    See Also
+    --------
+    TransformerEncoder, TransformerDecoderLayer, MultiheadAttention
+
+    Notes
+    -----
+    Vaswani et al. 2017. Shape: `(S, N, E)`, with batch_first `(N, S, E)`, or `(S, E)`, and the
+    result has the same. The call takes src_mask `(S, S)`, true where a position may not attend, and
+    src_key_padding_mask `(N, S)`, true for ignored positions; both may be numbers to add instead.
+
+    Examples
+    --------
+    >>> layer = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
+    >>> layer(st.ones(3, 5, 8)).shape
+    Size([3, 5, 8])
+    >>> padding = st.tensor([[False, False, True]])
+    >>> layer(st.ones(1, 3, 8), src_key_padding_mask=padding).shape
+    Size([1, 3, 8])
     """
 
     def forward(
@@ -191,7 +224,46 @@ class TransformerDecoderLayer(_TransformerLayer):
     """Self-attention, attention to the encoder's result, then two linear layers; each added to its
     input and normalised.
 
-    Args: those of `TransformerEncoderLayer`.
+    Parameters
+    ----------
+    d_model : int
+        Number of features E.
+    nhead : int
+        Number of heads; E is a multiple of it.
+    dim_feedforward : int, optional
+        Number of features between the two linear layers.
+    dropout : float, optional
+        Probability with which an element is 0 in training.
+    activation : str or callable, optional
+        Between the two linear layers: "relu", "gelu" or a function.
+    layer_norm_eps : float, optional
+        eps of the LayerNorms.
+    batch_first : bool, optional
+        Whether tensors are `(N, S, E)` instead of `(S, N, E)`.
+    norm_first : bool, optional
+        Whether the input of each part is normalised instead of its result.
+    bias : bool, optional
+        Whether linear layers and LayerNorms have a bias.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    See Also
+    --------
+    TransformerDecoder, TransformerEncoderLayer
+
+    Notes
+    -----
+    Shape: tgt `(T, N, E)` and memory `(S, N, E)`, with batch_first `(N, T, E)` and `(N, S, E)`, to
+    tgt's shape. Masks are as in `TransformerEncoderLayer`: tgt_mask `(T, T)`, memory_mask `(T, S)`,
+    tgt_key_padding_mask `(N, T)`, memory_key_padding_mask `(N, S)`.
+
+    Examples
+    --------
+    >>> layer = nn.TransformerDecoderLayer(d_model=8, nhead=2, batch_first=True)
+    >>> layer(st.ones(3, 4, 8), st.ones(3, 5, 8)).shape
+    Size([3, 4, 8])
     """
 
     _attentions = ("self_attn", "multihead_attn")
@@ -282,13 +354,34 @@ class TransformerEncoder(Module):
     0, before `norm`, and there must be no mask but the padding mask. Both hold here, too; the
     layers work on the length of the longest sequence.
 
-    Args:
-        encoder_layer: the layer; each of the encoder's is a copy of it, with equal parameters.
-        num_layers: number of layers.
-        norm: applied at the end, or None.
-        enable_nested_tensor: False: padded positions are computed as others.
-        mask_check: take that path only if the padding is at the sequences' ends; False: do not
-            check, use the number of padded positions only.
+    Parameters
+    ----------
+    encoder_layer : Module
+        The layer; each of the encoder's is a copy of it, with equal parameters.
+    num_layers : int
+        Number of layers.
+    norm : Module, optional
+        Applied at the end.
+    enable_nested_tensor : bool, optional
+        False computes padded positions as others.
+    mask_check : bool, optional
+        Whether that path is taken only if the padding is at the sequences' ends. False does not
+        check, and uses the number of padded positions only.
+
+    See Also
+    --------
+    TransformerEncoderLayer, Transformer
+
+    Notes
+    -----
+    Shape: as of its layers. Initialise the parameters anew if the layers should not begin equal.
+
+    Examples
+    --------
+    >>> layer = nn.TransformerEncoderLayer(d_model=8, nhead=2, batch_first=True)
+    >>> encoder = nn.TransformerEncoder(layer, num_layers=2)
+    >>> encoder(st.ones(3, 5, 8)).shape
+    Size([3, 5, 8])
     """
 
     def __init__(
@@ -396,10 +489,29 @@ class TransformerEncoder(Module):
 class TransformerDecoder(Module):
     """Several decoder layers, one after the other.
 
-    Args:
-        decoder_layer: the layer; each of the decoder's is a copy of it, with equal parameters.
-        num_layers: number of layers.
-        norm: applied at the end, or None.
+    Parameters
+    ----------
+    decoder_layer : Module
+        The layer; each of the decoder's is a copy of it, with equal parameters.
+    num_layers : int
+        Number of layers.
+    norm : Module, optional
+        Applied at the end.
+
+    See Also
+    --------
+    TransformerDecoderLayer, Transformer
+
+    Notes
+    -----
+    Shape: as of its layers.
+
+    Examples
+    --------
+    >>> layer = nn.TransformerDecoderLayer(d_model=8, nhead=2, batch_first=True)
+    >>> decoder = nn.TransformerDecoder(layer, num_layers=2)
+    >>> decoder(st.ones(3, 4, 8), st.ones(3, 5, 8)).shape
+    Size([3, 4, 8])
     """
 
     def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
@@ -438,13 +550,59 @@ class TransformerDecoder(Module):
 
 
 class Transformer(Module):
-    """An encoder, and a decoder that attends to its result.
+    """An encoder, and a decoder that attends to its result (Vaswani et al. 2017).
 
-    Args:
-        d_model, nhead, dim_feedforward, dropout, activation, layer_norm_eps, batch_first,
-            norm_first, bias: those of the layers, see `TransformerEncoderLayer`.
-        num_encoder_layers, num_decoder_layers: numbers of layers.
-        custom_encoder, custom_decoder: modules that replace the default ones.
+    Parameters
+    ----------
+    d_model : int, optional
+        Number of features E.
+    nhead : int, optional
+        Number of heads; E is a multiple of it.
+    num_encoder_layers, num_decoder_layers : int, optional
+        Numbers of layers.
+    dim_feedforward : int, optional
+        Number of features between the two linear layers of a layer.
+    dropout : float, optional
+        Probability with which an element is 0 in training.
+    activation : str or callable, optional
+        Between the two linear layers: "relu", "gelu" or a function.
+    custom_encoder, custom_decoder : Module, optional
+        What replaces the default encoder and decoder.
+    layer_norm_eps : float, optional
+        eps of the LayerNorms.
+    batch_first : bool, optional
+        Whether tensors are `(N, S, E)` instead of `(S, N, E)`.
+    norm_first : bool, optional
+        Whether the input of each part is normalised instead of its result.
+    bias : bool, optional
+        Whether linear layers and LayerNorms have a bias.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+
+    Raises
+    ------
+    RuntimeError
+        In the call: src and tgt have other features, or different batch sizes.
+
+    See Also
+    --------
+    TransformerEncoder, TransformerDecoder
+
+    Notes
+    -----
+    Shape: src `(S, N, E)` and tgt `(T, N, E)` to `(T, N, E)`. `generate_square_subsequent_mask(T)`
+    makes the mask with which no position of tgt sees a later one.
+
+    Examples
+    --------
+    >>> model = nn.Transformer(
+    ...     8, 2, num_encoder_layers=1, num_decoder_layers=1, batch_first=True
+    ... )
+    >>> mask = nn.Transformer.generate_square_subsequent_mask(4)
+    >>> model(st.ones(3, 5, 8), st.ones(3, 4, 8), tgt_mask=mask).shape
+    Size([3, 4, 8])
     """
 
     def __init__(

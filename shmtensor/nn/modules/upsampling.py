@@ -13,14 +13,35 @@ __all__ = ["Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d"]
 
 
 class Upsample(Module):
-    """`F.interpolate` of (N, C, *size), to a size or by a factor.
+    """Sequences, images or volumes resampled to a size or by a factor.
 
-    Args:
-        size: the new size.
-        scale_factor: by how much, instead of size.
-        mode: "nearest", "linear" (L), "bilinear" and "bicubic" (H, W) or "trilinear" (D, H, W).
-        align_corners: whether the centres of the corners are aligned; not for "nearest".
-        recompute_scale_factor: whether the factor is recomputed from the rounded size.
+    Parameters
+    ----------
+    size : int or tuple of int, optional
+        The new size.
+    scale_factor : float or tuple of float, optional
+        The new size over the old one, instead of `size`.
+    mode : str, optional
+        "nearest", "linear" (3 dimensions), "bilinear" or "bicubic" (4), "trilinear" (5).
+    align_corners : bool, optional
+        Whether the centres of the corner elements coincide; not for "nearest".
+    recompute_scale_factor : bool, optional
+        Whether the ratio is that of the sizes, which are whole numbers, instead of scale_factor.
+
+    See Also
+    --------
+    functional.interpolate
+
+    Notes
+    -----
+    Shape: `(N, C, *sizes)` with 1 to 3 sizes, to `(N, C, *size)`.
+
+    Examples
+    --------
+    >>> nn.Upsample(scale_factor=2)(st.tensor([[[1., 2.]]]))
+    tensor([[[1., 1., 2., 2.]]])
+    >>> nn.Upsample(size=(6, 8), mode="bilinear")(st.ones(1, 3, 2, 2)).shape
+    Size([1, 3, 6, 8])
     """
 
     def __init__(
@@ -64,11 +85,20 @@ class Upsample(Module):
 
 
 class UpsamplingNearest2d(Upsample):
-    """Upsample of (N, C, H, W) with mode "nearest".
+    """`Upsample` of images with mode "nearest".
 
-    Args:
-        size: the new size.
-        scale_factor: by how much, instead of size.
+    Parameters
+    ----------
+    size : int or (int, int), optional
+        The new size.
+    scale_factor : float or (float, float), optional
+        The new size over the old one, instead of `size`.
+
+    Examples
+    --------
+    >>> nn.UpsamplingNearest2d(scale_factor=2)(st.tensor([[[[1., 3.]]]]))
+    tensor([[[[1., 1., 3., 3.],
+              [1., 1., 3., 3.]]]])
     """
 
     def __init__(self, size: Sizes | None = None, scale_factor: Ratios | None = None) -> None:
@@ -76,11 +106,19 @@ class UpsamplingNearest2d(Upsample):
 
 
 class UpsamplingBilinear2d(Upsample):
-    """Upsample of (N, C, H, W) with mode "bilinear" and align_corners.
+    """`Upsample` of images with mode "bilinear" and aligned corners.
 
-    Args:
-        size: the new size.
-        scale_factor: by how much, instead of size.
+    Parameters
+    ----------
+    size : int or (int, int), optional
+        The new size.
+    scale_factor : float or (float, float), optional
+        The new size over the old one, instead of `size`.
+
+    Examples
+    --------
+    >>> nn.UpsamplingBilinear2d(size=(1, 3))(st.tensor([[[[1., 3.]]]]))
+    tensor([[[[1., 2., 3.]]]])
     """
 
     def __init__(self, size: Sizes | None = None, scale_factor: Ratios | None = None) -> None:

@@ -41,7 +41,35 @@ def get_total_norm(
 ) -> Tensor:
     """The norm of all tensors as if they were one vector.
 
-    Raises: RuntimeError if it is not finite and `error_if_nonfinite`.
+    Parameters
+    ----------
+    tensors : Tensor or iterable of Tensor
+        As a rule the gradients.
+    norm_type : float, optional
+        The order of the norm.
+    error_if_nonfinite : bool, optional
+        Whether a norm that is infinite or NaN is an error.
+    foreach : bool, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    Tensor
+        `()`.
+
+    Raises
+    ------
+    RuntimeError
+        The norm is not finite, and `error_if_nonfinite`.
+
+    See Also
+    --------
+    clip_grads_with_norm_
+
+    Examples
+    --------
+    >>> nn.utils.get_total_norm([st.tensor([3.]), st.tensor([[4.]])])
+    tensor(5.)
     """
     norm_type = float(norm_type)
     values = [t.coalesce().values() if t.is_sparse else t for t in _as_list(tensors)]
@@ -63,7 +91,31 @@ def get_total_norm(
 def clip_grads_with_norm_(
     parameters: Tensors, max_norm: float, total_norm: Tensor, foreach: bool | None = None
 ) -> None:
-    """Scales the gradients by max_norm / total_norm where that is below 1, in place."""
+    """Scales the gradients by max_norm / total_norm where that is below 1, in place.
+
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Those without a gradient are passed over.
+    max_norm : float
+        The limit.
+    total_norm : Tensor
+        `()`: the norm, as `get_total_norm` computes it.
+    foreach : bool, optional
+        Accepted; has no effect.
+
+    See Also
+    --------
+    clip_grad_norm_, get_total_norm
+
+    Examples
+    --------
+    >>> p = st.zeros(2, requires_grad=True)
+    >>> (p * st.tensor([3., 4.])).sum().backward()
+    >>> nn.utils.clip_grads_with_norm_([p], 1.0, nn.utils.get_total_norm([p.grad]))
+    >>> p.grad.round(decimals=3)
+    tensor([0.6000, 0.8000])
+    """
     ratio = float(max_norm) / (total_norm + 1e-6)
     if isinstance(ratio, Tensor) and not ratio.is_cpu:  # without waiting for it
         factor = ratio.clamp(max=1.0)
@@ -87,7 +139,45 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scales the gradients so that their common norm is at most max_norm, in place.
 
-    Returns: the norm before.
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Those without a gradient are passed over.
+    max_norm : float
+        The limit.
+    norm_type : float, optional
+        The order of the norm.
+    error_if_nonfinite : bool, optional
+        Whether a norm that is infinite or NaN is an error.
+    foreach : bool, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    Tensor
+        `()`: the norm before.
+
+    Raises
+    ------
+    RuntimeError
+        The norm is not finite, and `error_if_nonfinite`.
+
+    See Also
+    --------
+    clip_grad_value_, get_total_norm
+
+    Notes
+    -----
+    Called between `backward` and the optimizer's step.
+
+    Examples
+    --------
+    >>> p = st.zeros(2, requires_grad=True)
+    >>> (p * st.tensor([3., 4.])).sum().backward()
+    >>> nn.utils.clip_grad_norm_([p], max_norm=1.0)
+    tensor(5.)
+    >>> p.grad.round(decimals=3)
+    tensor([0.6000, 0.8000])
     """
     is_generator = isinstance(parameters, types.GeneratorType)
     parameters = _as_list(parameters)
@@ -107,7 +197,37 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     foreach: bool | None = None,
 ) -> Tensor:
-    """Deprecated: `clip_grad_norm_`, which is the same."""
+    """Deprecated: `clip_grad_norm_`, which is the same.
+
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Those without a gradient are passed over.
+    max_norm : float
+        The limit.
+    norm_type : float, optional
+        The order of the norm.
+    error_if_nonfinite : bool, optional
+        Whether a norm that is infinite or NaN is an error.
+    foreach : bool, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    Tensor
+        `()`: the norm before.
+
+    See Also
+    --------
+    clip_grad_norm_
+
+    Examples
+    --------
+    >>> p = st.zeros(2, requires_grad=True)
+    >>> (p * st.tensor([3., 4.])).sum().backward()
+    >>> nn.utils.clip_grad_norm_([p], max_norm=10.0)
+    tensor(5.)
+    """
     warnings.warn(
         "`nn.utils.clip_grad_norm` is now deprecated in favor of `nn.utils.clip_grad_norm_`.",
         FutureWarning,
@@ -117,7 +237,29 @@ def clip_grad_norm(
 
 
 def clip_grad_value_(parameters: Tensors, clip_value: float, foreach: bool | None = None) -> None:
-    """Clamps each element of the gradients to +-clip_value, in place."""
+    """Cuts each element of the gradients off at +-clip_value, in place.
+
+    Parameters
+    ----------
+    parameters : Tensor or iterable of Tensor
+        Those without a gradient are passed over.
+    clip_value : float
+        The limit.
+    foreach : bool, optional
+        Accepted; has no effect.
+
+    See Also
+    --------
+    clip_grad_norm_
+
+    Examples
+    --------
+    >>> p = st.zeros(2, requires_grad=True)
+    >>> (p * st.tensor([3., -0.5])).sum().backward()
+    >>> nn.utils.clip_grad_value_([p], 1.0)
+    >>> p.grad
+    tensor([ 1.0000, -0.5000])
+    """
     bound = float(clip_value)
     with no_grad():
         for g in _gradients(parameters):

@@ -14,11 +14,26 @@ __all__ = ["skip_init"]
 def skip_init(module_cls: type[Module], *args: Any, **kwargs: Any) -> Module:
     """A module whose parameters have memory but no initial values; no random number is drawn.
 
-    Args:
-        module_cls: a subclass of Module that takes an argument `device`.
-        args, kwargs: for it.
+    Parameters
+    ----------
+    module_cls : type
+        A subclass of Module that takes an argument `device`.
+    *args, **kwargs
+        For it.
 
-    Raises: RuntimeError: another class, or one without `device`.
+    Returns
+    -------
+    Module
+
+    Raises
+    ------
+    RuntimeError
+        Another class, or one without `device`.
+
+    Examples
+    --------
+    >>> nn.utils.skip_init(nn.Linear, 3, 2).weight.shape
+    Size([2, 3])
     """
     if not issubclass(module_cls, Module):
         raise RuntimeError(f"Expected a Module; got {module_cls}")

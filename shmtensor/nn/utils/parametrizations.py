@@ -133,17 +133,35 @@ def orthogonal(
 ) -> M:
     """Makes a matrix of the module orthogonal: orthonormal columns, or rows if it is wide.
 
-    Args:
-        module: the module.
-        name: its parameter or buffer, of shape (..., n, k).
-        orthogonal_map: "matrix_exp" (the exponential of a skew-symmetric matrix), "cayley" or
-            "householder" (a product of reflections); None: matrix_exp for square and complex
-            matrices, otherwise householder.
-        use_trivialization: whether the map is relative to a base, a buffer, so that any matrix can
-            be assigned.
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed.
+    name : str, optional
+        Its parameter or buffer, of shape `(..., n, k)`.
+    orthogonal_map : str, optional
+        "matrix_exp" (the exponential of a skew-symmetric matrix), "cayley" or "householder" (a
+        product of reflections); by default matrix_exp for square and complex matrices, otherwise
+        householder.
+    use_trivialization : bool, optional
+        Whether the map is relative to a base, a buffer, so that any matrix can be assigned.
 
-    Returns: module.
-    Raises: ValueError: no such tensor, fewer than 2 dimensions, or another map.
+    Returns
+    -------
+    Module
+        The module.
+
+    Raises
+    ------
+    ValueError
+        No such tensor, fewer than 2 dimensions, or another map.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.parametrizations import orthogonal
+    >>> weight = orthogonal(nn.Linear(4, 2)).weight
+    >>> st.allclose(weight @ weight.T, st.eye(2), atol=1e-5)
+    True
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):
@@ -186,16 +204,33 @@ def weight_norm_of(v: Tensor, g: Tensor, dim: int) -> Tensor:
 
 
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
-    """Splits a weight into its norms and its directions, which are trained separately.
+    """Splits a weight into its norms and its directions, which are trained separately (Salimans
+    and Kingma 2016).
 
     A state_dict of the older `nn.utils.weight_norm` can be loaded.
 
-    Args:
-        module: the module.
-        name: its parameter.
-        dim: the dimension with separate norms; None: one norm of the full weight.
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed.
+    name : str, optional
+        Its parameter.
+    dim : int, optional
+        The dimension with separate norms; None is one norm of the full weight.
 
-    Returns: module.
+    Returns
+    -------
+    Module
+        The module.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.parametrizations import weight_norm
+    >>> for name, p in weight_norm(nn.Linear(3, 2)).named_parameters():
+    ...     print(name, tuple(p.shape))
+    bias (2,)
+    parametrizations.weight.original0 (2, 1)
+    parametrizations.weight.original1 (2, 3)
     """
     register_parametrization(module, name, _WeightNorm(dim), unsafe=True)
 
@@ -290,19 +325,39 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> M:
-    """Divides a weight by its largest singular value.
+    """Divides a weight by its largest singular value (Miyato et al. 2018).
 
     Each forward in training mode takes `n_power_iterations` further steps of power iteration.
 
-    Args:
-        module: the module.
-        name: its parameter or buffer.
-        n_power_iterations: steps for each computation, positive.
-        eps: lower bound of the norms divided by.
-        dim: the dimension that counts outputs; None: 0, or 1 for transposed convolutions.
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed.
+    name : str, optional
+        Its parameter or buffer.
+    n_power_iterations : int, optional
+        Steps for each computation, positive.
+    eps : float, optional
+        Lower bound of the norms divided by.
+    dim : int, optional
+        The dimension that counts outputs; 0 by default, or 1 for transposed convolutions.
 
-    Returns: module.
-    Raises: ValueError: no such tensor, or n_power_iterations is not positive.
+    Returns
+    -------
+    Module
+        The module.
+
+    Raises
+    ------
+    ValueError
+        No such tensor, or n_power_iterations is not positive.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.parametrizations import spectral_norm
+    >>> layer = spectral_norm(nn.Linear(4, 2), n_power_iterations=20)
+    >>> st.linalg.matrix_norm(layer.weight, 2).detach().round(decimals=2)
+    tensor(1.)
     """
     weight = getattr(module, name, None)
     if not isinstance(weight, Tensor):

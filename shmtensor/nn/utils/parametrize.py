@@ -36,7 +36,20 @@ _cache: dict[tuple[int, str], Tensor] = {}
 
 @contextmanager
 def cached() -> Iterator[None]:
-    """In this block each parametrised tensor is computed once, at its first use."""
+    """In this block each parametrised tensor is computed once, at its first use.
+
+    Returns
+    -------
+    context manager
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import parametrize
+    >>> layer = parametrize.register_parametrization(nn.Linear(2, 2), "weight", nn.ReLU())
+    >>> with parametrize.cached():
+    ...     layer.weight is layer.weight
+    True
+    """
     global _cache_enabled
     _cache_enabled += 1
     try:
@@ -53,13 +66,30 @@ class ParametrizationList(ModuleList):
     The original is `original`, or `original0`, `original1`, ... if the first parametrization's
     `right_inverse` returns a sequence.
 
-    Args:
-        modules: the parametrizations, at least one.
-        original: the tensor's value before; a Parameter or a buffer.
-        unsafe: whether shape and dtype may change; nothing is checked then.
+    Parameters
+    ----------
+    modules : sequence of Module
+        The parametrizations, at least one.
+    original : Tensor
+        The tensor's value before; a Parameter or a buffer.
+    unsafe : bool, optional
+        Whether shape and dtype may change; nothing is checked then.
 
-    Raises:
-        ValueError: no modules, or their result is not a tensor or does not fit `original`.
+    Raises
+    ------
+    ValueError
+        No modules, or their result is not a tensor or does not fit `original`.
+
+    See Also
+    --------
+    register_parametrization
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.parametrize import ParametrizationList
+    >>> parametrized = ParametrizationList([nn.ReLU()], nn.Parameter(st.tensor([-1., 2.])))
+    >>> parametrized()
+    tensor([0., 2.], grad_fn=<ReluBackward0>)
     """
 
     original: Tensor
@@ -258,15 +288,40 @@ def register_parametrization(
     A further parametrization of the same tensor is applied to the result of those before. If
     `parametrization.right_inverse` is defined, the tensor can be assigned to.
 
-    Args:
-        module: the module; its class becomes `Parametrized<class>`.
-        tensor_name: one of its parameters or buffers.
-        parametrization: a Module from tensor to tensor, or from several tensors if its
-            right_inverse returns a sequence.
-        unsafe: whether it may change shape and dtype; nothing is checked then.
+    Parameters
+    ----------
+    module : Module
+        The module; its class becomes `Parametrized<class>`.
+    tensor_name : str
+        One of its parameters or buffers.
+    parametrization : Module
+        From tensor to tensor, or from several tensors if its right_inverse returns a sequence.
+    unsafe : bool, optional
+        Whether it may change shape and dtype; nothing is checked then.
 
-    Returns: module.
-    Raises: ValueError: no such tensor, or the parametrization changes its shape or dtype.
+    Returns
+    -------
+    Module
+        The module.
+
+    Raises
+    ------
+    ValueError
+        No such tensor, or the parametrization changes its shape or dtype.
+
+    See Also
+    --------
+    remove_parametrizations, ParametrizationList
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import parametrize
+    >>> class Symmetric(nn.Module):
+    ...     def forward(self, x):
+    ...         return x.triu() + x.triu(1).T
+    >>> layer = parametrize.register_parametrization(nn.Linear(3, 3), "weight", Symmetric())
+    >>> bool((layer.weight == layer.weight.T).all())
+    True
     """
     parametrization.train(module.training)
     if is_parametrized(module, tensor_name):
@@ -327,7 +382,25 @@ def _check_same_shape(before: Tensor, after: Tensor, message: str) -> None:
 
 
 def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
-    """Whether a module has parametrizations, or one of the tensor `tensor_name`."""
+    """Whether a module has parametrizations, or one of a certain tensor.
+
+    Parameters
+    ----------
+    module : Module
+        The module.
+    tensor_name : str, optional
+        The tensor; any if None.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import parametrize
+    >>> parametrize.is_parametrized(nn.Linear(2, 2))
+    False
+    """
     parametrizations = module.__dict__.get("_modules", {}).get("parametrizations")
     if not isinstance(parametrizations, ModuleDict):
         return False
@@ -337,12 +410,37 @@ def is_parametrized(module: Module, tensor_name: str | None = None) -> bool:
 def remove_parametrizations(module: M, tensor_name: str, leave_parametrized: bool = True) -> M:
     """Makes a parametrised tensor an ordinary parameter or buffer again.
 
-    Args:
-        leave_parametrized: it keeps the parametrised value; otherwise it gets the original's, which
-            must be a single tensor.
+    Parameters
+    ----------
+    module : Module
+        The module; without further parametrizations its class is the former one.
+    tensor_name : str
+        The tensor.
+    leave_parametrized : bool, optional
+        Whether it keeps the parametrised value; otherwise it gets the original's, which must be a
+        single tensor.
 
-    Returns: module; without further parametrizations its class is the former one.
-    Raises: ValueError: not parametrised, or several originals and not leave_parametrized.
+    Returns
+    -------
+    Module
+        The module.
+
+    Raises
+    ------
+    ValueError
+        Not parametrised, or several originals and not leave_parametrized.
+
+    See Also
+    --------
+    register_parametrization
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import parametrize
+    >>> layer = parametrize.register_parametrization(nn.Linear(2, 2), "weight", nn.ReLU())
+    >>> layer = parametrize.remove_parametrizations(layer, "weight")
+    >>> parametrize.is_parametrized(layer), bool((layer.weight >= 0).all())
+    (False, True)
     """
     if not is_parametrized(module, tensor_name):
         raise ValueError(f"Module {module} does not have a parametrization on {tensor_name}")
@@ -370,7 +468,24 @@ def remove_parametrizations(module: M, tensor_name: str, leave_parametrized: boo
 
 
 def type_before_parametrizations(module: Module) -> type:
-    """The class of a module before its tensors were parametrised; otherwise its class."""
+    """The class of a module before its tensors were parametrised; otherwise its class.
+
+    Parameters
+    ----------
+    module : Module
+        The module.
+
+    Returns
+    -------
+    type
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import parametrize
+    >>> layer = parametrize.register_parametrization(nn.Linear(2, 2), "weight", nn.ReLU())
+    >>> type(layer).__name__, parametrize.type_before_parametrizations(layer).__name__
+    ('ParametrizedLinear', 'Linear')
+    """
     cls = type(module)
     before: type = vars(cls).get("_class_before", cls)
     return before
@@ -379,12 +494,33 @@ def type_before_parametrizations(module: Module) -> type:
 def transfer_parametrizations_and_params(
     from_module: Module, to_module: Module, tensor_name: str | None = None
 ) -> Module:
-    """Gives `to_module` the parametrizations of another module, and the tensors they start from.
+    """Gives a module the parametrizations of another one, and the tensors they start from.
 
-    Args:
-        tensor_name: of this tensor only.
+    Parameters
+    ----------
+    from_module : Module
+        Whose they are.
+    to_module : Module
+        Which gets them.
+    tensor_name : str, optional
+        The tensor; all if None.
 
-    Returns: to_module.
+    Returns
+    -------
+    Module
+        `to_module`.
+
+    See Also
+    --------
+    register_parametrization
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import parametrize
+    >>> layer = parametrize.register_parametrization(nn.Linear(2, 2), "weight", nn.ReLU())
+    >>> other = parametrize.transfer_parametrizations_and_params(layer, nn.Linear(2, 2))
+    >>> bool((other.weight == layer.weight).all())
+    True
     """
     if not is_parametrized(from_module):
         return to_module

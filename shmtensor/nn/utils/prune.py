@@ -95,6 +95,27 @@ class BasePruningMethod(ABC):
 
     `PRUNING_TYPE` is the part of a pruned tensor on which a further method works: "unstructured":
     the remaining elements; "structured": the remaining channels; "global": all elements.
+
+    Raises
+    ------
+    AssertionError
+        importance_scores have another shape than the tensor.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> class EverySecond(prune.BasePruningMethod):
+    ...     PRUNING_TYPE = "unstructured"
+    ...
+    ...     def compute_mask(self, t, default_mask):
+    ...         mask = default_mask.clone()
+    ...         mask.view(-1)[::2] = 0
+    ...         return mask
+    >>> method = EverySecond.apply(nn.Linear(4, 1), "weight")
+    >>> layer = nn.Linear(4, 1)
+    >>> _ = EverySecond.apply(layer, "weight")
+    >>> layer.weight_mask
+    tensor([[0., 1., 0., 1.]])
     """
 
     _tensor_name: str
@@ -204,8 +225,27 @@ def _find(module: Module, name: str) -> int | None:
 class PruningContainer(BasePruningMethod):
     """Several pruning methods of one tensor; the last one computes the next mask.
 
-    Args:
-        args: the first method, or an iterable of methods.
+    Parameters
+    ----------
+    *args : BasePruningMethod or iterable
+        The first method, or an iterable of methods.
+
+    Raises
+    ------
+    TypeError
+        Another object is added.
+    ValueError
+        A method of another parameter is added.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> layer = nn.Linear(4, 2)
+    >>> for _ in range(2):
+    ...     layer = prune.l1_unstructured(layer, "weight", amount=1)
+    >>> (hook,) = layer._forward_pre_hooks.values()
+    >>> type(hook).__name__, len(hook)
+    ('PruningContainer', 2)
     """
 
     def __init__(self, *args: Any) -> None:
@@ -267,7 +307,18 @@ class PruningContainer(BasePruningMethod):
 
 # ---------------------------------------------------------------- the methods
 class Identity(BasePruningMethod):
-    """Prunes nothing; the mask is all ones."""
+    """Prunes nothing; the mask is all ones.
+
+    See Also
+    --------
+    identity
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> prune.Identity().prune(st.tensor([3., 4.]))
+    tensor([3., 4.])
+    """
 
     PRUNING_TYPE = "unstructured"
 
@@ -279,8 +330,20 @@ class Identity(BasePruningMethod):
 class RandomUnstructured(BasePruningMethod):
     """Prunes elements at random.
 
-    Args:
-        amount: how many: a count, or a fraction between 0.0 and 1.0.
+    Parameters
+    ----------
+    amount : int or float
+        How many: a count, or a fraction between 0.0 and 1.0.
+
+    See Also
+    --------
+    random_unstructured
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> prune.RandomUnstructured(amount=0.5).prune(st.ones(4)).sum()
+    tensor(2.)
     """
 
     PRUNING_TYPE = "unstructured"
@@ -298,8 +361,20 @@ class RandomUnstructured(BasePruningMethod):
 class L1Unstructured(BasePruningMethod):
     """Prunes the elements of smallest absolute value.
 
-    Args:
-        amount: how many: a count, or a fraction between 0.0 and 1.0.
+    Parameters
+    ----------
+    amount : int or float
+        How many: a count, or a fraction between 0.0 and 1.0.
+
+    See Also
+    --------
+    l1_unstructured
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> prune.L1Unstructured(amount=1).prune(st.tensor([-3., 1., 4.]))
+    tensor([-3.,  0.,  4.])
     """
 
     PRUNING_TYPE = "unstructured"
@@ -324,9 +399,22 @@ def _without(mask: Tensor, indices: Tensor) -> Tensor:
 class RandomStructured(BasePruningMethod):
     """Prunes channels at random.
 
-    Args:
-        amount: how many: a count, or a fraction between 0.0 and 1.0.
-        dim: the dimension that counts channels.
+    Parameters
+    ----------
+    amount : int or float
+        How many: a count, or a fraction between 0.0 and 1.0.
+    dim : int, optional
+        The dimension that counts channels.
+
+    See Also
+    --------
+    random_structured
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> prune.RandomStructured(amount=1, dim=0).prune(st.ones(3, 2)).sum()
+    tensor(4.)
     """
 
     PRUNING_TYPE = "structured"
@@ -348,10 +436,25 @@ class RandomStructured(BasePruningMethod):
 class LnStructured(BasePruningMethod):
     """Prunes the channels of smallest norm.
 
-    Args:
-        amount: how many: a count, or a fraction between 0.0 and 1.0.
-        n: order of the norm: a number, inf, "fro" or "nuc".
-        dim: the dimension that counts channels.
+    Parameters
+    ----------
+    amount : int or float
+        How many: a count, or a fraction between 0.0 and 1.0.
+    n : int, float or str
+        Order of the norm: a number, inf, "fro" or "nuc".
+    dim : int, optional
+        The dimension that counts channels.
+
+    See Also
+    --------
+    ln_structured
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> prune.LnStructured(amount=1, n=2, dim=0).prune(st.tensor([[1., 2.], [3., 4.]]))
+    tensor([[0., 0.],
+            [3., 4.]])
     """
 
     PRUNING_TYPE = "structured"
@@ -374,8 +477,21 @@ class LnStructured(BasePruningMethod):
 class CustomFromMask(BasePruningMethod):
     """Prunes where a mask is zero.
 
-    Args:
-        mask: of the parameter's shape.
+    Parameters
+    ----------
+    mask : Tensor
+        Of the parameter's shape.
+
+    See Also
+    --------
+    custom_from_mask
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> method = prune.CustomFromMask(st.tensor([1., 0.]))
+    >>> method.prune(st.tensor([3., 4.]))
+    tensor([3., 0.])
     """
 
     PRUNING_TYPE = "global"
@@ -395,25 +511,138 @@ class CustomFromMask(BasePruningMethod):
 
 # ---------------------------------------------------------------- functions
 def identity(module: M, name: str) -> M:
-    """Gives `module.<name>` a mask that prunes nothing. Returns: module."""
+    """Gives `module.<name>` a mask that prunes nothing.
+
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed and returned.
+    name : str
+        Its parameter.
+
+    Returns
+    -------
+    Module
+        The module: the parameter is `<name>_orig`, the mask is the buffer `<name>_mask`, and
+        `<name>` is their product.
+
+    See Also
+    --------
+    Identity
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> layer = nn.Linear(4, 2)
+    >>> [name for name, buffer in prune.identity(layer, "weight").named_buffers()]
+    ['weight_mask']
+    """
     Identity.apply(module, name)
     return module
 
 
 def random_unstructured(module: M, name: str, amount: float) -> M:
-    """Prunes elements of `module.<name>` at random: `RandomUnstructured`. Returns: module."""
+    """Prunes elements of `module.<name>` at random.
+
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed and returned.
+    name : str
+        Its parameter.
+    amount : int or float
+        How many: a count, or a fraction between 0.0 and 1.0.
+
+    Returns
+    -------
+    Module
+        The module: the parameter is `<name>_orig`, the mask is the buffer `<name>_mask`, and
+        `<name>` is their product.
+
+    See Also
+    --------
+    RandomUnstructured
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> layer = nn.Linear(4, 2)
+    >>> layer = prune.random_unstructured(layer, "weight", amount=0.25)
+    >>> (layer.weight == 0).sum()
+    tensor(2)
+    """
     RandomUnstructured.apply(module, name, amount)
     return module
 
 
 def l1_unstructured(module: M, name: str, amount: float, importance_scores: Any = None) -> M:
-    """Prunes the smallest elements of `module.<name>`: `L1Unstructured`. Returns: module."""
+    """Prunes the elements of `module.<name>` of smallest absolute value.
+
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed and returned.
+    name : str
+        Its parameter.
+    amount : int or float
+        How many: a count, or a fraction between 0.0 and 1.0.
+    importance_scores : Tensor, optional
+        Of the parameter's shape: the lowest are pruned, instead of the smallest elements.
+
+    Returns
+    -------
+    Module
+        The module: the parameter is `<name>_orig`, the mask is the buffer `<name>_mask`, and
+        `<name>` is their product.
+
+    See Also
+    --------
+    L1Unstructured, remove
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> layer = nn.Linear(4, 2)
+    >>> layer = prune.l1_unstructured(layer, "weight", amount=0.5)
+    >>> (layer.weight == 0).sum()
+    tensor(4)
+    """
     L1Unstructured.apply(module, name, amount, importance_scores=importance_scores)
     return module
 
 
 def random_structured(module: M, name: str, amount: float, dim: int) -> M:
-    """Prunes channels of `module.<name>` at random: `RandomStructured`. Returns: module."""
+    """Prunes channels of `module.<name>` at random.
+
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed and returned.
+    name : str
+        Its parameter.
+    amount : int or float
+        How many: a count, or a fraction between 0.0 and 1.0.
+    dim : int
+        The dimension that counts channels.
+
+    Returns
+    -------
+    Module
+        The module: the parameter is `<name>_orig`, the mask is the buffer `<name>_mask`, and
+        `<name>` is their product.
+
+    See Also
+    --------
+    RandomStructured
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> layer = nn.Linear(4, 2)
+    >>> layer = prune.random_structured(layer, "weight", amount=1, dim=0)
+    >>> (layer.weight == 0).all(1).sum()
+    tensor(1)
+    """
     RandomStructured.apply(module, name, amount, dim)
     return module
 
@@ -421,13 +650,75 @@ def random_structured(module: M, name: str, amount: float, dim: int) -> M:
 def ln_structured(
     module: M, name: str, amount: float, n: Any, dim: int, importance_scores: Any = None
 ) -> M:
-    """Prunes the channels of `module.<name>` of smallest norm: `LnStructured`. Returns: module."""
+    """Prunes the channels of `module.<name>` of smallest norm.
+
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed and returned.
+    name : str
+        Its parameter.
+    amount : int or float
+        How many: a count, or a fraction between 0.0 and 1.0.
+    n : int, float or str
+        Order of the norm: a number, inf, "fro" or "nuc".
+    dim : int
+        The dimension that counts channels.
+    importance_scores : Tensor, optional
+        Of the parameter's shape: their norm counts instead of the parameter's.
+
+    Returns
+    -------
+    Module
+        The module: the parameter is `<name>_orig`, the mask is the buffer `<name>_mask`, and
+        `<name>` is their product.
+
+    See Also
+    --------
+    LnStructured
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> layer = nn.Linear(4, 2)
+    >>> layer = prune.ln_structured(layer, "weight", amount=1, n=2, dim=0)
+    >>> (layer.weight == 0).all(1).sum()
+    tensor(1)
+    """
     LnStructured.apply(module, name, amount, n, dim, importance_scores=importance_scores)
     return module
 
 
 def custom_from_mask(module: M, name: str, mask: Tensor) -> M:
-    """Prunes `module.<name>` where `mask` is zero: `CustomFromMask`. Returns: module."""
+    """Prunes `module.<name>` where a mask is zero.
+
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed and returned.
+    name : str
+        Its parameter.
+    mask : Tensor
+        Of the parameter's shape.
+
+    Returns
+    -------
+    Module
+        The module: the parameter is `<name>_orig`, the mask is the buffer `<name>_mask`, and
+        `<name>` is their product.
+
+    See Also
+    --------
+    CustomFromMask
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> layer = nn.Linear(4, 2)
+    >>> layer = prune.custom_from_mask(layer, "bias", mask=st.tensor([1., 0.]))
+    >>> layer.bias_mask
+    tensor([1., 0.])
+    """
     CustomFromMask.apply(module, name, mask)
     return module
 
@@ -440,13 +731,30 @@ def global_unstructured(
 ) -> None:
     """Prunes several parameters as if they were one vector.
 
-    Args:
-        parameters: pairs (module, name).
-        pruning_method: a method of PRUNING_TYPE "unstructured"; `kwargs` are its arguments.
-        importance_scores: tensors by pair whose lowest elements are pruned; for a pair without
-            one, the parameter.
+    Parameters
+    ----------
+    parameters : iterable of (Module, str)
+        Modules and the names of their parameters.
+    pruning_method : type
+        A method of PRUNING_TYPE "unstructured".
+    importance_scores : dict, optional
+        Tensors by pair whose lowest elements are pruned; for a pair without one, the parameter.
+    **kwargs
+        Arguments of the method.
 
-    Raises: TypeError: another type of an argument, or a structured method.
+    Raises
+    ------
+    TypeError
+        Another type of an argument, or a structured method.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> model = nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 4))
+    >>> parameters = [(model[0], "weight"), (model[1], "weight")]
+    >>> prune.global_unstructured(parameters, prune.L1Unstructured, amount=8)
+    >>> sum((layer.weight == 0).sum().item() for layer in model)
+    8
     """
     if not isinstance(parameters, Iterable):
         raise TypeError("global_unstructured(): parameters is not an Iterable")
@@ -484,8 +792,31 @@ def global_unstructured(
 def remove(module: M, name: str) -> M:
     """Makes pruning permanent: the parameter keeps its zeros, hook and mask are gone.
 
-    Returns: module.
-    Raises: ValueError if the parameter is not pruned.
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed and returned.
+    name : str
+        Its parameter.
+
+    Returns
+    -------
+    Module
+        The module.
+
+    Raises
+    ------
+    ValueError
+        The parameter is not pruned.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> layer = nn.Linear(4, 2)
+    >>> layer = prune.l1_unstructured(layer, "weight", amount=0.5)
+    >>> layer = prune.remove(layer, "weight")
+    >>> prune.is_pruned(layer), (layer.weight == 0).sum()
+    (False, tensor(4))
     """
     hook_id = _find(module, name)
     if hook_id is None:
@@ -497,7 +828,24 @@ def remove(module: M, name: str) -> M:
 
 
 def is_pruned(module: Module) -> bool:
-    """Whether a parameter of the module, or of a submodule, is pruned."""
+    """Whether a parameter of the module, or of a submodule, is pruned.
+
+    Parameters
+    ----------
+    module : Module
+        The module.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils import prune
+    >>> layer = nn.Linear(4, 2)
+    >>> prune.is_pruned(layer), prune.is_pruned(prune.identity(layer, "weight"))
+    (False, True)
+    """
     return any(
         isinstance(hook, BasePruningMethod)
         for child in module.modules()

@@ -32,11 +32,30 @@ class SpectralNorm:
     `sigma = u @ W @ v` is the largest singular value of `<name>_orig`, with the buffers `<name>_u`
     and `<name>_v`, which one forward in training mode improves by power iteration.
 
-    Args:
-        name: of the weight.
-        n_power_iterations: steps for each forward in training mode, positive.
-        dim: the dimension that counts outputs.
-        eps: lower bound of the norms divided by.
+    Parameters
+    ----------
+    name : str, optional
+        Of the weight.
+    n_power_iterations : int, optional
+        Steps for each forward in training mode, positive.
+    dim : int, optional
+        The dimension that counts outputs.
+    eps : float, optional
+        Lower bound of the norms divided by.
+
+    Raises
+    ------
+    RuntimeError
+        `apply`: the parameter has such a hook.
+    ValueError
+        `apply`: the parameter is None.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.spectral_norm import SpectralNorm
+    >>> hook = SpectralNorm.apply(nn.Linear(3, 2), "weight", 1, 0, 1e-12)
+    >>> hook.name
+    'weight'
     """
 
     # 0: state_dict has <name>_orig, <name>, <name>_u; 1: <name>_orig, <name>_u, <name>_v.
@@ -114,7 +133,25 @@ class SpectralNorm:
 
 
 class SpectralNormStateDictHook:
-    """Writes the version to the metadata of a state_dict."""
+    """Writes the version to the metadata of a state_dict.
+
+    Parameters
+    ----------
+    fn : SpectralNorm
+        The hook that it belongs to.
+
+    Raises
+    ------
+    RuntimeError
+        In the call: the metadata has the key already.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.spectral_norm import SpectralNorm
+    >>> from shmtensor.nn.utils.spectral_norm import SpectralNormStateDictHook
+    >>> SpectralNormStateDictHook(SpectralNorm()).fn.name
+    'weight'
+    """
 
     def __init__(self, fn: SpectralNorm) -> None:
         self.fn = fn
@@ -128,7 +165,20 @@ class SpectralNormStateDictHook:
 
 
 class SpectralNormLoadStateDictPreHook:
-    """Makes `<name>_v` from a state_dict of version 0, which has `<name>` instead."""
+    """Makes `<name>_v` from a state_dict of version 0, which has `<name>` instead.
+
+    Parameters
+    ----------
+    fn : SpectralNorm
+        The hook that it belongs to.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.spectral_norm import SpectralNorm
+    >>> from shmtensor.nn.utils.spectral_norm import SpectralNormLoadStateDictPreHook
+    >>> SpectralNormLoadStateDictPreHook(SpectralNorm()).fn.name
+    'weight'
+    """
 
     def __init__(self, fn: SpectralNorm) -> None:
         self.fn = fn
@@ -178,18 +228,37 @@ def spectral_norm(
     eps: float = 1e-12,
     dim: int | None = None,
 ) -> M:
-    """Divides a weight by its largest singular value before each forward.
+    """Divides a weight by its largest singular value before each forward (Miyato et al. 2018).
 
     `nn.utils.parametrizations.spectral_norm` does the same with a parametrization.
 
-    Args:
-        module: the module.
-        name: its parameter.
-        n_power_iterations: steps of power iteration for each forward in training mode.
-        eps: lower bound of the norms divided by.
-        dim: the dimension that counts outputs; None: 0, or 1 for transposed convolutions.
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed.
+    name : str, optional
+        Its parameter.
+    n_power_iterations : int, optional
+        Steps of power iteration for each forward in training mode.
+    eps : float, optional
+        Lower bound of the norms divided by.
+    dim : int, optional
+        The dimension that counts outputs; 0 by default, or 1 for transposed convolutions.
 
-    Returns: module.
+    Returns
+    -------
+    Module
+        The module.
+
+    See Also
+    --------
+    remove_spectral_norm
+
+    Examples
+    --------
+    >>> layer = nn.utils.spectral_norm(nn.Linear(3, 2))
+    >>> sorted(name for name, p in layer.named_parameters())
+    ['bias', 'weight_orig']
     """
     dim = output_dim(module) if dim is None else dim
     SpectralNorm.apply(module, name, n_power_iterations, dim, eps)
@@ -199,7 +268,29 @@ def spectral_norm(
 def remove_spectral_norm(module: M, name: str = "weight") -> M:
     """Undoes `spectral_norm`; the parameter keeps the weight's value.
 
-    Raises: ValueError if the parameter has no such hook.
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed.
+    name : str, optional
+        Its parameter.
+
+    Returns
+    -------
+    Module
+        The module.
+
+    Raises
+    ------
+    ValueError
+        The parameter has no such hook.
+
+    Examples
+    --------
+    >>> layer = nn.utils.spectral_norm(nn.Linear(3, 2))
+    >>> layer = nn.utils.remove_spectral_norm(layer)
+    >>> sorted(name for name, p in layer.named_parameters())
+    ['bias', 'weight']
     """
     hook_id = _find(module._forward_pre_hooks, SpectralNorm, name)
     if hook_id is None:

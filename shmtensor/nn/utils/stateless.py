@@ -25,13 +25,44 @@ def functional_call(
 
     Deprecated: `func.functional_call` is the same.
 
-    Args:
-        parameters_and_buffers: tensors by dotted name; others stay the module's own.
-        args, kwargs: for the module; one argument need not be in a tuple.
-        tie_weights: a tensor with several names is replaced under all of them.
-        strict: the names must be exactly those of the module.
+    Parameters
+    ----------
+    module : Module
+        What is called; it stays as it is.
+    parameters_and_buffers : dict
+        Tensors by dotted name; others stay the module's own.
+    args : tuple or any, optional
+        For the module; one argument need not be in a tuple.
+    kwargs : dict, optional
+        For the module.
+    tie_weights : bool, optional
+        Whether a tensor with several names is replaced under all of them.
+    strict : bool, optional
+        Whether the names must be exactly those of the module.
 
-    Raises: RuntimeError: under strict, other names.
+    Returns
+    -------
+    any
+        What the module returns.
+
+    Raises
+    ------
+    RuntimeError
+        Under strict, other names.
+
+    See Also
+    --------
+    func.functional_call
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from shmtensor.nn.utils.stateless import functional_call
+    >>> model = nn.Linear(2, 1, bias=False)
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     functional_call(model, {"weight": st.tensor([[1., 10.]])}, st.tensor([2., 3.]))
+    tensor([32.])
     """
     warnings.warn(
         "`nn.utils.stateless.functional_call` is deprecated in favor of `func.functional_call`.",

@@ -19,9 +19,27 @@ M = TypeVar("M", bound=Module)
 class WeightNorm:
     """The hook: sets `module.<name>` to `<name>_g * <name>_v / norm(<name>_v)` before forward.
 
-    Args:
-        name: of the weight.
-        dim: the dimension with separate norms; None: one norm of the full weight.
+    Parameters
+    ----------
+    name : str
+        Of the weight.
+    dim : int or None
+        The dimension with separate norms; None is one norm of the full weight.
+
+    Raises
+    ------
+    RuntimeError
+        `apply`: the parameter has such a hook.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> from shmtensor.nn.utils.weight_norm import WeightNorm
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     hook = WeightNorm.apply(nn.Linear(3, 2), "weight", 0)
+    >>> hook.name
+    'weight'
     """
 
     def __init__(self, name: str, dim: int | None) -> None:
@@ -79,16 +97,37 @@ def _find(module: Module, name: str) -> int | None:
 
 
 def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
-    """Splits a weight into the parameters `<name>_g`, its norms, and `<name>_v`, its directions.
+    """Splits a weight into the parameters `<name>_g`, its norms, and `<name>_v`, its directions
+    (Salimans and Kingma 2016).
 
     Deprecated: `nn.utils.parametrizations.weight_norm` does the same with a parametrization.
 
-    Args:
-        module: the module.
-        name: its parameter.
-        dim: the dimension with separate norms; None: one norm of the full weight.
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed.
+    name : str, optional
+        Its parameter.
+    dim : int, optional
+        The dimension with separate norms; None is one norm of the full weight.
 
-    Returns: module.
+    Returns
+    -------
+    Module
+        The module.
+
+    See Also
+    --------
+    remove_weight_norm
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     layer = nn.utils.weight_norm(nn.Linear(3, 2))
+    >>> sorted((name, tuple(p.shape)) for name, p in layer.named_parameters())
+    [('bias', (2,)), ('weight_g', (2, 1)), ('weight_v', (2, 3))]
     """
     WeightNorm.apply(module, name, dim)
     return module
@@ -97,7 +136,32 @@ def weight_norm(module: M, name: str = "weight", dim: int | None = 0) -> M:
 def remove_weight_norm(module: M, name: str = "weight") -> M:
     """Undoes `weight_norm`; the parameter keeps the weight's value.
 
-    Raises: ValueError if the parameter has no such hook.
+    Parameters
+    ----------
+    module : Module
+        The module, which is changed.
+    name : str, optional
+        Its parameter.
+
+    Returns
+    -------
+    Module
+        The module.
+
+    Raises
+    ------
+    ValueError
+        The parameter has no such hook.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("ignore")
+    ...     layer = nn.utils.weight_norm(nn.Linear(3, 2))
+    >>> layer = nn.utils.remove_weight_norm(layer)
+    >>> sorted(name for name, p in layer.named_parameters())
+    ['bias', 'weight']
     """
     hook_id = _find(module, name)
     if hook_id is None:

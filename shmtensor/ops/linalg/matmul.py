@@ -172,7 +172,40 @@ def linear_kernel(x: Any, weight: Any, bias: Any) -> Any:
     vmap="linear",
 )
 def linear(xp, x, weight, bias=None, /):
-    """x @ weight.T + bias: (..., in) by (out, in) and (out,) gives (..., out)."""
+    """A dense layer: `input @ weight.T + bias`.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(..., in_features)`.
+    weight : Tensor
+        `(out_features, in_features)`.
+    bias : Tensor, optional
+        `(out_features,)`.
+
+    Returns
+    -------
+    Tensor
+        `(..., out_features)`.
+
+    Raises
+    ------
+    RuntimeError
+        The last sizes of input and weight differ, or the dtypes.
+
+    See Also
+    --------
+    bilinear, nn.Linear
+
+    Examples
+    --------
+    >>> x = st.tensor([[1., 2.]])
+    >>> weight = st.tensor([[1., 0.], [0., 1.], [1., 1.]])
+    >>> F.linear(x, weight)
+    tensor([[1., 2., 3.]])
+    >>> F.linear(x, weight, st.tensor([0., 0., 10.]))
+    tensor([[ 1.,  2., 13.]])
+    """
     out = xp.matmul(x, weight.swapaxes(0, 1) if weight.ndim == 2 else weight)
     return out if bias is None else out + bias
 

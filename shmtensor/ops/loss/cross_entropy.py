@@ -194,7 +194,44 @@ def nll_loss(
     reduce=None,
     reduction="mean",
 ):
-    """-input[c] for the true class c, of log-probabilities (N, C) or (N, C, d1, ...)."""
+    """-input at the target: the cross entropy of log-probabilities.
+
+    Parameters
+    ----------
+    input : Tensor
+        Log-probabilities: `(N, C)`, `(C,)` or `(N, C, d1, ...)`.
+    target : Tensor
+        Class numbers: `(N)`, `()` or `(N, d1, ...)`.
+    weight : Tensor, optional
+        `(C,)`: a weight per class; "mean" divides by the targets' weights.
+    size_average : bool, optional
+        The older way to name a reduction, see `reduce`.
+    ignore_index : int, optional
+        Targets of this class are ignored, also by the mean.
+    reduce : bool, optional
+        With `size_average` it overrides `reduction`.
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the target's shape if reduction is "none".
+
+    Raises
+    ------
+    IndexError
+        A target is not a class.
+
+    See Also
+    --------
+    cross_entropy, log_softmax, nn.NLLLoss
+
+    Examples
+    --------
+    >>> F.nll_loss(st.tensor([[-1., -3.], [-2., -4.]]), st.tensor([0, 1]))
+    tensor(2.5000)
+    """
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     check_reduction("nll_loss", reduction)
     check_classes("nll_loss", input, target, weight)
@@ -356,13 +393,61 @@ def cross_entropy(
     reduction="mean",
     label_smoothing=0.0,
 ):
-    """Cross entropy of logits (N, C) or (N, C, d1, ...) and a target: class indices, or
-    probabilities of input's shape.
+    """-log softmax(input) at the target: the loss of a classifier, from its logits.
 
-    Args:
-        weight: one weight for each class, (C).
-        ignore_index: a class index that does not count.
-        label_smoothing: the part of the target that is distributed evenly over all classes.
+    Parameters
+    ----------
+    input : Tensor
+        Logits: `(N, C)`, `(C,)` or `(N, C, d1, ...)`.
+    target : Tensor
+        Class numbers `(N)`, `()` or `(N, d1, ...)`, or probabilities of the input's shape.
+    weight : Tensor, optional
+        `(C,)`: a weight per class; "mean" divides by the targets' weights.
+    size_average : bool, optional
+        The older way to name a reduction, see `reduce`.
+    ignore_index : int, optional
+        Targets of this class are ignored, also by the mean.
+    reduce : bool, optional
+        With `size_average` it overrides `reduction`: reduce=False is "none", size_average=False is
+        "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+    label_smoothing : float, optional
+        The share of each target that is distributed evenly over all classes, from 0 to 1 (Szegedy
+        et al. 2015).
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the shape of the class numbers if reduction is "none".
+
+    Raises
+    ------
+    IndexError
+        A target is not a class.
+    ValueError
+        The batch sizes of input and target differ.
+    RuntimeError
+        Other sizes do not match, the class numbers are not whole, or label_smoothing is not within
+        0 and 1.
+
+    See Also
+    --------
+    nll_loss, binary_cross_entropy_with_logits, nn.CrossEntropyLoss
+
+    Notes
+    -----
+    The function applies log_softmax: a softmax before it is wrong.
+
+    Examples
+    --------
+    >>> logits = st.tensor([[0., 0.], [100., 0.]])
+    >>> F.cross_entropy(logits, st.tensor([1, 0])).round(decimals=4)
+    tensor(0.3466)
+    >>> F.cross_entropy(logits, st.tensor([1, 1]), reduction="none")
+    tensor([  0.6931, 100.0000])
+    >>> F.cross_entropy(logits, st.tensor([0, -1]), ignore_index=-1)
+    tensor(0.6931)
     """
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     if not 0.0 <= label_smoothing <= 1.0:

@@ -216,28 +216,56 @@ def ctc_loss(
     reduction="mean",
     zero_infinity=False,
 ):
-    """The loss of a sequence of labels over all its alignments with a longer sequence, with blanks
-    between labels (Graves, Fernandez, Gomez and Schmidhuber 2006).
+    """Minus the log-probability of all alignments of a sequence of labels with a longer sequence,
+    with blanks between labels (Graves, Fernandez, Gomez and Schmidhuber 2006).
 
-    Args:
-        log_probs: (T, N, C) or (T, C), float32 or float64: logarithms of probabilities, as
-            `log_softmax` gives them.
-        targets: (N, S) with any padding, or the labels of all samples concatenated; integers from 0
-            to C - 1 without the blank.
-        input_lengths, target_lengths: how many steps, and how many labels, each sample has: tensors
-            or tuples, (N) or ().
-        blank: the class of the blank.
-        reduction: "none", "sum", or "mean": of the losses over their target lengths.
-        zero_infinity: losses of samples without any alignment are 0, and so are their gradients.
+    Parameters
+    ----------
+    log_probs : Tensor
+        `(T, N, C)` or `(T, C)`, float32 or float64: logarithms of probabilities, as `log_softmax`
+        gives them.
+    targets : Tensor
+        `(N, S)` with any padding, or the labels of all samples concatenated; whole numbers from 0
+        to C - 1 without the blank.
+    input_lengths, target_lengths : Tensor or tuple of int
+        How many steps, and how many labels, each sample has: `(N)` or `()`.
+    blank : int, optional
+        The class of the blank.
+    reduction : str, optional
+        "none", "sum", or "mean": of the losses over their target lengths.
+    zero_infinity : bool, optional
+        Whether losses of samples without any alignment are 0, and so are their gradients.
 
+    Returns
+    -------
+    Tensor
+        `()`, or `(N,)` if reduction is "none".
+
+    Raises
+    ------
+    RuntimeError
+        Shapes, lengths or the blank do not match.
+    IndexError
+        A label is not a class.
+    NotImplementedError
+        16-bit or whole log_probs.
+
+    See Also
+    --------
+    nn.CTCLoss
+
+    Notes
+    -----
     The gradient is PyTorch's: that of `ctc_loss(x.log_softmax(-1))` by x, which goes through
     `log_softmax` unchanged; other log_probs would have another gradient. It has no derivative
     itself.
 
-    Raises:
-        RuntimeError: shapes, lengths or the blank do not match.
-        IndexError: a label is not a class.
-        NotImplementedError: 16-bit or integer log_probs.
+    Examples
+    --------
+    >>> log_probs = st.full((4, 1, 3), 1 / 3).log()
+    >>> loss = F.ctc_loss(log_probs, st.tensor([[1, 2]]), (4,), (2,), reduction="none")
+    >>> (-loss).exp().mul(3**4).round()  # alignments, of 81 paths with equal probabilities
+    tensor([15.])
     """
     check_shapes(log_probs, targets, blank)
     single = log_probs.ndim == 2

@@ -37,8 +37,46 @@ def multi_margin_loss(
     reduce=None,
     reduction="mean",
 ):
-    """The mean over the wrong classes c of max(0, margin - x[true] + x[c]) ** p: (N, C) and class
-    indices (N).
+    """The mean over the wrong classes c of max(0, margin - x[true] + x[c]) ** p.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C)` or `(C,)`.
+    target : Tensor
+        int64 class numbers: `(N)` or `()`.
+    p : int, optional
+        1 or 2.
+    margin : float, optional
+        By how much the true class should exceed the others.
+    weight : Tensor, optional
+        `(C,)`: a weight per class.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the target's shape if reduction is "none".
+
+    Raises
+    ------
+    ValueError
+        p is neither 1 nor 2, or weight has not one dimension.
+    RuntimeError
+        Shapes do not match, or the class numbers are not int64.
+
+    See Also
+    --------
+    nn.MultiMarginLoss
+
+    Examples
+    --------
+    >>> F.multi_margin_loss(st.tensor([[2., 1.5]]), st.tensor([0]))
+    tensor(0.2500)
     """
     name = "multi_margin_loss"
     reduction = reduction_of_legacy(size_average, reduce, reduction)
@@ -87,8 +125,38 @@ def label_pairs(labels: Any, n: int, c: int) -> tuple[Any, Any]:
 
 @composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, reduction="mean"):
-    """The sum over true classes t and others c of max(0, 1 - x[t] + x[c]) / C: (N, C) and class
-    indices (N, C), of which those before the first -1 count.
+    """The sum over true classes t and others c of max(0, 1 - x[t] + x[c]) / C.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C)` or `(C,)`.
+    target : Tensor
+        int64 class numbers of the input's shape, of which those before the first -1 count.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or `(N,)` if reduction is "none".
+
+    Raises
+    ------
+    RuntimeError
+        Shapes differ, a class is out of range, or the numbers are not int64.
+
+    See Also
+    --------
+    nn.MultiLabelMarginLoss
+
+    Examples
+    --------
+    >>> F.multilabel_margin_loss(st.tensor([[1., 0.5]]), st.tensor([[0, -1]]))
+    tensor(0.2500)
     """
     name = "multilabel_margin_loss"
     reduction = reduction_of_legacy(size_average, reduce, reduction)
@@ -118,7 +186,34 @@ def multilabel_margin_loss(ops, input, target, size_average=None, reduce=None, r
 def multilabel_soft_margin_loss(
     ops, input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
-    """The mean over classes of the cross entropy of sigmoid(input) and truths from 0 to 1."""
+    """The mean over classes of the cross entropy of sigmoid(input) and truths from 0 to 1.
+
+    Parameters
+    ----------
+    input, target : Tensor
+        `(N, C)`.
+    weight : Tensor, optional
+        `(C,)`: a weight per class.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or `(N,)` if reduction is "none".
+
+    See Also
+    --------
+    nn.MultiLabelSoftMarginLoss
+
+    Examples
+    --------
+    >>> F.multilabel_soft_margin_loss(st.tensor([[0., 0.]]), st.tensor([[1., 0.]]))
+    tensor(0.6931)
+    """
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     check_reduction("multilabel_soft_margin_loss", reduction)
     yes, no = ops.logsigmoid(input), ops.logsigmoid(ops.neg(input))
@@ -141,9 +236,44 @@ def triplet_margin_with_distance_loss(
 ):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin), by any distance d.
 
-    Args:
-        distance_function: of two tensors; by default `pairwise_distance`.
-        swap: the nearer of anchor and positive is compared with the negative.
+    Parameters
+    ----------
+    anchor, positive, negative : Tensor
+        What the distance takes.
+    distance_function : callable, optional
+        Of two tensors; by default `pairwise_distance`.
+    margin : float, optional
+        By how much the positive should be nearer, more than 0.
+    swap : bool, optional
+        Whether the nearer of anchor and positive is compared with the negative.
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the distances' shape if reduction is "none".
+
+    Raises
+    ------
+    ValueError
+        margin is not greater than 0.
+    RuntimeError
+        The tensors have different numbers of dimensions.
+
+    See Also
+    --------
+    triplet_margin_loss
+
+    Examples
+    --------
+    >>> def largest(x, y):
+    ...     return (x - y).abs().amax(-1)
+    >>> far = st.tensor([[0.5, 0.25]])
+    >>> F.triplet_margin_with_distance_loss(
+    ...     st.zeros(1, 2), st.zeros(1, 2), far, distance_function=largest
+    ... )
+    tensor(0.5000)
     """
     name = "triplet_margin_loss"
     check_reduction(name, reduction)
@@ -182,10 +312,47 @@ def linear_cross_entropy(
     label_smoothing=0.0,
     options=None,
 ):
-    """`cross_entropy` of `linear(input, linear_weight, linear_bias)`: (N, E) and (C, ..., E).
+    """`cross_entropy` of the logits `linear(input, linear_weight, linear_bias)`.
 
-    Args:
-        options: PyTorch's options to save memory; accepted, and without effect here.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, E)` or `(E,)`.
+    linear_weight : Tensor
+        `(C, ..., E)`.
+    target : Tensor
+        Class numbers `(N, ...)`, or probabilities.
+    linear_bias : Tensor, optional
+        `(C, ...)`.
+    weight : Tensor, optional
+        `(C,)`: a weight per class.
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+    ignore_index : int, optional
+        Targets of this class are ignored; by default -100, for class numbers.
+    label_smoothing : float, optional
+        The share of each target that is distributed evenly over all classes.
+    options : LinearCrossEntropyOptions, optional
+        PyTorch's options to save memory; accepted, and without effect here.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the shape of the class numbers if reduction is "none".
+
+    Raises
+    ------
+    RuntimeError
+        Shapes do not match, or ignore_index is given for probabilities.
+
+    See Also
+    --------
+    cross_entropy, nn.LinearCrossEntropyLoss
+
+    Examples
+    --------
+    >>> F.linear_cross_entropy(st.ones(2, 4), st.zeros(3, 4), st.tensor([0, 2]))
+    tensor(1.0986)
     """
     name = "linear_cross_entropy"
     shape, weight_shape = tuple(input.shape), tuple(linear_weight.shape)

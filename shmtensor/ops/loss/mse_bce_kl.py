@@ -87,7 +87,45 @@ def huber_loss(ops, input, target, reduction="mean", delta=1.0, weight=None):
 def binary_cross_entropy(
     ops, input, target, weight=None, size_average=None, reduce=None, reduction="mean"
 ):
-    """Cross entropy of probabilities and targets from 0 to 1, element by element."""
+    """The cross entropy of probabilities of two classes.
+
+    Parameters
+    ----------
+    input : Tensor
+        Probabilities from 0 to 1, of any shape.
+    target : Tensor
+        Numbers from 0 to 1, of the input's shape.
+    weight : Tensor, optional
+        Factors of the losses, of a shape that broadcasts.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the input's shape if reduction is "none".
+
+    Raises
+    ------
+    RuntimeError
+        The input or the target is not within 0 and 1.
+
+    See Also
+    --------
+    binary_cross_entropy_with_logits, nn.BCELoss
+
+    Notes
+    -----
+    -(y * log(x) + (1 - y) * log(1 - x)), with logarithms of at least -100.
+
+    Examples
+    --------
+    >>> F.binary_cross_entropy(st.tensor([0.5, 1.0]), st.tensor([1., 1.]))
+    tensor(0.3466)
+    """
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(
             f"binary_cross_entropy: shapes differ: {tuple(input.shape)}, {tuple(target.shape)}"
@@ -118,8 +156,48 @@ def binary_cross_entropy_with_logits(
     reduction="mean",
     pos_weight=None,
 ):
-    """`binary_cross_entropy` of sigmoid(input), without overflow; pos_weight is the weight of the
-    positive targets.
+    """The cross entropy of two classes from logits, without overflow.
+
+    Parameters
+    ----------
+    input : Tensor
+        Logits, of any shape.
+    target : Tensor
+        Numbers from 0 to 1, of the input's shape.
+    weight : Tensor, optional
+        Factors of the losses, of a shape that broadcasts.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`: reduce=False is "none",
+        size_average=False is "sum", any other choice "mean".
+    reduction : str, optional
+        "mean" over the elements, their "sum", or "none" for one loss an element.
+    pos_weight : Tensor, optional
+        Factors of the losses of positive targets, of a shape that broadcasts.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the input's shape if reduction is "none".
+
+    Raises
+    ------
+    ValueError
+        The shapes differ.
+    RuntimeError
+        The target does not hold floating-point numbers.
+
+    See Also
+    --------
+    binary_cross_entropy, nn.BCEWithLogitsLoss
+
+    Notes
+    -----
+    `binary_cross_entropy` of sigmoid(input).
+
+    Examples
+    --------
+    >>> F.binary_cross_entropy_with_logits(st.tensor([0., 1000.]), st.tensor([1., 1.]))
+    tensor(0.3466)
     """
     if tuple(input.shape) != tuple(target.shape):
         raise ValueError(
@@ -149,7 +227,37 @@ def binary_cross_entropy_with_logits(
 
 @composite(autocast_cuda="full", method=False, function=False, autocast="full")
 def kl_div(ops, input, target, size_average=None, reduce=None, reduction="mean", log_target=False):
-    """target * (log(target) - input); reduction="batchmean" divides the sum by the first size."""
+    """target * (log(target) - input), of an input in log-probabilities.
+
+    Parameters
+    ----------
+    input : Tensor
+        Log-probabilities, of any shape.
+    target : Tensor
+        Probabilities, of the input's shape.
+    size_average, reduce : bool, optional
+        The older way to name a reduction, which overrides `reduction`.
+    reduction : str, optional
+        "mean" over the elements, their "sum", "batchmean" (the sum over the batch size, which is
+        the divergence) or "none".
+    log_target : bool, optional
+        Whether the target is in log-probabilities, too.
+
+    Returns
+    -------
+    Tensor
+        `()`, or of the input's shape if reduction is "none".
+
+    See Also
+    --------
+    nn.KLDivLoss
+
+    Examples
+    --------
+    >>> probabilities = st.tensor([[0.5, 0.5]])
+    >>> F.kl_div(probabilities.log(), st.tensor([[0., 1.]]), reduction="batchmean")
+    tensor(0.6931)
+    """
     name = "kl_div_log_target" if log_target else "kl_div"
     if reduction == "batchmean":
         total = ops._pointwise_loss(input, target, name, "sum")

@@ -56,7 +56,36 @@ def relu_kernel(x: Any, out: Any = None) -> Any:
     halves="dispatches",
 )
 def relu(xp, x, /):
-    """max(x, 0)."""
+    """Rectified linear unit: max(x, 0).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, floating-point or whole numbers.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    RuntimeError
+        The input is of bool or complex numbers.
+
+    See Also
+    --------
+    nn.functional.relu, clamp
+
+    Notes
+    -----
+    A NaN stays a NaN; the gradient at 0 is 0. Copies: one (the result); `relu_` works in place.
+
+    Examples
+    --------
+    >>> st.relu(st.tensor([-1., 0., 2.]))
+    tensor([0., 0., 2.])
+    """
     return relu_array(xp, x)
 
 
@@ -88,7 +117,31 @@ def logistic(xp: Any, x: Any) -> Any:
     layout="pointwise",
 )
 def sigmoid(xp, x, /):
-    """1 / (1 + exp(-x))."""
+    """The logistic function: 1 / (1 + exp(-x)).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape and dtype; whole numbers are converted to the default dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape, from 0 to 1.
+
+    See Also
+    --------
+    logit, logsigmoid, binary_cross_entropy_with_logits
+
+    Notes
+    -----
+    Neither large nor small numbers overflow. Copies: one (the result).
+
+    Examples
+    --------
+    >>> st.sigmoid(st.tensor([-1., 0., 1.]))
+    tensor([0.2689, 0.5000, 0.7311])
+    """
     return logistic(xp, x)
 
 
@@ -213,7 +266,36 @@ _gelu_backward.pullback(
 
 @composite(**IN_NAMESPACE)
 def gelu(ops, input, approximate="none"):
-    """x times the normal distribution's P(X <= x); approximate="tanh" is a little faster."""
+    """x times the normal distribution function of x (Hendrycks and Gimpel 2016).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    approximate : str, optional
+        "none", or "tanh" for the approximation by tanh, which is a little faster.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    RuntimeError
+        There is no such approximation.
+
+    See Also
+    --------
+    nn.GELU
+
+    Examples
+    --------
+    >>> F.gelu(st.tensor([-1., 0., 1.]))
+    tensor([-0.1587,  0.0000,  0.8413])
+    >>> F.gelu(st.tensor([-1., 0., 1.]), approximate="tanh")
+    tensor([-0.1588,  0.0000,  0.8412])
+    """
     if approximate not in ("none", "tanh"):
         raise RuntimeError(
             f"gelu: no such approximation: {approximate!r}, 'none' or 'tanh' is needed"
@@ -237,7 +319,27 @@ def softplus_second_derivative(ops: Any, x: Any, beta: float, threshold: float) 
     layout="pointwise",
 )
 def softplus(xp, x, /, beta=1.0, threshold=20.0):
-    """log(1 + exp(beta x)) / beta; x itself where beta x is above the threshold."""
+    """log(1 + exp(beta * x)) / beta, a smooth `relu`.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    beta : float, optional
+        How sharp the bend is.
+    threshold : float, optional
+        Where beta * x exceeds it, the result is x itself.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Examples
+    --------
+    >>> F.softplus(st.tensor([-1., 0., 30.]))
+    tensor([ 0.3133,  0.6931, 30.0000])
+    """
     check_floating("softplus", x)
     z = x * beta
     return xp.where(z > threshold, x, xp.logaddexp(z, 0) / beta).astype(x.dtype)
@@ -269,7 +371,23 @@ def logsigmoid_second_derivative(ops: Any, x: Any) -> Any:
     vmap="alone",
 )
 def logsigmoid(xp, x, /):
-    """log(sigmoid(x)), without overflow."""
+    """log(sigmoid(x)), without overflow.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Examples
+    --------
+    >>> F.logsigmoid(st.tensor([-100., 0.]))
+    tensor([-100.0000,   -0.6931])
+    """
     check_floating("logsigmoid", x)
     return -xp.logaddexp(-x, 0)
 
@@ -336,13 +454,55 @@ declare_derivatives(elu, elu_derivative, elu_second_derivative, sample=(0.7, 1.5
 
 @composite(function=True, method=False)
 def selu(ops, input):
-    """`elu` with the scale and alpha that keep mean 0 and variance 1 (Klambauer et al. 2017)."""
+    """`elu` with the scale and alpha that keep mean 0 and variance 1 (Klambauer et al. 2017).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    See Also
+    --------
+    nn.functional.selu
+
+    Examples
+    --------
+    >>> st.selu(st.tensor([-1., 0., 1.]))
+    tensor([-1.1113,  0.0000,  1.0507])
+    """
     return ops.elu(input, 1.6732632423543772848170429916717, 1.0507009873554804934193349852946)
 
 
 @composite(method=False)
 def celu(ops, input, alpha=1.0):
-    """max(0, x) + min(0, alpha (exp(x / alpha) - 1))."""
+    """x where positive, else alpha * (exp(x / alpha) - 1).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    alpha : float, optional
+        The limit on the negative side, with its sign changed.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    See Also
+    --------
+    nn.functional.celu
+
+    Examples
+    --------
+    >>> st.celu(st.tensor([-2., 0., 2.]), alpha=2.0)
+    tensor([-1.2642,  0.0000,  2.0000])
+    """
     if alpha == 0:
         raise RuntimeError("celu: alpha cannot be 0: 0")
     return ops.elu(input, alpha, 1.0, 1.0 / alpha)
@@ -423,7 +583,25 @@ def shrink_derivative(f: Any, x: Any, lambd: float) -> Any:
     layout="pointwise",
 )
 def hardshrink(xp, x, /, lambd=0.5):
-    """x outside [-lambd, lambd], 0 inside."""
+    """x, but 0 from -lambd to lambd.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    lambd : float, optional
+        The largest absolute value that becomes 0.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Examples
+    --------
+    >>> F.hardshrink(st.tensor([-3., 0.5, 2.]), 1.0)
+    tensor([-3.,  0.,  2.])
+    """
     check_floating("hardshrink", x)
     return xp.where((x < -lambd) | (x > lambd) | (x != x), x, xp.zeros((), x.dtype))
 
@@ -459,7 +637,31 @@ declare_derivatives(softshrink, shrink_derivative, sample=(0.5,))
     layout="pointwise",
 )
 def threshold(xp, x, /, threshold, value):
-    """x where it is above the threshold, else a fixed value."""
+    """x where it is above a threshold, else a fixed value.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    threshold : float
+        What an element must exceed to stay.
+    value : float
+        What replaces the others.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    See Also
+    --------
+    nn.functional.threshold
+
+    Examples
+    --------
+    >>> st.threshold(st.tensor([0., 1., 2.]), 1.0, -5.0)
+    tensor([-5., -5.,  2.])
+    """
     return xp.where(x <= threshold, value, x)
 
 
@@ -526,8 +728,29 @@ _prelu_kernel.pullback(
 
 @composite(autocast_cuda="lower", autocast="lower")
 def prelu(ops, input, weight):
-    """x where it is positive, weight * x elsewhere; one weight, or one for each channel (dimension
-    1).
+    """x where positive, else weight * x (He et al. 2015).
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, ...)`, or any shape with one weight.
+    weight : Tensor
+        `()`, `(1,)`, or `(C,)`: one for each channel (dimension 1).
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    RuntimeError
+        `weight` has more dimensions or another size.
+
+    Examples
+    --------
+    >>> F.prelu(st.tensor([-2., 2.]), st.tensor(0.25))
+    tensor([-0.5000,  2.0000])
     """
     check_same_dtype("prelu", input, weight)
     check_floating("prelu", input)

@@ -268,7 +268,41 @@ def _batch_norm_inference(ops, input, mean, var, weight, bias, eps):
 
 @composite(method=False, function=False)
 def local_response_norm(ops, input, size, alpha=1e-4, beta=0.75, k=1.0):
-    """x / (k + alpha * the mean square of `size` neighbouring channels) ** beta."""
+    """x over a power of the mean square of neighbouring channels.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, ...)`, with 3 or more dimensions.
+    size : int
+        How many neighbouring channels, with this one in the middle.
+    alpha : float, optional
+        Factor of the mean square.
+    beta : float, optional
+        Exponent.
+    k : float, optional
+        Added to the mean square.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    ValueError
+        The input has fewer than 3 dimensions.
+
+    Notes
+    -----
+    `x / (k + alpha * mean square) ** beta` (Krizhevsky et al. 2012).
+
+    Examples
+    --------
+    >>> F.local_response_norm(st.tensor([[[2.], [4.]]]), 1, alpha=1.0, beta=1.0, k=0.0)
+    tensor([[[0.5000],
+             [0.2500]]])
+    """
     if input.ndim < 3:
         raise ValueError(
             f"local_response_norm: expected 3 or more dimensions: {tuple(input.shape)}"

@@ -333,28 +333,154 @@ def resolve_padding(
 
 @composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv1d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    """Convolution of (N, C, L) or (C, L) with filters (K, C / groups, k): (N, K, L').
+    """Convolution of sequences with filters.
 
-    Args:
-        padding: zeros at both ends, or "valid" (none), or "same" (so many that L' = L).
-        groups: the number of groups of channels, each with its own filters.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, L)` or `(C, L)`.
+    weight : Tensor
+        The filters: `(K, C / groups, k)`.
+    bias : Tensor, optional
+        `(K,)`, added to each output channel.
+    stride : int, optional
+        Steps from one window to the next.
+    padding : {T} or str, optional
+        Zeros added on either side; "valid" adds none, "same" so many that the result has the
+        input's size (for stride 1).
+    dilation : int, optional
+        Steps from one element of a window to the next.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters.
 
-    Raises:
-        RuntimeError: shapes or dtypes do not match.
+    Returns
+    -------
+    Tensor
+        `(N, K, L')` or `(K, L')`, with L' = floor((L + 2 * padding - dilation * (k - 1) - 1) /
+        stride) + 1 for each size.
+
+    Raises
+    ------
+    RuntimeError
+        Shapes or dtypes do not match.
+
+    See Also
+    --------
+    conv_transpose1d, unfold, nn.Conv1d
+
+    Notes
+    -----
+    Filters are not flipped: this is a cross-correlation.
+
+    Examples
+    --------
+    >>> x = st.tensor([[[1., 2., 3., 4.]]])
+    >>> F.conv1d(x, st.tensor([[[1., 1.]]]))
+    tensor([[[3., 5., 7.]]])
+    >>> F.conv1d(x, st.tensor([[[1., 0., 1.]]]), padding="same")
+    tensor([[[2., 4., 6., 3.]]])
     """
     return convolution(ops, 1, input, weight, bias, stride, padding, dilation, groups)
 
 
 @composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv2d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    """Convolution of (N, C, H, W) with filters (K, C / groups, kh, kw); see `conv1d`."""
+    """Convolution of images with filters.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, H, W)` or `(C, H, W)`.
+    weight : Tensor
+        The filters: `(K, C / groups, kh, kw)`.
+    bias : Tensor, optional
+        `(K,)`, added to each output channel.
+    stride : int or (int, int), optional
+        Steps from one window to the next.
+    padding : {T} or str, optional
+        Zeros added on either side; "valid" adds none, "same" so many that the result has the
+        input's size (for stride 1).
+    dilation : int or (int, int), optional
+        Steps from one element of a window to the next.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters.
+
+    Returns
+    -------
+    Tensor
+        `(N, K, H', W')` or `(K, H', W')`, with L' = floor((L + 2 * padding - dilation * (k - 1) -
+        1) / stride) + 1 for each size.
+
+    Raises
+    ------
+    RuntimeError
+        Shapes or dtypes do not match.
+
+    See Also
+    --------
+    conv_transpose2d, unfold, nn.Conv2d
+
+    Notes
+    -----
+    Filters are not flipped: this is a cross-correlation.
+
+    Examples
+    --------
+    >>> x = st.arange(9.).reshape(1, 1, 3, 3)
+    >>> F.conv2d(x, st.ones(1, 1, 2, 2))
+    tensor([[[[ 8., 12.],
+              [20., 24.]]]])
+    >>> F.conv2d(st.ones(1, 4, 8, 8), st.ones(4, 1, 3, 3), padding=1, groups=4).shape
+    Size([1, 4, 8, 8])
+    """
     return convolution(ops, 2, input, weight, bias, stride, padding, dilation, groups)
 
 
 @composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv3d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, groups=1):
-    """Convolution of (N, C, D, H, W) or (C, D, H, W) with filters (K, C / groups, kd, kh, kw); see
-    `conv1d`.
+    """Convolution of volumes with filters.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, D, H, W)` or `(C, D, H, W)`.
+    weight : Tensor
+        The filters: `(K, C / groups, kd, kh, kw)`.
+    bias : Tensor, optional
+        `(K,)`, added to each output channel.
+    stride : int or (int, int, int), optional
+        Steps from one window to the next.
+    padding : {T} or str, optional
+        Zeros added on either side; "valid" adds none, "same" so many that the result has the
+        input's size (for stride 1).
+    dilation : int or (int, int, int), optional
+        Steps from one element of a window to the next.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters.
+
+    Returns
+    -------
+    Tensor
+        `(N, K, D', H', W')` or `(K, D', H', W')`, with L' = floor((L + 2 * padding - dilation * (k
+        - 1) - 1) / stride) + 1 for each size.
+
+    Raises
+    ------
+    RuntimeError
+        Shapes or dtypes do not match.
+
+    See Also
+    --------
+    conv_transpose3d, unfold, nn.Conv3d
+
+    Notes
+    -----
+    Filters are not flipped: this is a cross-correlation.
+
+    Examples
+    --------
+    >>> F.conv3d(st.ones(1, 2, 4, 4, 4), st.ones(3, 2, 2, 2, 2), stride=2).shape
+    Size([1, 3, 2, 2, 2])
     """
     return convolution(ops, 3, input, weight, bias, stride, padding, dilation, groups)
 
@@ -408,12 +534,46 @@ def conv_transpose(
 def conv_transpose1d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
-    """The gradient of `conv1d` by its image, as a function: (N, K, L) by (K, C / groups, k) gives
-    (N, C, L').
+    """The gradient of `conv1d` by its input, as a function: it enlarges where that one shrinks.
 
-    Args:
-        output_padding: additional elements at one side of the result, because several sizes L'
-            have the same L.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, K, L)` or `(K, L)`.
+    weight : Tensor
+        `(K, C / groups, k)`.
+    bias : Tensor, optional
+        `(C,)`, added to each output channel.
+    stride : int, optional
+        Steps in the result for one in the input.
+    padding : int, optional
+        Elements cut off on either side of the result.
+    output_padding : int, optional
+        Further elements at the result's end, because several sizes L' have the same L.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters.
+    dilation : int, optional
+        Steps from one element of a window to the next.
+
+    Returns
+    -------
+    Tensor
+        `(N, C, L')` or `(C, L')`, with L' = (L - 1) * stride - 2 * padding + dilation * (k - 1) +
+        output_padding + 1 for each size.
+
+    Raises
+    ------
+    RuntimeError
+        Shapes or dtypes do not match.
+
+    See Also
+    --------
+    conv1d, nn.ConvTranspose1d
+
+    Examples
+    --------
+    >>> F.conv_transpose1d(st.tensor([[[1., 2.]]]), st.tensor([[[1., 10.]]]), stride=2)
+    tensor([[[ 1., 10.,  2., 20.]]])
     """
     return conv_transpose(
         ops, 1, input, weight, bias, stride, padding, output_padding, groups, dilation
@@ -424,7 +584,48 @@ def conv_transpose1d(
 def conv_transpose2d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
-    """The gradient of `conv2d` by its image, as a function; see `conv_transpose1d`."""
+    """The gradient of `conv2d` by its input, as a function: it enlarges where that one shrinks.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, K, H, W)` or `(K, H, W)`.
+    weight : Tensor
+        `(K, C / groups, kh, kw)`.
+    bias : Tensor, optional
+        `(C,)`, added to each output channel.
+    stride : int or (int, int), optional
+        Steps in the result for one in the input.
+    padding : int or (int, int), optional
+        Elements cut off on either side of the result.
+    output_padding : int or (int, int), optional
+        Further elements at the result's end, because several sizes L' have the same L.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters.
+    dilation : int or (int, int), optional
+        Steps from one element of a window to the next.
+
+    Returns
+    -------
+    Tensor
+        `(N, C, H', W')` or `(C, H', W')`, with L' = (L - 1) * stride - 2 * padding + dilation * (k
+        - 1) + output_padding + 1 for each size.
+
+    Raises
+    ------
+    RuntimeError
+        Shapes or dtypes do not match.
+
+    See Also
+    --------
+    conv2d, nn.ConvTranspose2d
+
+    Examples
+    --------
+    >>> F.conv_transpose2d(st.tensor([[[[1., 2.]]]]), st.ones(1, 1, 2, 2), stride=2)
+    tensor([[[[1., 1., 2., 2.],
+              [1., 1., 2., 2.]]]])
+    """
     return conv_transpose(
         ops, 2, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
@@ -434,7 +635,47 @@ def conv_transpose2d(
 def conv_transpose3d(
     ops, input, weight, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1
 ):
-    """The gradient of `conv3d` by its image, as a function; see `conv_transpose1d`."""
+    """The gradient of `conv3d` by its input, as a function: it enlarges where that one shrinks.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, K, D, H, W)` or `(K, D, H, W)`.
+    weight : Tensor
+        `(K, C / groups, kd, kh, kw)`.
+    bias : Tensor, optional
+        `(C,)`, added to each output channel.
+    stride : int or (int, int, int), optional
+        Steps in the result for one in the input.
+    padding : int or (int, int, int), optional
+        Elements cut off on either side of the result.
+    output_padding : int or (int, int, int), optional
+        Further elements at the result's end, because several sizes L' have the same L.
+    groups : int, optional
+        In how many groups the channels are divided, each with its own filters.
+    dilation : int or (int, int, int), optional
+        Steps from one element of a window to the next.
+
+    Returns
+    -------
+    Tensor
+        `(N, C, D', H', W')` or `(C, D', H', W')`, with L' = (L - 1) * stride - 2 * padding +
+        dilation * (k - 1) + output_padding + 1 for each size.
+
+    Raises
+    ------
+    RuntimeError
+        Shapes or dtypes do not match.
+
+    See Also
+    --------
+    conv3d, nn.ConvTranspose3d
+
+    Examples
+    --------
+    >>> F.conv_transpose3d(st.ones(1, 2, 4, 4, 4), st.ones(2, 3, 2, 2, 2), stride=2).shape
+    Size([1, 3, 8, 8, 8])
+    """
     return conv_transpose(
         ops, 3, input, weight, bias, stride, padding, output_padding, groups, dilation
     )
@@ -442,6 +683,28 @@ def conv_transpose3d(
 
 @composite(autocast_cuda="lower", method=False, autocast="lower")
 def conv_tbc(ops, input, weight, bias, pad=0):
-    """`conv1d` of (L, N, C) with filters (k, C, K): (L', N, K)."""
+    """`conv1d` of a sequence whose first dimension is time: (time, batch, channels).
+
+    Parameters
+    ----------
+    input : Tensor
+        `(L, N, C)`.
+    weight : Tensor
+        `(k, C, K)`.
+    bias : Tensor
+        `(K,)`.
+    pad : int, optional
+        Zeros added at both ends.
+
+    Returns
+    -------
+    Tensor
+        `(L + 2 * pad - k + 1, N, K)`.
+
+    Examples
+    --------
+    >>> F.conv_tbc(st.ones(5, 2, 3), st.ones(2, 3, 4), st.zeros(4)).shape
+    Size([4, 2, 4])
+    """
     out = ops.conv1d(ops.permute(input, (1, 2, 0)), ops.permute(weight, (2, 1, 0)), bias, 1, pad)
     return ops.permute(out, (2, 0, 1))

@@ -98,7 +98,37 @@ def _one_hot(xp, x, /, n):
 
 @composite(method=False, function=False)
 def one_hot(ops, tensor, num_classes=-1):
-    """Class indices (...) as rows of 0 and 1, (..., num_classes)."""
+    """Class numbers as rows of zeros with one 1.
+
+    Parameters
+    ----------
+    tensor : Tensor
+        Whole numbers `(...)`, not negative.
+    num_classes : int, optional
+        How many classes there are; by default the largest number + 1.
+
+    Returns
+    -------
+    Tensor
+        `(..., num_classes)`, int64.
+
+    Raises
+    ------
+    RuntimeError
+        A number is not a class.
+
+    See Also
+    --------
+    embedding
+
+    Examples
+    --------
+    >>> F.one_hot(st.tensor([2, 0]))
+    tensor([[0, 0, 1],
+            [1, 0, 0]])
+    >>> F.one_hot(st.tensor([0]), num_classes=4)
+    tensor([[1, 0, 0, 0]])
+    """
     return ops._one_hot(tensor, num_classes)
 
 
@@ -121,7 +151,38 @@ _dropout.pullback(x=lambda ops, g, mask, p: ops._masked_scale(g, mask, 1 / (1 - 
 
 @composite(method=False)
 def dropout(ops, input, p=0.5, train=True):
-    """In training each element is 0 with probability p; the others are scaled by 1 / (1 - p)."""
+    """In training each element is 0 with probability p; the others are scaled by 1 / (1 - p).
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    p : float, optional
+        Probability of an element to be 0, from 0 to 1.
+    train : bool, optional
+        False returns the input itself.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    ValueError
+        p is not within 0 and 1.
+    RuntimeError
+        The input has whole numbers.
+
+    See Also
+    --------
+    nn.functional.dropout
+
+    Examples
+    --------
+    >>> sorted(set(st.dropout(st.ones(100), 0.5, train=True).tolist()))
+    [0.0, 2.0]
+    """
     if not 0.0 <= p <= 1.0:
         raise ValueError(f"dropout: the probability must be from 0 to 1: {p}")
     if not train or p == 0.0:

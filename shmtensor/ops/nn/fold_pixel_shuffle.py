@@ -83,10 +83,42 @@ def window_arguments(
 
 @composite(method=False, function=False)
 def image_unfold(ops, input, kernel_size, dilation=1, padding=0, stride=1):
-    """The windows of (N, C, H, W) or (C, H, W) as columns: (N, C * kh * kw, L) for L windows.
+    """The windows of an image as columns.
 
-    Raises:
-        RuntimeError: no window fits.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, H, W)` or `(C, H, W)`.
+    kernel_size : int or (int, int)
+        Elements of a window.
+    dilation : int or (int, int), optional
+        Steps from one element of a window to the next.
+    padding : int or (int, int), optional
+        Zeros added on either side.
+    stride : int or (int, int), optional
+        Steps from one window to the next.
+
+    Returns
+    -------
+    Tensor
+        `(N, C * kh * kw, L)` or `(C * kh * kw, L)` for L windows.
+
+    Raises
+    ------
+    RuntimeError
+        No window fits, or the input has other dimensions.
+
+    See Also
+    --------
+    fold, nn.Unfold, Tensor.unfold
+
+    Examples
+    --------
+    >>> F.unfold(st.arange(6.).reshape(1, 2, 3), 2)
+    tensor([[0., 1.],
+            [1., 2.],
+            [3., 4.],
+            [4., 5.]])
     """
     kernel, dilation, padding, stride = window_arguments(
         "unfold", kernel_size, dilation, padding, stride
@@ -106,10 +138,43 @@ def image_unfold(ops, input, kernel_size, dilation=1, padding=0, stride=1):
 
 @composite(method=False, function=False)
 def fold(ops, input, output_size, kernel_size, dilation=1, padding=0, stride=1):
-    """Columns (N, C * kh * kw, L), each added at its window's position: (N, C, *output_size).
+    """Adds the columns of windows at the windows' positions in an image.
 
-    Raises:
-        RuntimeError: the columns do not match the windows.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C * kh * kw, L)` or `(C * kh * kw, L)`, as `unfold` makes them.
+    output_size : int or (int, int)
+        The image's height and width.
+    kernel_size : int or (int, int)
+        Elements of a window.
+    dilation : int or (int, int), optional
+        Steps from one element of a window to the next.
+    padding : int or (int, int), optional
+        Elements around the image that windows may reach.
+    stride : int or (int, int), optional
+        Steps from one window to the next.
+
+    Returns
+    -------
+    Tensor
+        `(N, C, *output_size)` or `(C, *output_size)`. Elements of several windows are sums.
+
+    Raises
+    ------
+    RuntimeError
+        The columns do not match the windows.
+
+    See Also
+    --------
+    unfold, nn.Fold
+
+    Examples
+    --------
+    >>> columns = F.unfold(st.ones(1, 2, 3), 2)
+    >>> F.fold(columns, (2, 3), 2)
+    tensor([[[1., 2., 1.],
+             [1., 2., 1.]]])
     """
     kernel, dilation, padding, stride = window_arguments(
         "fold", kernel_size, dilation, padding, stride
@@ -144,7 +209,35 @@ def check_factor(name: str, factor: Any, shape: tuple[int, ...]) -> None:
 
 @composite(method=False)
 def pixel_shuffle(ops, input, upscale_factor):
-    """(..., C * r * r, H, W) as (..., C, H * r, W * r) (Shi et al. 2016)."""
+    """Moves channels into the image: `(C * r * r, H, W)` as `(C, H * r, W * r)` (Shi et al. 2016).
+
+    Parameters
+    ----------
+    input : Tensor
+        `(..., C * r * r, H, W)`.
+    upscale_factor : int
+        r.
+
+    Returns
+    -------
+    Tensor
+        `(..., C, H * r, W * r)`.
+
+    Raises
+    ------
+    RuntimeError
+        The channels are not a multiple of r * r.
+
+    See Also
+    --------
+    pixel_unshuffle, nn.PixelShuffle
+
+    Examples
+    --------
+    >>> F.pixel_shuffle(st.arange(4.).reshape(4, 1, 1), 2)
+    tensor([[[0., 1.],
+             [2., 3.]]])
+    """
     r, shape = upscale_factor, tuple(input.shape)
     check_factor("pixel_shuffle", r, shape)
     if shape[-3] % (r * r):
@@ -160,7 +253,34 @@ def pixel_shuffle(ops, input, upscale_factor):
 
 @composite(method=False)
 def pixel_unshuffle(ops, input, downscale_factor):
-    """(..., C, H * r, W * r) as (..., C * r * r, H, W): the inverse of `pixel_shuffle`."""
+    """Moves blocks of pixels into channels: the inverse of `pixel_shuffle`.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(..., C, H * r, W * r)`.
+    downscale_factor : int
+        r.
+
+    Returns
+    -------
+    Tensor
+        `(..., C * r * r, H, W)`.
+
+    Raises
+    ------
+    RuntimeError
+        Height or width is not a multiple of r.
+
+    See Also
+    --------
+    pixel_shuffle, nn.PixelUnshuffle
+
+    Examples
+    --------
+    >>> F.pixel_unshuffle(st.arange(4.).reshape(1, 2, 2), 2).shape
+    Size([4, 1, 1])
+    """
     r, shape = downscale_factor, tuple(input.shape)
     check_factor("pixel_unshuffle", r, shape)
     if shape[-1] % r or shape[-2] % r:
@@ -176,7 +296,34 @@ def pixel_unshuffle(ops, input, downscale_factor):
 
 @composite(method=False)
 def channel_shuffle(ops, input, groups):
-    """(N, C, ...) with the channels of all groups interleaved (Zhang et al. 2018)."""
+    """Takes the channels in turn from each of the groups (Zhang et al. 2018).
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, ...)`.
+    groups : int
+        Number of groups of neighbouring channels; C is a multiple of it.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape.
+
+    Raises
+    ------
+    RuntimeError
+        C is not a multiple of groups.
+
+    See Also
+    --------
+    nn.ChannelShuffle
+
+    Examples
+    --------
+    >>> F.channel_shuffle(st.arange(4).reshape(1, 4, 1), 2).flatten()
+    tensor([0, 2, 1, 3])
+    """
     shape = tuple(input.shape)
     check_factor("channel_shuffle", groups, shape)
     if shape[1] % groups:

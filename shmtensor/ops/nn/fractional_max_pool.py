@@ -150,17 +150,44 @@ def fractional_max_pool2d(
     return_indices=False,
     _random_samples=None,
 ):
-    """The largest element of each window of (N, C, H, W). There are output_size windows, or
-    output_ratio times the image's size; their positions are random (Graham 2014).
+    """The largest element of each window, whose positions are random and irregular (Graham 2014).
 
-    Args:
-        return_indices: also return the indices in the flattened image.
-        _random_samples: (N, C, 2), numbers from [0, 1) instead of random ones, for the width and
-            the height.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, H, W)` or `(C, H, W)`.
+    kernel_size : int or (int, int)
+        Elements of a window.
+    output_size : int or (int, int), optional
+        How many windows there are.
+    output_ratio : float or 2 of them, optional
+        How many windows there are as a share of the input's size, instead of output_size.
+    return_indices : bool, optional
+        Whether the elements' places are returned, too.
+    _random_samples : Tensor, optional
+        `(N, C, 2)`: numbers from [0, 1) instead of random ones, for width and height.
 
-    Raises:
-        ValueError: neither output_size nor output_ratio.
-        RuntimeError: windows or shapes do not fit.
+    Returns
+    -------
+    Tensor
+        `(N, C, *output_size)` or `(C, *output_size)`. With return_indices a pair with their int64
+        indices in the flattened `(H, W)`.
+
+    Raises
+    ------
+    ValueError
+        Neither output_size nor output_ratio is given.
+    RuntimeError
+        Windows or shapes do not fit.
+
+    See Also
+    --------
+    nn.FractionalMaxPool2d
+
+    Examples
+    --------
+    >>> F.fractional_max_pool2d(st.ones(1, 3, 9, 9), 2, output_size=5).shape
+    Size([1, 3, 5, 5])
     """
     return fractional(
         ops, 2, input, kernel_size, output_size, output_ratio, return_indices, _random_samples
@@ -177,17 +204,44 @@ def fractional_max_pool3d(
     return_indices=False,
     _random_samples=None,
 ):
-    """The largest element of each window of (N, C, D, H, W). There are output_size windows, or
-    output_ratio times the image's size; their positions are random (Graham 2014).
+    """The largest element of each window, whose positions are random and irregular (Graham 2014).
 
-    Args:
-        return_indices: also return the indices in the flattened image.
-        _random_samples: (N, C, 3), numbers from [0, 1) instead of random ones, for depth, height
-            and width.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, D, H, W)` or `(C, D, H, W)`.
+    kernel_size : int or (int, int, int)
+        Elements of a window.
+    output_size : int or (int, int, int), optional
+        How many windows there are.
+    output_ratio : float or 3 of them, optional
+        How many windows there are as a share of the input's size, instead of output_size.
+    return_indices : bool, optional
+        Whether the elements' places are returned, too.
+    _random_samples : Tensor, optional
+        `(N, C, 3)`: numbers from [0, 1) instead of random ones, for depth, height and width.
 
-    Raises:
-        ValueError: neither output_size nor output_ratio.
-        RuntimeError: windows or shapes do not fit.
+    Returns
+    -------
+    Tensor
+        `(N, C, *output_size)` or `(C, *output_size)`. With return_indices a pair with their int64
+        indices in the flattened `(D, H, W)`.
+
+    Raises
+    ------
+    ValueError
+        Neither output_size nor output_ratio is given.
+    RuntimeError
+        Windows or shapes do not fit.
+
+    See Also
+    --------
+    nn.FractionalMaxPool3d
+
+    Examples
+    --------
+    >>> F.fractional_max_pool3d(st.ones(1, 3, 9, 9, 9), 2, output_ratio=0.5).shape
+    Size([1, 3, 4, 4, 4])
     """
     return fractional(
         ops, 3, input, kernel_size, output_size, output_ratio, return_indices, _random_samples

@@ -28,8 +28,40 @@ def element_centres(n: int, align_corners: bool, dtype: Any) -> Any:
 
 @composite(method=False, function=False)
 def affine_grid(ops, theta, size, align_corners=None):
-    """The points to which an affine map (N, 2, 3) or (N, 3, 4) takes the elements of an image (N,
-    C, *size): (N, *size, 2 or 3), x first, from -1 to 1.
+    """The points to which affine maps take the elements of an image, for `grid_sample`.
+
+    Parameters
+    ----------
+    theta : Tensor
+        The maps: `(N, 2, 3)` for images, `(N, 3, 4)` for volumes.
+    size : tuple of int
+        Shape of the image to be made: `(N, C, H, W)` or `(N, C, D, H, W)`.
+    align_corners : bool, optional
+        Whether -1 and 1 are the centres of the corner elements, instead of the image's edges; False
+        by default.
+
+    Returns
+    -------
+    Tensor
+        `(N, H, W, 2)` or `(N, D, H, W, 3)`: x first, from -1 to 1 within the image.
+
+    Raises
+    ------
+    ValueError
+        theta is not floating point or has another shape, or a size is not positive.
+    NotImplementedError
+        `size` has neither 4 nor 5 numbers.
+
+    See Also
+    --------
+    grid_sample
+
+    Examples
+    --------
+    >>> identity = st.tensor([[[1., 0., 0.], [0., 1., 0.]]])
+    >>> F.affine_grid(identity, (1, 1, 1, 2), align_corners=False)
+    tensor([[[[-0.5000,  0.0000],
+              [ 0.5000,  0.0000]]]])
     """
     n = len(size) - 2
     if theta.dtype.kind != "f":
@@ -135,15 +167,45 @@ def sample_images(
 
 @composite(method=False, function=False)
 def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_corners=None):
-    """Images (N, C, *size) read at points (N, *out, 2 or 3), x first, from -1 to 1: (N, C, *out).
+    """Images read at given points, between their elements.
 
-    Args:
-        mode: "bilinear" (of volumes: trilinear), "nearest", "bicubic" (of images only).
-        padding_mode: what is outside: "zeros", the "border", or the image's "reflection".
-        align_corners: -1 and 1 are the centres of the corner elements, not the image's edges.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, H, W)` or `(N, C, D, H, W)`.
+    grid : Tensor
+        The points: `(N, h, w, 2)` or `(N, d, h, w, 3)`, x first, from -1 to 1 within the image, of
+        the input's dtype.
+    mode : str, optional
+        "bilinear" (of volumes trilinear), "nearest", or "bicubic" (of images only).
+    padding_mode : str, optional
+        What is outside: "zeros", the "border", or the image's "reflection".
+    align_corners : bool, optional
+        Whether -1 and 1 are the centres of the corner elements, instead of the image's edges; False
+        by default.
 
-    Raises:
-        ValueError: no such mode. RuntimeError: shapes do not match.
+    Returns
+    -------
+    Tensor
+        `(N, C, h, w)` or `(N, C, d, h, w)`.
+
+    Raises
+    ------
+    ValueError
+        There is no such mode.
+    RuntimeError
+        Shapes or dtypes do not match.
+
+    See Also
+    --------
+    affine_grid, interpolate
+
+    Examples
+    --------
+    >>> image = st.tensor([[[[0., 10.]]]])
+    >>> points = st.tensor([[[[-0.5, 0.], [0., 0.], [0.5, 0.]]]])
+    >>> F.grid_sample(image, points, align_corners=False)
+    tensor([[[[ 0.,  5., 10.]]]])
     """
     for name, value, choices in (
         ("mode", mode, MODES),
@@ -185,7 +247,36 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
 
 @composite(autocast_cuda="widest", method=False, autocast="full")
 def grid_sampler(ops, input, grid, interpolation_mode, padding_mode, align_corners):
-    """`grid_sample` with the modes as numbers, in the order of its docstring."""
+    """`nn.functional.grid_sample` with the modes as numbers, in the order of its docstring.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, H, W)` or `(N, C, D, H, W)`.
+    grid : Tensor
+        The points, x first, from -1 to 1 within the image.
+    interpolation_mode : int
+        0 "bilinear", 1 "nearest", 2 "bicubic".
+    padding_mode : int
+        0 "zeros", 1 "border", 2 "reflection".
+    align_corners : bool
+        Whether -1 and 1 are the centres of the corner elements.
+
+    Returns
+    -------
+    Tensor
+        `(N, C, h, w)` or `(N, C, d, h, w)`.
+
+    See Also
+    --------
+    nn.functional.grid_sample
+
+    Examples
+    --------
+    >>> image = st.tensor([[[[0., 10.]]]])
+    >>> st.grid_sampler(image, st.zeros(1, 1, 1, 2), 0, 0, False)
+    tensor([[[[5.]]]])
+    """
     return ops.grid_sample(
         input, grid, MODES[interpolation_mode], PADDING_MODES[padding_mode], align_corners
     )

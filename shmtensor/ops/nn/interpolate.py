@@ -220,19 +220,52 @@ def interpolate(
     recompute_scale_factor=None,
     antialias=False,
 ):
-    """Images (N, C, *size) resampled to another size.
+    """Sequences, images or volumes resampled to another size.
 
-    Args:
-        size, scale_factor: the new size, or its ratio to the old one: one number or one for each
-            dimension.
-        mode: "nearest", "nearest-exact", "area" (averages), "linear" (3-d), "bilinear", "bicubic"
-            (4-d), "trilinear" (5-d).
-        align_corners: the corner elements' centres, not the images' edges, coincide.
-        antialias: shrinking takes all elements into account (bilinear and bicubic).
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, L)`, `(N, C, H, W)` or `(N, C, D, H, W)`.
+    size : int or tuple of int, optional
+        The new size: one number, or one for each dimension.
+    scale_factor : float or tuple of float, optional
+        The new size over the old one, instead of `size`.
+    mode : str, optional
+        "nearest", "nearest-exact", "area" (averages), "linear" (3 dimensions), "bilinear" or
+        "bicubic" (4), "trilinear" (5).
+    align_corners : bool, optional
+        Whether the centres of the corner elements, instead of the images' edges, coincide; not for
+        "nearest" and "area".
+    recompute_scale_factor : bool, optional
+        Whether the ratio is that of the sizes, which are whole numbers, instead of scale_factor.
+    antialias : bool, optional
+        Whether shrinking takes all elements into account ("bilinear" and "bicubic").
 
-    Raises:
-        ValueError: arguments do not match. NotImplementedError: the mode does not exist for the
-            image.
+    Returns
+    -------
+    Tensor
+        `(N, C, *size)`.
+
+    Raises
+    ------
+    ValueError
+        Arguments do not match.
+    NotImplementedError
+        The mode does not exist for such an image or dtype.
+
+    See Also
+    --------
+    grid_sample, nn.Upsample
+
+    Examples
+    --------
+    >>> x = st.tensor([[[1., 3.]]])
+    >>> F.interpolate(x, scale_factor=2)
+    tensor([[[1., 1., 3., 3.]]])
+    >>> F.interpolate(x, size=4, mode="linear")
+    tensor([[[1.0000, 1.5000, 2.5000, 3.0000]]])
+    >>> F.interpolate(x, size=3, mode="linear", align_corners=True)
+    tensor([[[1., 2., 3.]]])
     """
     out, factors = output_size(input, size, scale_factor)
     check_mode(input, mode, align_corners, antialias)

@@ -163,11 +163,44 @@ _native_layer_norm.joint_pullback(layer_norm_backward, x="x weight", weight="x",
 
 @composite(autocast_cuda="full", method=False)
 def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True):
-    """Each sample normalized to mean 0 and variance 1 over the last dimensions, then scaled and
-    shifted.
+    """Each sample with mean 0 and variance 1 over its last dimensions, then `* weight + bias`.
 
-    Raises:
-        RuntimeError: normalized_shape is not the end of input's shape.
+    Parameters
+    ----------
+    input : Tensor
+        `(..., *normalized_shape)`.
+    normalized_shape : tuple of int
+        The sizes of the dimensions normalised over.
+    weight, bias : Tensor, optional
+        Of normalized_shape.
+    eps : float, optional
+        Added to the variance.
+    cudnn_enable : bool, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    RuntimeError
+        The input's shape does not end with normalized_shape.
+
+    See Also
+    --------
+    rms_norm, nn.LayerNorm
+
+    Notes
+    -----
+    Ba et al. 2016.
+
+    Examples
+    --------
+    >>> F.layer_norm(st.tensor([[1., 3.], [5., -5.]]), (2,)).round(decimals=2)
+    tensor([[-1.,  1.],
+            [ 1., -1.]])
     """
     end = tuple(normalized_shape)
     if not end or tuple(input.shape[input.ndim - len(end) :]) != end:
@@ -185,10 +218,39 @@ def layer_norm(ops, input, normalized_shape, weight=None, bias=None, eps=1e-5, c
 
 @composite(autocast_cuda="full", method=False)
 def group_norm(ops, input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True):
-    """Each group of channels of each sample normalized to mean 0 and variance 1: (N, C, ...).
+    """Each group of channels of each sample with mean 0 and variance 1, then `* weight + bias`.
 
-    Raises:
-        RuntimeError: num_groups does not divide the channels.
+    Parameters
+    ----------
+    input : Tensor
+        `(N, C, ...)`.
+    num_groups : int
+        In how many groups of equal size the channels are divided.
+    weight, bias : Tensor, optional
+        `(C,)`.
+    eps : float, optional
+        Added to the variance.
+    cudnn_enabled : bool, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape and dtype.
+
+    Raises
+    ------
+    RuntimeError
+        num_groups does not divide the channels.
+
+    See Also
+    --------
+    nn.functional.group_norm
+
+    Examples
+    --------
+    >>> st.group_norm(st.tensor([[1., 3., 10., 30.]]), 2).round(decimals=2)
+    tensor([[-1.,  1., -1.,  1.]])
     """
     shape = tuple(input.shape)
     if input.ndim < 2:

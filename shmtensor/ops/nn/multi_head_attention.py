@@ -139,30 +139,73 @@ def multi_head_attention_forward(
     average_attn_weights=True,
     is_causal=False,
 ):
-    """The function of `nn.MultiheadAttention`: query (L, N, E) or (L, E), key and value (S, N, E)
-    or (S, E) give the result (L, N, E) or (L, E), and the weights or None.
+    """The function of `nn.MultiheadAttention`, with its parameters as arguments.
 
-    Args:
-        embed_dim_to_check: E, which must be query's last size.
-        in_proj_weight, in_proj_bias: (3 E, E), (3 E): the projections of query, key and value.
-        bias_k, bias_v: (1, 1, E): a further key and its value.
-        add_zero_attn: a further key and value of zeros.
-        dropout_p: each weight is 0 with this probability, if `training`.
-        out_proj_weight, out_proj_bias: (E, E), (E): the projection of the result.
-        key_padding_mask: (N, S) or (S): true where a key is ignored, or numbers to add.
-        need_weights: return the weights, (N, L, S), or (N, heads, L, S) if not
-            `average_attn_weights`; otherwise return None for them.
-        attn_mask: (L, S) or (N * heads, L, S): true where a query must not attend, or numbers to
-            add.
-        use_separate_proj_weight: q_proj_weight (E, E), k_proj_weight (E, key's size), v_proj_weight
-            (E, value's size) instead of in_proj_weight.
-        static_k, static_v: (N * heads, S, E / heads), instead of projected ones.
-        is_causal: attn_mask is the causal one; without need_weights and key_padding_mask, the mask
-            itself is not read.
+    Parameters
+    ----------
+    query : Tensor
+        `(L, N, E)` or `(L, E)`.
+    key, value : Tensor
+        `(S, N, E)` or `(S, E)`.
+    embed_dim_to_check : int
+        E, which must be query's last size.
+    num_heads : int
+        Number of heads.
+    in_proj_weight, in_proj_bias : Tensor or None
+        `(3 * E, E)`, `(3 * E,)`: the projections of query, key and value.
+    bias_k, bias_v : Tensor or None
+        `(1, 1, E)`: a further key and its value.
+    add_zero_attn : bool
+        Whether a further key and value of zeros are added.
+    dropout_p : float
+        Each weight is 0 with this probability, if `training`.
+    out_proj_weight, out_proj_bias : Tensor
+        `(E, E)`, `(E,)`: the projection of the result.
+    training : bool, optional
+        Whether dropout works.
+    key_padding_mask : Tensor, optional
+        `(N, S)` or `(S)`: true where a key is ignored, or numbers to add.
+    need_weights : bool, optional
+        Whether the weights are returned.
+    attn_mask : Tensor, optional
+        `(L, S)` or `(N * heads, L, S)`: true where a query must not attend, or numbers to add.
+    use_separate_proj_weight : bool, optional
+        Whether the three following weights replace in_proj_weight.
+    q_proj_weight, k_proj_weight, v_proj_weight : Tensor, optional
+        `(E, E)`, `(E, key's size)`, `(E, value's size)`.
+    static_k, static_v : Tensor, optional
+        `(N * heads, S, E / heads)`, instead of projected ones.
+    average_attn_weights : bool, optional
+        Whether the weights are the mean over the heads.
+    is_causal : bool, optional
+        Whether attn_mask is the causal one; without need_weights and key_padding_mask, the mask
+        itself is not read.
 
-    Raises:
-        AssertionError: shapes or arguments do not match.
-        RuntimeError: attn_mask has another shape; is_causal without it.
+    Returns
+    -------
+    (out, weights) : Tensor, Tensor or None
+        `(L, N, E)` or `(L, E)`, and `(N, L, S)` or `(N, heads, L, S)`, or None if not
+        `need_weights`.
+
+    Raises
+    ------
+    AssertionError
+        Shapes or arguments do not match.
+    RuntimeError
+        attn_mask has another shape; is_causal without it.
+
+    See Also
+    --------
+    nn.MultiheadAttention, scaled_dot_product_attention
+
+    Examples
+    --------
+    >>> x = st.ones(3, 1, 4)
+    >>> out, weights = F.multi_head_attention_forward(
+    ...     x, x, x, 4, 2, st.ones(12, 4), None, None, None, False, 0.0, st.eye(4), None
+    ... )
+    >>> out.shape, weights.shape
+    (Size([3, 1, 4]), Size([1, 3, 3]))
     """
     check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
     is_unbatched = query.ndim == 2

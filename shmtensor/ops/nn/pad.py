@@ -57,16 +57,51 @@ def check_padding(mode: str, n: int, before: int, after: int, shape: tuple[int, 
 
 @composite(method=False, function=False)
 def pad(ops, input, pad, mode="constant", value=None):
-    """The padded tensor: pad is (before, after) of the last dimension, then of the one before.
+    """Adds elements at the ends of dimensions.
 
-    Args:
-        mode: "constant" (`value`, by default 0), "reflect" (without the edge), "replicate" (the
-            edge), "circular" (from the other end).
+    Parameters
+    ----------
+    input : Tensor
+        Of any dtype; for modes other than "constant" `(N, C, ...)` or `(C, ...)`.
+    pad : tuple of int
+        Elements before and after the last dimension, then those of the one before it, and so on.
+        Negative numbers cut off.
+    mode : str, optional
+        "constant" (`value`), "reflect" (mirrored, without the edge), "replicate" (the edge) or
+        "circular" (from the other end).
+    value : float, optional
+        What "constant" adds; 0 if None.
 
-    Raises:
-        NotImplementedError: the mode does not exist, or not for so many dimensions.
-        TypeError: pad is not made of ints.
-        RuntimeError: the padding does not fit.
+    Returns
+    -------
+    Tensor
+        Of the input's dtype. Copies: one.
+
+    Raises
+    ------
+    NotImplementedError
+        There is no such mode, or not for so many dimensions.
+    TypeError
+        pad is not made of ints.
+    ValueError
+        A value is given for another mode.
+    RuntimeError
+        The padding does not fit.
+
+    See Also
+    --------
+    nn.ConstantPad2d, nn.ReflectionPad2d
+
+    Examples
+    --------
+    >>> x = st.tensor([[[1, 2, 3]]])
+    >>> F.pad(x, (1, 2))
+    tensor([[[0, 1, 2, 3, 0, 0]]])
+    >>> F.pad(x, (1, 0, 0, 1), value=9)
+    tensor([[[9, 1, 2, 3],
+             [9, 9, 9, 9]]])
+    >>> F.pad(x, (1, 1), mode="reflect")
+    tensor([[[2, 1, 2, 3, 2]]])
     """
     pad = list(as_ints("pad", "pad", pad))
     if mode == "constant":

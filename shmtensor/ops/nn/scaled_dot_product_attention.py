@@ -82,21 +82,53 @@ def scaled_dot_product_attention(
     scale=None,
     enable_gqa=False,
 ):
-    """softmax(query @ key.T * scale + mask) @ value: (..., L, E), (..., S, E), (..., S, V) give
-    (..., L, V).
+    """softmax(query @ key.T * scale + mask) @ value: each query's mean of the values, by its
+    likeness to the keys (Vaswani et al. 2017).
 
-    Args:
-        attn_mask: bool (..., L, S), true where a query may attend, or numbers to add.
-        dropout_p: each weight is 0 with this probability; the others are scaled up.
-        is_causal: a query attends to no key after its own position.
-        scale: by default 1 / sqrt(E).
-        enable_gqa: key and value have fewer heads (dimension -3), each for several of query's.
+    Parameters
+    ----------
+    query : Tensor
+        `(..., L, E)`, as a rule `(N, heads, L, E)`.
+    key : Tensor
+        `(..., S, E)`.
+    value : Tensor
+        `(..., S, V)`.
+    attn_mask : Tensor, optional
+        `(..., L, S)`: bool, true where a query may attend, or numbers to add.
+    dropout_p : float, optional
+        Each weight is 0 with this probability, also in evaluation; the others are scaled up.
+    is_causal : bool, optional
+        Whether a query attends to no key after its own position.
+    scale : float, optional
+        1 / sqrt(E) by default.
+    enable_gqa : bool, optional
+        Whether key and value may have fewer heads (dimension -3), each for several of query's.
 
-    The result is 0 for a query that may attend to no key.
+    Returns
+    -------
+    Tensor
+        `(..., L, V)`. It is 0 for a query that may attend to no key.
 
-    Raises:
-        RuntimeError: dtypes, shapes or numbers of heads do not match; attn_mask together with
-            is_causal; dropout_p is not a probability.
+    Raises
+    ------
+    RuntimeError
+        Dtypes, shapes or numbers of heads do not match; attn_mask together with is_causal;
+        dropout_p is not a probability.
+
+    See Also
+    --------
+    nn.MultiheadAttention, nn.attention.bias.causal_lower_right
+
+    Examples
+    --------
+    >>> query, key = st.zeros(1, 2, 4), st.zeros(1, 2, 4)
+    >>> value = st.tensor([[[1.], [3.]]])
+    >>> F.scaled_dot_product_attention(query, key, value)
+    tensor([[[2.],
+             [2.]]])
+    >>> F.scaled_dot_product_attention(query, key, value, is_causal=True)
+    tensor([[[1.],
+             [2.]]])
     """
     check_inputs(query, key, value, attn_mask, is_causal, dropout_p)
     dtype = query.dtype

@@ -85,7 +85,34 @@ _log_softmax_backward_data.pullback(
 
 @composite(autocast_cuda="full")
 def softmax(ops, input, dim=None, dtype=None):
-    """exp(x) over its sum along a dimension: positive numbers that add up to 1."""
+    """exp(x) over its sum along a dimension: positive numbers that add up to 1.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    dim : int
+        The dimension of the sum. None chooses one by the number of dimensions, with a warning.
+    dtype : dtype, optional
+        What the input is converted to before.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape. Copies: one.
+
+    See Also
+    --------
+    log_softmax, nn.Softmax
+
+    Examples
+    --------
+    >>> st.softmax(st.tensor([[0., 0.], [1000., 1000.]]), dim=1)
+    tensor([[0.5000, 0.5000],
+            [0.5000, 0.5000]])
+    >>> st.softmax(st.tensor([1, 1]), dim=0, dtype=st.float32)
+    tensor([0.5000, 0.5000])
+    """
     input = input if dtype is None else ops._to_copy(input, dtype)
     check_floating("softmax", check_ordered("softmax", input))
     return ops._softmax(input, implicit_dim("softmax", input) if dim is None else dim)
@@ -93,7 +120,32 @@ def softmax(ops, input, dim=None, dtype=None):
 
 @composite(autocast_cuda="full")
 def log_softmax(ops, input, dim=None, dtype=None):
-    """The logarithm of `softmax`, without overflow."""
+    """The logarithm of `softmax`, without overflow.
+
+    Parameters
+    ----------
+    input : Tensor
+        Of any shape, with a floating-point dtype.
+    dim : int
+        The dimension of the sum. None chooses one by the number of dimensions, with a warning.
+    dtype : dtype, optional
+        What the input is converted to before.
+
+    Returns
+    -------
+    Tensor
+        Of the input's shape.
+
+    See Also
+    --------
+    softmax, logsumexp
+
+    Examples
+    --------
+    >>> st.log_softmax(st.tensor([[0., 0.], [1000., 1000.]]), dim=1)
+    tensor([[-0.6931, -0.6931],
+            [-0.6931, -0.6931]])
+    """
     input = input if dtype is None else ops._to_copy(input, dtype)
     check_floating("log_softmax", check_ordered("log_softmax", input))
     return ops._log_softmax(input, implicit_dim("log_softmax", input) if dim is None else dim)

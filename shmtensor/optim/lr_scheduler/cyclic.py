@@ -13,7 +13,38 @@ __all__ = ["CosineAnnealingWarmRestarts", "CyclicLR", "OneCycleLR"]
 
 
 class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half a cosine down, again and again, each T_mult times as long (Loshchilov, Hutter 2016)."""
+    """Half a cosine down, again and again, each T_mult times as long (Loshchilov and Hutter 2016).
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    T_0 : int
+        Steps of the first half cosine.
+    T_mult : int, optional
+        How many times as long each is as the one before.
+    eta_min : float, optional
+        The smallest rate.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    Raises
+    ------
+    ValueError
+        T_0 is not positive, or T_mult is less than 1.
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.CosineAnnealingWarmRestarts(sgd, T_0=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> [round(rate, 4) for rate in rates]
+    [1.0, 0.5, 1.0, 0.5]
+    """
 
     def __init__(
         self,
@@ -89,10 +120,51 @@ def _write_momentum(group: dict[str, Any], momentum: float, by_beta1: bool) -> N
 class CyclicLR(LRScheduler):
     """Up and down between base_lr and max_lr (Smith 2017).
 
-    Args:
-        mode: "triangular", "triangular2" (half the height each cycle) or "exp_range" (gamma^step).
-        scale_fn: the height as a function of the cycle or step ("cycle" or "iterations").
-        cycle_momentum: the momentum goes the opposite way.
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    base_lr : float or list of float
+        The smallest rate, for all groups or each.
+    max_lr : float or list of float
+        The largest rate, for all groups or each.
+    step_size_up : int, optional
+        Steps upwards.
+    step_size_down : int, optional
+        Steps downwards; as many as upwards if None.
+    mode : str, optional
+        "triangular", "triangular2" (half the height each cycle) or "exp_range" (gamma ** step).
+    gamma : float, optional
+        Of "exp_range".
+    scale_fn : callable, optional
+        The height as a function, instead of `mode`.
+    scale_mode : str, optional
+        Whether scale_fn takes the number of the "cycle" or of the step ("iterations").
+    cycle_momentum : bool, optional
+        Whether the momentum goes the opposite way.
+    base_momentum, max_momentum : float, optional
+        The smallest and the largest momentum.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    Raises
+    ------
+    ValueError
+        The mode is unknown, or the optimizer has no momentum to cycle.
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.CyclicLR(
+    ...     sgd, base_lr=1.0, max_lr=2.0, step_size_up=2, cycle_momentum=False
+    ... )
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 1.5, 2.0, 1.5]
     """
 
     def __init__(
@@ -178,16 +250,58 @@ _MODES = {"triangular": "cycle", "triangular2": "cycle", "exp_range": "iteration
 
 
 class OneCycleLR(LRScheduler):
-    """One rise to max_lr and a long fall to nearly nothing (Smith, Topin 2017).
+    """One rise to max_lr and a long fall to nearly nothing (Smith and Topin 2017).
 
-    Args:
-        total_steps: length of the cycle; or epochs and steps_per_epoch.
-        pct_start: the part of it that rises.
-        anneal_strategy: "cos" or "linear".
-        cycle_momentum: the momentum goes the opposite way.
-        div_factor: max_lr over the first rate.
-        final_div_factor: the first rate over the last.
-        three_phase: fall to the first rate as long as it rose, then to the last.
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    max_lr : float or list of float
+        The largest rate, for all groups or each.
+    total_steps : int, optional
+        Length of the cycle.
+    epochs, steps_per_epoch : int, optional
+        The length as a product, instead of total_steps.
+    pct_start : float, optional
+        The part of it that rises.
+    anneal_strategy : str, optional
+        "cos" or "linear".
+    cycle_momentum : bool, optional
+        Whether the momentum goes the opposite way.
+    base_momentum, max_momentum : float or list of float, optional
+        The smallest and the largest momentum.
+    div_factor : float, optional
+        max_lr over the first rate.
+    final_div_factor : float, optional
+        The first rate over the last.
+    three_phase : bool, optional
+        Whether the rate falls to the first one as long as it rose, then to the last.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    Raises
+    ------
+    ValueError
+        A number is out of its range, the length is not given, or more than total_steps steps are
+        taken.
+
+    Notes
+    -----
+    The schedule steps after every batch, not after every epoch.
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.OneCycleLR(
+    ...     sgd, max_lr=1.0, total_steps=5, pct_start=0.5, cycle_momentum=False
+    ... )
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates[0] < rates[1] < rates[2] > rates[3]
+    True
     """
 
     def __init__(

@@ -26,7 +26,33 @@ Factor = Callable[[int], float]
 
 
 class LambdaLR(LRScheduler):
-    """The initial rate times `lr_lambda(step)`: one function, or one per group."""
+    """The first rate times a function of the step.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    lr_lambda : callable or list of callable
+        `step -> factor`: one function, or one for each group.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    See Also
+    --------
+    MultiplicativeLR
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.LambdaLR(sgd, lambda step: 1 / (step + 1))
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates[:2]
+    [1.0, 0.5]
+    """
 
     def __init__(
         self, optimizer: Optimizer, lr_lambda: Factor | list[Factor], last_epoch: int = -1
@@ -49,7 +75,33 @@ class LambdaLR(LRScheduler):
 
 
 class MultiplicativeLR(LambdaLR):
-    """The present rate times `lr_lambda(step)`."""
+    """The present rate times a function of the step.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    lr_lambda : callable or list of callable
+        `step -> factor`: one function, or one for each group.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    See Also
+    --------
+    LambdaLR
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.MultiplicativeLR(sgd, lambda step: 0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.25, 0.125]
+    """
 
     def get_lr(self) -> list[Any]:
         if self.last_epoch == 0:
@@ -66,7 +118,32 @@ class MultiplicativeLR(LambdaLR):
 class StepLR(LRScheduler):
     """Times gamma every step_size steps.
 
-    >>> schedule = StepLR(optimizer, step_size=30, gamma=0.1)
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    step_size : int
+        Steps from one reduction to the next.
+    gamma : float, optional
+        The factor.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    See Also
+    --------
+    MultiStepLR, ExponentialLR
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.StepLR(sgd, step_size=2, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 1.0, 0.5, 0.5]
     """
 
     def __init__(
@@ -87,7 +164,35 @@ class StepLR(LRScheduler):
 
 
 class MultiStepLR(LRScheduler):
-    """Times gamma at each of the milestones."""
+    """Times gamma at each of the milestones.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    milestones : iterable of int
+        The steps of the reductions.
+    gamma : float, optional
+        The factor.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    See Also
+    --------
+    StepLR
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.MultiStepLR(sgd, milestones=[1, 3], gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.5, 0.25]
+    """
 
     def __init__(
         self,
@@ -110,7 +215,36 @@ class MultiStepLR(LRScheduler):
 
 
 class ConstantLR(LRScheduler):
-    """Times factor for the first total_iters steps."""
+    """Times a factor for the first total_iters steps.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    factor : float, optional
+        From 0 to 1.
+    total_iters : int, optional
+        How long.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    Raises
+    ------
+    ValueError
+        factor is not within 0 and 1.
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.ConstantLR(sgd, factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.5, 1.0, 1.0]
+    """
 
     def __init__(
         self,
@@ -140,7 +274,42 @@ class ConstantLR(LRScheduler):
 
 
 class LinearLR(LRScheduler):
-    """Times a factor that goes from start_factor to end_factor in total_iters steps."""
+    """Times a factor that goes from start_factor to end_factor in total_iters steps: a warm-up.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    start_factor : float, optional
+        The first factor, above 0 and at most 1.
+    end_factor : float, optional
+        The last factor, from 0 to 1.
+    total_iters : int, optional
+        How many steps are between.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    Raises
+    ------
+    ValueError
+        A factor is out of its range.
+
+    See Also
+    --------
+    SequentialLR
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.LinearLR(sgd, start_factor=0.5, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.5, 0.75, 1.0, 1.0]
+    """
 
     def __init__(
         self,
@@ -177,7 +346,33 @@ class LinearLR(LRScheduler):
 
 
 class ExponentialLR(LRScheduler):
-    """Times gamma every step."""
+    """Times gamma every step.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    gamma : float
+        The factor.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    See Also
+    --------
+    StepLR
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.ExponentialLR(sgd, gamma=0.5)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.25, 0.125]
+    """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
         self.gamma = gamma
@@ -193,7 +388,31 @@ class ExponentialLR(LRScheduler):
 
 
 class PolynomialLR(LRScheduler):
-    """Down to zero in total_iters steps, by a power of the remaining share."""
+    """Down to zero in total_iters steps, by a power of the remaining share.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    total_iters : int, optional
+        How many steps.
+    power : float, optional
+        The exponent; 1 is a straight line.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.PolynomialLR(sgd, total_iters=2)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [1.0, 0.5, 0.0, 0.0]
+    """
 
     def __init__(
         self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1
@@ -215,7 +434,36 @@ class PolynomialLR(LRScheduler):
 
 
 class CosineAnnealingLR(LRScheduler):
-    """From the initial rate to eta_min along half a cosine of T_max steps, and back."""
+    """From the first rate to eta_min along half a cosine of T_max steps, and back (Loshchilov and
+    Hutter 2016).
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    T_max : int
+        Steps of half a cosine, as a rule those of the whole training.
+    eta_min : float, optional
+        The smallest rate.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    See Also
+    --------
+    CosineAnnealingWarmRestarts, OneCycleLR
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.CosineAnnealingLR(sgd, T_max=4)
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> [round(rate, 4) for rate in rates]
+    [1.0, 0.8536, 0.5, 0.1464]
+    """
 
     def __init__(
         self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1

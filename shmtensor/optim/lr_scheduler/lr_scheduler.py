@@ -23,11 +23,33 @@ __all__ = ["LRScheduler"]
 
 
 class LRScheduler:
-    """Base of the schedules: a subclass defines `get_lr`.
+    """The base of the schedules: a subclass defines `get_lr`.
 
-    Args:
-        optimizer: whose groups' "lr" are written.
-        last_epoch: the number of the last step, to resume; -1 starts anew.
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets, with each `step`.
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    Raises
+    ------
+    TypeError
+        optimizer is not an Optimizer.
+    KeyError
+        A step to resume is given, and a group has no "initial_lr".
+
+    Examples
+    --------
+    >>> class Halving(st.optim.lr_scheduler.LRScheduler):
+    ...     def get_lr(self):
+    ...         return [rate / 2**self.last_epoch for rate in self.base_lrs]
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = Halving(sgd)
+    >>> sgd.step()
+    >>> schedule.step()
+    >>> schedule.get_last_lr()
+    [0.5]
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:

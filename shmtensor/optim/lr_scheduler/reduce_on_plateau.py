@@ -12,14 +12,46 @@ __all__ = ["ReduceLROnPlateau"]
 
 
 class ReduceLROnPlateau(LRScheduler):
-    """Multiplies the rate by factor if the metric has not improved for more than `patience` steps.
+    """Times a factor if a metric has not improved for more than `patience` steps.
 
-    Args:
-        mode: "min" or "max", which way is better.
-        threshold, threshold_mode: what counts as better: by this part ("rel") or this much ("abs").
-        cooldown: steps to wait after a reduction.
-        min_lr: the rate's lower bound, for all groups or each.
-        eps: smaller changes are not made.
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    mode : str, optional
+        "min" or "max": which way is better.
+    factor : float, optional
+        Less than 1.
+    patience : int, optional
+        How many steps without improvement are tolerated.
+    threshold : float, optional
+        What counts as better.
+    threshold_mode : str, optional
+        Better by this part ("rel") or this much ("abs").
+    cooldown : int, optional
+        Steps to wait after a reduction.
+    min_lr : float or list of float, optional
+        The rate's lower bound, for all groups or each.
+    eps : float, optional
+        Smaller changes are not made.
+
+    Raises
+    ------
+    ValueError
+        factor is not less than 1, or a mode is unknown.
+
+    Notes
+    -----
+    Its `step` takes the metric.
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.lr_scheduler.ReduceLROnPlateau(sgd, factor=0.5, patience=1)
+    >>> for loss in [1.0, 0.9, 0.9, 0.9, 0.9]:
+    ...     schedule.step(loss)
+    >>> sgd.param_groups[0]["lr"]
+    0.5
     """
 
     def __init__(

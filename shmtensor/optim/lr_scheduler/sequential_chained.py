@@ -40,7 +40,42 @@ def _one_optimizer(name: str, schedulers: Sequence[Any], optimizer: Optimizer | 
 
 
 class SequentialLR(_CompositeScheduler):
-    """Each schedule from its milestone on: milestones has one entry less than schedulers."""
+    """One schedule after the other, each from its milestone on.
+
+    Parameters
+    ----------
+    optimizer : Optimizer
+        That of the schedules.
+    schedulers : sequence of LRScheduler
+        The schedules, in order.
+    milestones : sequence of int
+        The steps where the next one begins: one less than schedulers.
+    last_epoch : int, optional
+        Where to resume; -1 starts anew.
+
+    Raises
+    ------
+    ValueError
+        There is not one milestone less than schedulers.
+
+    See Also
+    --------
+    ChainedScheduler
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> warm_up = st.optim.lr_scheduler.ConstantLR(sgd, factor=0.25, total_iters=2)
+    >>> decay = st.optim.lr_scheduler.ExponentialLR(sgd, gamma=0.5)
+    >>> schedule = st.optim.lr_scheduler.SequentialLR(sgd, [warm_up, decay], milestones=[2])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.25, 0.25, 1.0, 0.5]
+    """
 
     def __init__(
         self,
@@ -100,7 +135,33 @@ def _undo(schedule: Any) -> None:
 
 
 class ChainedScheduler(_CompositeScheduler):
-    """All schedules at every step."""
+    """Several schedules at every step: the product of their factors.
+
+    Parameters
+    ----------
+    schedulers : sequence of LRScheduler
+        Schedules of one optimizer.
+    optimizer : Optimizer, optional
+        Theirs, which is the first one's if None.
+
+    See Also
+    --------
+    SequentialLR
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> warm_up = st.optim.lr_scheduler.ConstantLR(sgd, factor=0.25, total_iters=2)
+    >>> decay = st.optim.lr_scheduler.ExponentialLR(sgd, gamma=0.5)
+    >>> schedule = st.optim.lr_scheduler.ChainedScheduler([warm_up, decay])
+    >>> rates = []
+    >>> for _ in range(4):
+    ...     rates.append(sgd.param_groups[0]["lr"])
+    ...     sgd.step()
+    ...     schedule.step()
+    >>> rates
+    [0.25, 0.125, 0.25, 0.125]
+    """
 
     def __init__(self, schedulers: Sequence[Any], optimizer: Optimizer | None = None) -> None:
         self.optimizer = _one_optimizer("ChainedScheduler", schedulers, optimizer)

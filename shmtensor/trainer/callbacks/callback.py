@@ -6,22 +6,41 @@ from typing import Any
 
 
 class Callback:
-    """Base of what a Trainer calls on rank 0 at the points of a run, while the other ranks wait.
+    """The base of what a Trainer calls on rank 0 at the points of a run, while the other ranks
+    wait.
 
-    Methods that are not overridden do nothing. Each gets the trainer, of which it may read
-    `model`, `optimizer`, `step`, `epoch`, `history`, and `figures`: the means of this epoch so far
-    ("loss", "accuracy", what the training step returned), "lr", and after an evaluation
-    "eval_loss", "eval_accuracy" and "eval_" with the name of each metric. It may change options of
-    the optimizer, add groups, freeze or replace parameters, and end the run by
-    `trainer.should_stop = True`.
+    Methods that are not overridden do nothing. Each gets the trainer, of which it may read `model`,
+    `optimizer`, `step`, `epoch`, `history`, and `figures`: the means of this epoch so far ("loss",
+    "accuracy", what the training step returned), "lr", and after an evaluation "eval_loss",
+    "eval_accuracy" and "eval_" with the name of each metric. It may change options of the
+    optimizer, add groups, freeze or replace parameters, and end the run by `trainer.should_stop =
+    True`.
 
     A run calls on_fit_begin; for each epoch on_epoch_begin, on_step after each step, on_epoch_end;
     on_eval_begin and on_eval_end around each evaluation; and on_fit_end.
 
-    Attributes:
-        reads_weights: `on_step` needs the model's weights complete, to read or write them; costs a
-            barrier a step (on several nodes a copy of the weights, too), so it is False in the
-            base.
+    Attributes
+    ----------
+    reads_weights : bool
+        `on_step` needs the model's weights complete, to read or write them; costs a barrier a step
+        (on several nodes a copy of the weights, too), so it is False in the base.
+
+    Examples
+    --------
+    >>> from shmtensor.trainer import Callback, Trainer
+    >>> class StopAt(Callback):
+    ...     def __init__(self, step):
+    ...         self.last = step
+    ...
+    ...     def on_step(self, trainer):
+    ...         trainer.should_stop = trainer.step >= self.last
+    >>> model = nn.Linear(2, 1)
+    >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+    >>> options = {"nprocs": 1, "progress": False, "callbacks": [StopAt(5)]}
+    >>> trainer = Trainer(model, sgd, nn.MSELoss(), **options)
+    >>> history = trainer.fit([(st.ones(8, 2), st.ones(8, 1))] * 4, epochs=10)
+    >>> trainer.step
+    5
     """
 
     reads_weights = False

@@ -27,16 +27,38 @@ class CSVLogger(FiguresLogger):
     A run that goes on appends. Rows of steps that are made again, after the death of a rank or from
     an earlier checkpoint, replace the old ones; so a new run replaces the whole file.
 
-    Args:
-        path: the file; its folder has to exist.
-        every: number of steps between two rows.
+    Parameters
+    ----------
+    path : path
+        The file; its folder has to exist.
+    every : int, optional
+        Number of steps between two rows.
 
-    Raises:
-        ValueError: `every` is not a positive whole number. At the beginning of a run: the file is
-            there and its first columns are not "step" and "epoch".
-        OSError: at the beginning of a run: the path cannot be written.
+    Raises
+    ------
+    ValueError
+        `every` is not a positive whole number. At the beginning of a run: the file is there and its
+        first columns are not "step" and "epoch".
+    OSError
+        At the beginning of a run: the path cannot be written.
 
-    >>> log = CSVLogger("training.csv", every=100)
+    See Also
+    --------
+    TensorBoardLogger
+
+    Examples
+    --------
+    >>> from shmtensor.trainer import Trainer, CSVLogger
+    >>> model = nn.Linear(2, 2)
+    >>> batches = [(st.randn(8, 2), st.zeros(8, dtype=st.int64)) for _ in range(4)]
+    >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+    >>> options = {"nprocs": 1, "progress": False}
+    >>> log = CSVLogger("training.csv", every=2)
+    >>> trainer = Trainer(model, sgd, nn.CrossEntropyLoss(), callbacks=[log], **options)
+    >>> history = trainer.fit(batches, epochs=2)
+    >>> with open("training.csv") as file:
+    ...     [line.split(",")[:2] for line in file]
+    [['step', 'epoch'], ['2', '0'], ['4', '1'], ['6', '1'], ['8', '2']]
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int = 50) -> None:

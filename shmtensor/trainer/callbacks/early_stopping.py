@@ -12,23 +12,47 @@ from .figures import check_mode, figure_of, is_better
 class EarlyStopping(Callback):
     """Ends the run after `patience` epochs in a row without an improvement.
 
-    Args:
-        monitor: the figure to judge, of `trainer.figures`.
-        patience: number of epochs.
-        min_delta: a smaller improvement counts as none.
-        mode: "min" or "max": which way is better.
+    Parameters
+    ----------
+    monitor : str, optional
+        The figure to judge, of `trainer.figures`.
+    patience : int, optional
+        Number of epochs.
+    min_delta : float, optional
+        A smaller improvement counts as none.
+    mode : str, optional
+        "min" or "max": which way is better.
 
-    Raises:
-        ValueError: an argument is wrong. In a run: there is no figure of that name.
+    Attributes
+    ----------
+    best : float or None
+        The best figure so far.
+    bad_epochs : int
+        Epochs since then.
+    stopped_epoch : int or None
+        The epoch after which this callback has ended the run.
 
+    Raises
+    ------
+    ValueError
+        An argument is wrong. In a run: there is no figure of that name.
+
+    Notes
+    -----
     NaN is no improvement. A checkpoint keeps `best` and `bad_epochs`.
 
-    Attributes:
-        best: the best figure so far, or None.
-        bad_epochs: epochs since then.
-        stopped_epoch: the epoch after which this callback has ended the run, or None.
-
-    >>> stopping = EarlyStopping("eval_accuracy", patience=5, mode="max")
+    Examples
+    --------
+    >>> from shmtensor.trainer import Trainer, EarlyStopping
+    >>> model = nn.Linear(2, 2)
+    >>> batches = [(st.randn(8, 2), st.zeros(8, dtype=st.int64)) for _ in range(4)]
+    >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+    >>> options = {"nprocs": 1, "progress": False}
+    >>> stopping = EarlyStopping("loss", patience=1, min_delta=10.0)
+    >>> trainer = Trainer(model, sgd, nn.CrossEntropyLoss(), callbacks=[stopping], **options)
+    >>> history = trainer.fit(batches, epochs=100)
+    >>> stopping.stopped_epoch
+    2
     """
 
     def __init__(

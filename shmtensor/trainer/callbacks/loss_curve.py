@@ -19,14 +19,22 @@ class LossCurve(Callback):
     It needs matplotlib, and leaves matplotlib's backend and the program's figures alone. The file
     is replaced atomically.
 
-    Args:
-        path: the file; its folder has to exist.
+    Parameters
+    ----------
+    path : path
+        The file; its folder has to exist.
 
-    Raises:
-        ImportError: at the beginning of a run: matplotlib is missing.
-        OSError: at the beginning of a run: the path cannot be written.
+    Raises
+    ------
+    ImportError
+        At the beginning of a run: matplotlib is missing.
+    OSError
+        At the beginning of a run: the path cannot be written.
 
-    >>> curve = LossCurve("losses.png")
+    Examples
+    --------
+    >>> from shmtensor.trainer import LossCurve
+    >>> curve = LossCurve("losses.png")  # an item of Trainer(callbacks=...)
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:

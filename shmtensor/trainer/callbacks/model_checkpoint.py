@@ -27,24 +27,41 @@ class ModelCheckpoint(Callback):
     files only. Their names have the number of complete epochs and of steps:
     "epoch=3-step=1200.ckpt". `Trainer.load` reads them.
 
-    Args:
-        folder: where to save; it is created if its parent exists.
-        every_n_epochs: number of epochs between two files; None: none after epochs.
-        every_n_steps: number of steps between two files; None: none after steps. Costs one more
-            barrier a step, because weights have to be complete.
-        keep_last: number of the latest files that are kept; None: all.
-        monitor: the figure, of `trainer.figures`, by which files are compared that were saved after
-            an epoch. The best file is also "best.ckpt" (a hard link, or a second file where the
-            file system has no links).
-        mode: "min" or "max": which figure is better. NaN is never the best.
-        keep_best: number of the best files that are kept, besides the latest.
+    Parameters
+    ----------
+    folder : path
+        Where to save; it is created if its parent exists.
+    every_n_epochs : int, optional
+        Number of epochs between two files; None: none after epochs.
+    every_n_steps : int, optional
+        Number of steps between two files; None: none after steps. Costs one more barrier a step,
+        because weights have to be complete.
+    keep_last : int, optional
+        Number of the latest files that are kept; None is all.
+    monitor : str, optional
+        The figure, of `trainer.figures`, by which files are compared that were saved after an
+        epoch. The best file is also "best.ckpt" (a hard link, or a second file where the file
+        system has no links).
+    mode : str, optional
+        "min" or "max": which figure is better. NaN is never the best.
+    keep_best : int, optional
+        Number of the best files that are kept, besides the latest.
 
-    Raises:
-        ValueError: an argument is wrong. In a run: there is no figure of that name.
-        OSError: at the beginning of a run: the folder cannot be created or written. Later: a file
-            cannot be written; on a full disk the message has the bytes needed and free, and nothing
-            of the file remains.
+    Raises
+    ------
+    ValueError
+        An argument is wrong. In a run: there is no figure of that name.
+    OSError
+        At the beginning of a run: the folder cannot be created or written. Later: a file cannot be
+        written; on a full disk the message has the bytes needed and free, and nothing of the file
+        remains.
 
+    See Also
+    --------
+    Trainer.load, EarlyStopping
+
+    Notes
+    -----
     A run that was interrupted goes on by
 
         if (path := ModelCheckpoint.latest(folder)) is not None:
@@ -54,19 +71,19 @@ class ModelCheckpoint(Callback):
     A new run in a folder with files overwrites those of the same names, and leaves the others. A
     checkpoint keeps the list of files and their figures.
 
-    >>> from tempfile import TemporaryDirectory
-    >>> import shmtensor as st
-    >>> from shmtensor import nn, optim
-    >>> from shmtensor.trainer import Trainer
+    Examples
+    --------
+    >>> from shmtensor.trainer import Trainer, ModelCheckpoint
     >>> model = nn.Linear(2, 2)
     >>> batches = [(st.randn(8, 2), st.zeros(8, dtype=st.int64)) for _ in range(4)]
-    >>> sgd = optim.SGD(model.parameters(), lr=0.1)
-    >>> with TemporaryDirectory() as folder:
-    ...     saving = ModelCheckpoint(folder, keep_last=2, monitor="loss")
-    ...     trainer = Trainer(model, sgd, nn.CrossEntropyLoss(), nprocs=1, callbacks=[saving])
-    ...     history = trainer.fit(batches, epochs=3)
-    ...     ModelCheckpoint.latest(folder).name
+    >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+    >>> options = {"nprocs": 1, "progress": False}
+    >>> saving = ModelCheckpoint("run", keep_last=2, monitor="loss")
+    >>> trainer = Trainer(model, sgd, nn.CrossEntropyLoss(), callbacks=[saving], **options)
+    >>> history = trainer.fit(batches, epochs=3)
+    >>> ModelCheckpoint.latest("run").name
     'epoch=3-step=12.ckpt'
+    >>> trainer.load(ModelCheckpoint.latest("run"))
     """
 
     def __init__(
@@ -189,14 +206,24 @@ class FileCheckpoint(Callback):
     The file is written to a temporary name, synced, and renamed: a kill at any moment leaves the
     old file or the new one.
 
-    Args:
-        path: the file; its folder has to exist.
+    Parameters
+    ----------
+    path : path
+        The file; its folder has to exist.
 
-    Raises:
-        OSError: at the beginning of a run: the path cannot be written. Later: the file cannot be
-            written; on a full disk the message has the bytes needed and free, and the old file
-            stays.
+    Raises
+    ------
+    OSError
+        At the beginning of a run: the path cannot be written. Later: the file cannot be written; on
+        a full disk the message has the bytes needed and free, and the old file stays.
 
+    See Also
+    --------
+    ModelCheckpoint
+
+    Examples
+    --------
+    >>> from shmtensor.trainer.callbacks import FileCheckpoint
     >>> saving = FileCheckpoint("last.ckpt")  # as Trainer.fit(..., checkpoint="last.ckpt")
     """
 

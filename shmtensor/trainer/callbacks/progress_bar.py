@@ -20,6 +20,9 @@ class ProgressBar(Callback):
     In a terminal or a notebook it is a bar of tqdm. Elsewhere, as in a log file, it is a line for
     each epoch. A step on which nothing is drawn costs less than a microsecond.
 
+    Examples
+    --------
+    >>> from shmtensor.trainer import ProgressBar
     >>> bar = ProgressBar()  # as Trainer(progress=True)
     """
 

@@ -12,23 +12,39 @@ from .figures import figure_of
 class Schedule(Callback):
     """Steps a scheduler after each epoch, or after each step.
 
-    Args:
-        scheduler: of `shmtensor.optim.lr_scheduler`, over the trainer's optimizer.
-        interval: "epoch" or "step".
-        monitor: the figure that a scheduler whose `step` takes one gets. ReduceLROnPlateau gets
-            "eval_loss" by default, or "loss" if there is no evaluation.
+    Parameters
+    ----------
+    scheduler : LRScheduler
+        Of `shmtensor.optim.lr_scheduler`, over the trainer's optimizer.
+    interval : str, optional
+        "epoch" or "step".
+    monitor : str, optional
+        The figure that a scheduler whose `step` takes one gets. ReduceLROnPlateau gets "eval_loss"
+        by default, or "loss" if there is no evaluation.
 
-    Raises:
-        ValueError: the interval is neither; or a figure is named, and the scheduler takes none. In
-            a run: there is no figure of that name.
+    Raises
+    ------
+    ValueError
+        The interval is neither; or a figure is named, and the scheduler takes none. In a run: there
+        is no figure of that name.
 
+    Notes
+    -----
     A checkpoint keeps the scheduler's state.
 
-    >>> from shmtensor import nn, optim
+    Examples
+    --------
+    >>> from shmtensor.trainer import Trainer, Schedule
     >>> model = nn.Linear(2, 2)
-    >>> sgd = optim.SGD(model.parameters(), lr=0.1)
-    >>> schedule = Schedule(optim.lr_scheduler.ReduceLROnPlateau(sgd, patience=1))
-    >>> warm_up = Schedule(optim.lr_scheduler.LinearLR(sgd, total_iters=100), interval="step")
+    >>> batches = [(st.randn(8, 2), st.zeros(8, dtype=st.int64)) for _ in range(4)]
+    >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+    >>> options = {"nprocs": 1, "progress": False}
+    >>> warm_up = st.optim.lr_scheduler.LinearLR(sgd, start_factor=0.5, total_iters=2)
+    >>> warm_up = Schedule(warm_up, interval="step")
+    >>> trainer = Trainer(model, sgd, nn.CrossEntropyLoss(), scheduler=warm_up, **options)
+    >>> history = trainer.fit(batches, epochs=1)
+    >>> history["lr"]
+    [0.05]
     """
 
     def __init__(self, scheduler: Any, interval: str = "epoch", monitor: str | None = None) -> None:

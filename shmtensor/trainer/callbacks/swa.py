@@ -14,41 +14,57 @@ from .schedule import Schedule
 
 
 class SWA(AveragedWeights):
-    """Averages the weights after each epoch from `start_epoch` on, with a constant learning rate.
-
-    Args:
-        start_epoch: the first epoch, counted from 1, whose weights are averaged.
-        lr: the learning rate to which an SWALR goes from the beginning of that epoch, or one for
-            each parameter group (of the first optimizer, if there are several). From then on the
-            trainer's Schedules pause. None: the learning rate is left to them.
-        anneal_epochs: number of epochs that it takes to get there.
-        anneal_strategy: "cos" or "linear".
-        evaluates: from `start_epoch` on evaluations use the average, with the present weights as
-            its last part; the training's weights are back in the model's memory after it.
-            Statistics of batch normalization are those of the training meanwhile.
-
-    Raises:
-        ValueError: an argument is out of its range.
+    """Averages the weights after each epoch from `start_epoch` on, with a constant learning rate
+    (Izmailov et al. 2018).
 
     A checkpoint keeps the average and the SWALR's state.
 
-    Attributes:
-        averaged: the AveragedModel, or None before the first average. One of a checkpoint that was
-            loaded is there from the next average, evaluation or `copy_to` on.
+    Parameters
+    ----------
+    start_epoch : int
+        The first epoch, counted from 1, whose weights are averaged.
+    lr : float or list of float, optional
+        The learning rate to which an SWALR goes from the beginning of that epoch, or one for each
+        parameter group (of the first optimizer, if there are several). From then on the trainer's
+        Schedules pause. None: the learning rate is left to them.
+    anneal_epochs : int, optional
+        Number of epochs that it takes to get there.
+    anneal_strategy : str, optional
+        "cos" or "linear".
+    evaluates : bool, optional
+        Whether from `start_epoch` on evaluations use the average, with the present weights as its
+        last part; the training's weights are back in the model's memory after it. Statistics of
+        batch normalization are those of the training meanwhile.
 
-    Copies: the model for `averaged`; twice more during an evaluation.
+    Attributes
+    ----------
+    averaged : AveragedModel or None
+        None before the first average. One of a checkpoint that was loaded is there from the next
+        average, evaluation or `copy_to` on.
 
-    Source: Izmailov et al., Averaging Weights Leads to Wider Optima and Better Generalization,
-    2018.
+    Raises
+    ------
+    ValueError
+        An argument is out of its range.
 
-    >>> import shmtensor as st
-    >>> from shmtensor import nn, optim
-    >>> from shmtensor.trainer import Trainer
+    See Also
+    --------
+    EMA
+
+    Notes
+    -----
+    Copies: the model for `averaged`; twice more during an evaluation. Source: Izmailov et al.,
+    Averaging Weights Leads to Wider Optima and Better Generalization, 2018.
+
+    Examples
+    --------
+    >>> from shmtensor.trainer import SWA, Trainer
     >>> model = nn.Sequential(nn.Linear(2, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
     >>> batches = [(st.randn(8, 2), st.zeros(8, dtype=st.int64)) for _ in range(4)]
     >>> swa = SWA(start_epoch=2, lr=0.05, anneal_epochs=1)
-    >>> sgd = optim.SGD(model.parameters(), lr=0.1)
-    >>> trainer = Trainer(model, sgd, nn.CrossEntropyLoss(), callbacks=[swa], nprocs=1)
+    >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+    >>> options = {"nprocs": 1, "progress": False, "callbacks": [swa]}
+    >>> trainer = Trainer(model, sgd, nn.CrossEntropyLoss(), **options)
     >>> history = trainer.fit(batches, epochs=4)
     >>> swa.update_bn(batches)
     >>> swa.copy_to(model)  # its weights are the mean of those after epochs 2, 3 and 4

@@ -20,16 +20,30 @@ class TensorBoardLogger(FiguresLogger):
     the death of a rank or from an earlier checkpoint, TensorBoard shows the later values; so after
     a new run in the same folder it shows that one only.
 
-    Args:
-        folder: where to write; it is created if its parent exists.
-        every: number of steps between two values.
+    Parameters
+    ----------
+    folder : path
+        Where to write; it is created if its parent exists.
+    every : int, optional
+        Number of steps between two values.
 
-    Raises:
-        ValueError: `every` is not a positive whole number.
-        ImportError: at the beginning of a run: tensorboardX is missing.
-        OSError: at the beginning of a run: the folder cannot be created or written.
+    Raises
+    ------
+    ValueError
+        `every` is not a positive whole number.
+    ImportError
+        At the beginning of a run: tensorboardX is missing.
+    OSError
+        At the beginning of a run: the folder cannot be created or written.
 
-    >>> log = TensorBoardLogger("runs", every=100)
+    See Also
+    --------
+    CSVLogger
+
+    Examples
+    --------
+    >>> from shmtensor.trainer import TensorBoardLogger
+    >>> log = TensorBoardLogger("runs", every=100)  # an item of Trainer(callbacks=...)
     """
 
     def __init__(self, folder: str | os.PathLike[str], every: int = 50) -> None:
