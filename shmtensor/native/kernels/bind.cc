@@ -253,6 +253,7 @@ PyMethodDef methods[] = {
     kernel<flip>("flip", "flip(x, dims, /)"),
     kernel<roll>("roll", "roll(x, shift, dim, /)"),
     kernel<tril_triu>("tril_triu", "tril_triu(x, diagonal, upper, out=None, /): out is None or x itself."),
+    kernel<embed>("embed", "embed(x, shape, starts, value, /): x inside an array of one number."),
     kernel<nonzero>("nonzero", "nonzero(x, /): the indices of the nonzero elements, one a row."),
     kernel<unique>("unique", "unique(x, /): the distinct values, sorted."),
     kernel<unique2>("unique2", "unique2(x, dim=None, /) -> (values, inverse, counts), or None."),

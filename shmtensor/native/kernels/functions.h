@@ -86,7 +86,7 @@ Kernel cat, stack_into;
 UnaryKernel clone;
 Kernel copy_into, linspace, steps;
 // shape/flip_roll_tril.cc
-Kernel flip, roll, tril_triu;
+Kernel flip, roll, tril_triu, embed;
 // shape/sample_rows.cc
 Kernel copy_to_rows;
 // sort/searchsorted_bincount.cc
