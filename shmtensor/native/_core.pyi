@@ -502,11 +502,30 @@ def convolution_backward_weight(
 def max_pool(
     x: _Array, kernel: Any, stride: Any, padding: Any, dilation: Any, out_size: Any, /
 ) -> tuple[_Array, _Array] | None: ...
+def adaptive_max_pool(x: _Array, size: Any, /) -> tuple[_Array, _Array] | None: ...
+def fractional_max_pool(
+    x: _Array, samples: _Array, kernel: Any, size: Any, /
+) -> tuple[_Array, _Array] | None: ...
+def resample(x: _Array, taps: Any, /) -> _Array | None: ...
 def sum_pool(
-    x: _Array, kernel: Any, stride: Any, padding: Any, out_size: Any, /
+    x: _Array,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    include_pad: int,
+    divisor: float,
+    out_size: Any,
+    /,
 ) -> _Array | None: ...
 def sum_pool_backward(
-    x: _Array, size: Any, kernel: Any, stride: Any, padding: Any, /
+    g: _Array,
+    size: Any,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    include_pad: int,
+    divisor: float,
+    /,
 ) -> _Array | None: ...
 def value_selecting_reduction_backward(
     g: _Array, indices: _Array, shape: Any, n: int, /

@@ -47,7 +47,9 @@ Kernel weighted_gather, weighted_scatter, weighted_gather_backward_weights, samp
 // nn/layer_norm.cc
 Kernel layer_norm, layer_norm_backward;
 // nn/pooling.cc
-Kernel max_pool, sum_pool, sum_pool_backward, value_selecting_reduction_backward;
+Kernel max_pool, adaptive_max_pool, fractional_max_pool, value_selecting_reduction_backward;
+// nn/resample.cc
+Kernel resample, sum_pool, sum_pool_backward;
 // nn/rnn.cc
 Kernel rnn_layer, rnn_layer_backward;
 // optim/optimizer_step.cc
