@@ -26,6 +26,8 @@ SAMPLE = (
     "native/kernels/pointwise/relu_sigmoid_gelu",
     "native/kernels/reduce/sum",
     "native/kernels/nn/softmax",
+    "native/kernels/nn/pooling",
+    "native/kernels/nn/resample",
     "native/kernels/sort/sort_topk",
     "native/kernels/reduce/cumulative",
     "native/kernels/optim/optimizer_step",

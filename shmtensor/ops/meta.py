@@ -332,10 +332,11 @@ def fractional_max_pool(xp: Any, x: Any, samples: Any, kernel: Shape, size: Shap
     return adaptive_max_pool(xp, x, size)
 
 
-@on_meta("_upsample")
-def upsample(xp: Any, x: Any, places: Any, weights: Any, dim: int) -> Any:
-    at = axis(x, dim)
-    return new((*x.shape[:at], len(places), *x.shape[at + 1 :]), x.dtype)
+@on_meta("_resample")
+def resample(xp: Any, x: Any, taps: Any) -> Any:
+    lead = x.ndim - len(taps)
+    sizes = (n if t is None else len(t) for n, t in zip(x.shape[lead:], taps, strict=True))
+    return images("resample", x, x.shape[:lead], tuple(sizes))
 
 
 @on_meta("_im2col")

@@ -86,6 +86,12 @@ inline T load_once(const T* p) {
 struct DenseView {
   Ref array;
   Ref restore(Ref out) const;
+  // The original's axis that became axis d.
+  int axis(int d) const {
+    int i = d;
+    for (int k = 0; k < nd_; ++k) i = inverse_[k] == d ? k : i;
+    return i;
+  }
 
  private:
   friend DenseView dense_view(PyArrayObject* a);

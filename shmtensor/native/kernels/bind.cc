@@ -222,8 +222,18 @@ PyMethodDef methods[] = {
     kernel<convolution_backward_weight>("convolution_backward_weight",
                                         "convolution_backward_weight(x, y, kernel, stride, padding, dilation, groups, /)"),
     kernel<max_pool>("max_pool", "max_pool(x, kernel, stride, padding, dilation, out_size, /) -> (values, indices)"),
-    kernel<sum_pool>("sum_pool", "sum_pool(x, kernel, stride, padding, out_size, /)"),
-    kernel<sum_pool_backward>("sum_pool_backward", "sum_pool_backward(x, size, kernel, stride, padding, /)"),
+    kernel<adaptive_max_pool>("adaptive_max_pool", "adaptive_max_pool(x, size, /) -> (values, indices)"),
+    kernel<fractional_max_pool>("fractional_max_pool",
+                                "fractional_max_pool(x, samples, kernel, size, /) -> (values, indices)"),
+    kernel<resample>(
+        "resample",
+        "resample(x, taps, /): each result is a weighted sum of elements; taps are (elements, weights, counts) for each of the "
+        "last dimensions."),
+    kernel<sum_pool>("sum_pool",
+                     "sum_pool(x, kernel, stride, padding, include_pad, divisor, out_size, /): the sum of each "
+                     "window, over the divisor; 0: over its number of elements."),
+    kernel<sum_pool_backward>("sum_pool_backward",
+                              "sum_pool_backward(g, size, kernel, stride, padding, include_pad, divisor, /)"),
     kernel<value_selecting_reduction_backward>(
         "value_selecting_reduction_backward",
         "value_selecting_reduction_backward(g, indices, shape, n, /): g added at indices of zeros of that shape."),
@@ -253,6 +263,7 @@ PyMethodDef methods[] = {
     kernel<flip>("flip", "flip(x, dims, /)"),
     kernel<roll>("roll", "roll(x, shift, dim, /)"),
     kernel<tril_triu>("tril_triu", "tril_triu(x, diagonal, upper, out=None, /): out is None or x itself."),
+    kernel<embed>("embed", "embed(x, shape, starts, value, /): x inside an array of one number."),
     kernel<nonzero>("nonzero", "nonzero(x, /): the indices of the nonzero elements, one a row."),
     kernel<unique>("unique", "unique(x, /): the distinct values, sorted."),
     kernel<unique2>("unique2", "unique2(x, dim=None, /) -> (values, inverse, counts), or None."),

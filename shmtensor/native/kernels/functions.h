@@ -47,7 +47,9 @@ Kernel weighted_gather, weighted_scatter, weighted_gather_backward_weights, samp
 // nn/layer_norm.cc
 Kernel layer_norm, layer_norm_backward;
 // nn/pooling.cc
-Kernel max_pool, sum_pool, sum_pool_backward, value_selecting_reduction_backward;
+Kernel max_pool, adaptive_max_pool, fractional_max_pool, value_selecting_reduction_backward;
+// nn/resample.cc
+Kernel resample, sum_pool, sum_pool_backward;
 // nn/rnn.cc
 Kernel rnn_layer, rnn_layer_backward;
 // optim/optimizer_step.cc
@@ -86,7 +88,7 @@ Kernel cat, stack_into;
 UnaryKernel clone;
 Kernel copy_into, linspace, steps;
 // shape/flip_roll_tril.cc
-Kernel flip, roll, tril_triu;
+Kernel flip, roll, tril_triu, embed;
 // shape/sample_rows.cc
 Kernel copy_to_rows;
 // sort/searchsorted_bincount.cc

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import builtins
 import math
-from typing import Any
 
 import numpy as np
 
 from ... import native
-from ..table.constants import computed, filled
-from ..table.memory_format import like_image
+from ..table.constants import filled
 from ..table.op_table import composite
 
 
@@ -238,7 +236,6 @@ def constant_pad_nd(ops, input, pad, value=0):
         raise RuntimeError(f"constant_pad_nd: pad does not fit: {tuple(pad)}, {tuple(input.shape)}")
     if not builtins.any(pad):
         return ops.clone(input)
-    original = input
     widths = [(0, 0)] * (input.ndim - len(pad) // 2)
     widths += [(pad[i], pad[i + 1]) for i in builtins.range(len(pad) - 2, -1, -2)]
     for dim, (before, after) in enumerate(widths):
@@ -255,17 +252,7 @@ def constant_pad_nd(ops, input, pad, value=0):
     widths = [(max(a, 0), max(b, 0)) for a, b in widths]
     shape = tuple(n + a + b for n, (a, b) in zip(input.shape, widths, strict=True))
     inner = tuple(slice(a, a + n) for n, (a, _) in zip(input.shape, widths, strict=True))
-    out = ops._slice_backward(input, shape, inner)
-    if not value:
-        return out
-
-    def outside(xp: Any) -> Any:
-        mask = xp.ones(shape, bool)
-        mask[inner] = False
-        return mask
-
-    value = filled((), value, input.dtype, input)
-    return like_image(ops, ops._where(computed(outside, input), value, out), original)
+    return ops._slice_backward(input, shape, inner, value)
 
 
 @composite(method=False)

@@ -17,7 +17,6 @@ import numpy as np
 from .. import ROWS
 from ..nn.pooling import lowest
 from ..nn.sliding_window import Shape, output_sizes
-from ..table.dims import axis
 from .launch import ACC, PLANS, THREADS, blocks_for, contiguous, prepare
 from .windows import kernel_of, place, three, window_arguments
 
@@ -298,32 +297,39 @@ def sum_pool_backward(xp, x, /, size, kernel, stride, padding, ceil):
     return out
 
 
-UPSAMPLE = """
+RESAMPLE = """
 const long long after = i % inner, result = i / inner % results, before = i / inner / results;
 T sum = T(0);
-for (long long k = 0; k < width; ++k) {
+for (long long k = 0; k < counts[result]; ++k) {
   const long long element = result * width + k;
-  sum += T(x[(before * n + places[element]) * inner + after]) * T(weights[element]);
+  sum += T(x[(before * n + elements[element]) * inner + after]) * T(weights[element]);
 }
 out = sum;
 """
 
 
-@ROWS["_upsample"].on("cuda")
-def upsample(xp, x, /, places, weights, dim):
-    """By one kernel; places and weights are in NumPy's memory and copied to the device."""
-    dim = axis(x, dim)
-    results, width = places.shape
-    out = cupy.empty((*x.shape[:dim], results, *x.shape[dim + 1 :]), x.dtype)
-    if out.size:
-        run = kernel_of(
-            "upsample",
-            "raw T x, raw int64 places, raw T weights, int64 n, int64 inner, int64 results, "
-            "int64 width",
-            "T out",
-            UPSAMPLE,
-        )
-        inner = math.prod(x.shape[dim + 1 :])
-        places, weights = cupy.asarray(places, np.int64), cupy.asarray(weights, x.dtype)
-        run(cupy.ascontiguousarray(x), places, weights, x.shape[dim], inner, results, width, out)
-    return out
+@ROWS["_resample"].on("cuda")
+def resample(xp, x, /, taps):
+    """By a kernel for each dimension; the taps are in NumPy's memory and copied to the device."""
+    if x.dtype.kind not in "fc" or not x.size:
+        return ROWS["_resample"].forward(xp, x, taps)
+    for dim, t in enumerate(taps, x.ndim - len(taps)):
+        if t is None:
+            continue
+        results, width = t.elements.shape
+        out = cupy.empty((*x.shape[:dim], results, *x.shape[dim + 1 :]), x.dtype)
+        if out.size:
+            run = kernel_of(
+                "resample",
+                "raw T x, raw int64 elements, raw T weights, raw int64 counts, int64 n, "
+                "int64 inner, int64 results, int64 width",
+                "T out",
+                RESAMPLE,
+            )
+            inner = math.prod(x.shape[dim + 1 :])
+            weights = np.ones(t.elements.shape) if t.weights is None else t.weights
+            counts = np.full(results, width) if t.counts is None else t.counts
+            arrays = cupy.asarray(t.elements), cupy.asarray(weights, x.dtype), cupy.asarray(counts)
+            run(cupy.ascontiguousarray(x), *arrays, x.shape[dim], inner, results, width, out)
+        x = out
+    return x

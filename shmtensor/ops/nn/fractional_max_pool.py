@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import native
 from ..table.constants import on_device
 from ..table.op_table import composite, op
 from ..table.samples import reals
@@ -29,6 +30,7 @@ def starts(xp: Any, samples: Any, n: int, out: int, k: int) -> Any:
 
 
 @op(
+    native=native.fractional_max_pool,
     outputs="values indices",
     samples=[
         ((2, 3, 7, 6), reals((2, 3, 2), 0.0, 1.0), (2, 3), (3, 2)),

@@ -1,4 +1,4 @@
-"""`interpolate`, and its row, which adaptive average pooling uses as well."""
+"""`interpolate`."""
 
 from __future__ import annotations
 
@@ -9,65 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from ..table.constants import constant
-from ..table.dims import axis
 from ..table.memory_format import like_image
-from ..table.op_table import composite, op
+from ..table.op_table import composite
 from ..table.sizes import SMALL, check_size
-
-IndicesAndWeights = tuple[Any, Any]
-
-
-@op(
-    samples=[
-        ((2, 4), np.array([[0, 1], [1, 2], [2, 3]]), np.array([[0.5, 0.5], [0.3, 0.7], [1, 0]]), 1),
-        ((3, 2), np.array([[0], [2], [2], [1]]), np.array([[1.0], [0.5], [2.0], [1.0]]), 0),
-    ]
-)
-def _upsample(xp, x, /, places, weights, dim):
-    """Each result is a weighted sum of elements along dim; places and weights: (results, K)."""
-    dim = axis(x, dim)
-    weights = weights.astype(x.dtype).reshape(*weights.shape, *(1,) * (x.ndim - 1 - dim))
-    out = None
-    for k in range(places.shape[1]):
-        part = x.take(places[:, k], dim)
-        part *= weights[:, k]
-        out = part if out is None else xp.add(out, part, out)
-    return (
-        xp.zeros((*x.shape[:dim], len(places), *x.shape[dim + 1 :]), x.dtype)
-        if out is None
-        else out
-    )
-
-
-def transposed_weights(places: Any, weights: Any, n: int) -> IndicesAndWeights:
-    """The places and weights of the gradient: for each of n elements the results that used it."""
-    results = np.repeat(np.arange(len(places)), places.shape[1])
-    source, parts = places.reshape(-1), weights.reshape(-1)
-    mask = parts != 0
-    results, source, parts = results[mask], source[mask], parts[mask]
-    order = np.argsort(source, kind="stable")
-    results, source, parts = results[order], source[order], parts[order]
-    number = np.bincount(source, minlength=n)
-    first = np.cumsum(number) - number
-    rank = np.arange(len(source)) - first[source]
-    width = int(number.max()) if n else 0
-    back_indices = np.zeros((n, width), np.int64)
-    back_weights = np.zeros((n, width), weights.dtype)
-    if width:  # unused entries repeat a used index, with weight 0
-        back_indices[:] = np.where(number > 0, results[np.minimum(first, len(results) - 1)], 0)[
-            :, None
-        ]
-    back_indices[source, rank], back_weights[source, rank] = results, parts
-    return back_indices, back_weights
-
-
-_upsample.pullback(
-    x=lambda ops, g, x_shape, places, weights, dim: ops._upsample(
-        g, *transposed_weights(places, weights, x_shape[dim]), dim
-    )
-)
-
+from .resample import Taps
 
 # ---- the elements of each result and their weights: a function for each mode
 
@@ -78,14 +23,13 @@ def positions(n: int, out: int, scale: float, align_corners: bool, dtype: Any) -
     return at * dtype.type(scale) if align_corners else dtype.type(scale) * (at + 0.5) - 0.5
 
 
-def linear_weights(
-    n: int, out: int, scale: float, align_corners: bool, dtype: Any
-) -> IndicesAndWeights:
+def linear_weights(n: int, out: int, scale: float, align_corners: bool, dtype: Any) -> Taps:
     """The two neighbours."""
     position = np.maximum(positions(n, out, scale, align_corners, dtype), 0)
     low = np.minimum(position.astype(np.int64), n - 1)
     fraction = np.minimum(np.maximum(position - low, 0), 1)
-    return np.stack([low, np.minimum(low + 1, n - 1)], 1), np.stack([1 - fraction, fraction], 1)
+    neighbours = np.stack([low, np.minimum(low + 1, n - 1)], 1)
+    return Taps(n, neighbours, np.stack([1 - fraction, fraction], 1))
 
 
 def cubic_kernel(t: Any) -> Any:
@@ -96,25 +40,19 @@ def cubic_kernel(t: Any) -> Any:
     return np.where(t <= 1, near, np.where(t < 2, far, 0))
 
 
-def cubic_weights(
-    n: int, out: int, scale: float, align_corners: bool, dtype: Any
-) -> IndicesAndWeights:
+def cubic_weights(n: int, out: int, scale: float, align_corners: bool, dtype: Any) -> Taps:
     """The four neighbours."""
     position = positions(n, out, scale, align_corners, dtype)
     low = np.floor(position)
     near = low[:, None] + np.arange(-1, 3)
-    places = np.clip(near.astype(np.int64), 0, n - 1)
-    return places, cubic_kernel(position[:, None] - near)
+    neighbours = np.clip(near.astype(np.int64), 0, n - 1)
+    return Taps(n, neighbours, cubic_kernel(position[:, None] - near))
 
 
-def antialiased_weights(
-    reach: float, kernel: Callable[[Any], Any]
-) -> Callable[..., IndicesAndWeights]:
+def antialiased_weights(reach: float, kernel: Callable[[Any], Any]) -> Callable[..., Taps]:
     """The weights of a kernel whose width grows with the scale, which avoids aliasing."""
 
-    def weights_of(
-        n: int, out: int, scale: float, align_corners: bool, dtype: Any
-    ) -> IndicesAndWeights:
+    def weights_of(n: int, out: int, scale: float, align_corners: bool, dtype: Any) -> Taps:
         width = max(scale, 1.0)
         support = reach * width
         shift = 0.0 if align_corners else 0.5
@@ -124,7 +62,7 @@ def antialiased_weights(
         near = start[:, None] + np.arange(max(int((end - start).max()), 1) if out else 1)
         weights = np.where(near < end[:, None], kernel((near - centre[:, None] + 0.5) / width), 0.0)
         weights = weights / weights.sum(1, keepdims=True)
-        return np.minimum(near, n - 1), weights
+        return Taps(n, np.minimum(near, n - 1), weights, np.maximum(end - start, 0))
 
     return weights_of
 
@@ -142,7 +80,7 @@ def linear_kernel(t: Any) -> Any:
     return np.maximum(1 - abs(t), 0)
 
 
-WEIGHTS: dict[str, tuple[int, Callable[..., IndicesAndWeights]]] = {
+WEIGHTS: dict[str, tuple[int, Callable[..., Taps]]] = {
     "linear": (1, linear_weights),
     "bilinear": (2, linear_weights),
     "trilinear": (3, linear_weights),
@@ -189,24 +127,20 @@ def sampling_distance(n: int, out: int, factor: float | None, align_corners: boo
     return 1 / factor if factor else n / out
 
 
-# Images often have the same size: indices and weights are cached, read-only.
+# Images often have the same size: the taps are cached.
 
 
 @functools.lru_cache(maxsize=64)
-def nearest_indices(n: int, out: int, scale: float, exact: bool) -> Any:
-    """The index of the element that each result takes."""
+def nearest_taps(n: int, out: int, scale: float, exact: bool) -> Taps:
+    """The element that each result takes."""
     at = np.floor((np.arange(out, dtype=np.float32) + 0.5 * exact) * np.float32(scale))
-    places = np.minimum(at.astype(np.int64), n - 1)
-    places.flags.writeable = False
-    return places
+    return Taps(n, np.minimum(at.astype(np.int64), n - 1)[:, None])
 
 
 @functools.lru_cache(maxsize=64)
-def cached_weights(taps: Callable[..., IndicesAndWeights], *arguments: Any) -> IndicesAndWeights:
-    """The indices and weights for these arguments."""
-    places, weights = taps(*arguments)
-    places.flags.writeable = weights.flags.writeable = False
-    return places, weights
+def cached_taps(weights_of: Callable[..., Taps], *arguments: Any) -> Taps:
+    """The taps for these arguments."""
+    return weights_of(*arguments)
 
 
 @composite(autocast_cuda="full", method=False, function=False)
@@ -291,19 +225,20 @@ def interpolate(
     is_uint8 = mode in WEIGHTS and input.dtype == np.uint8
     if is_uint8:
         input = ops._to_copy(input, np.dtype(np.float32))
+    taps: list[Taps | None] = []
     for d, m in enumerate(out):
         n, factor = input.shape[2 + d], None if factors is None else factors[d]
         scale = sampling_distance(n, m, factor, bool(align_corners))
-        if mode in ("nearest", "nearest-exact"):
-            if m != n or scale != 1:
-                indices = nearest_indices(n, m, scale, mode == "nearest-exact")
-                input = ops._index_select(input, constant(indices, input), 2 + d)
-            continue
-        weights_of = ANTIALIASED_WEIGHTS[mode] if antialias else WEIGHTS[mode][1]
-        dtype = np.dtype(np.float64 if input.dtype == np.float64 else np.float32)
-        input = ops._upsample(
-            input, *cached_weights(weights_of, n, m, scale, bool(align_corners), dtype), 2 + d
-        )
+        if mode not in ("nearest", "nearest-exact"):
+            weights_of = ANTIALIASED_WEIGHTS[mode] if antialias else WEIGHTS[mode][1]
+            dtype = np.dtype(np.float64 if input.dtype == np.float64 else np.float32)
+            taps.append(cached_taps(weights_of, n, m, scale, bool(align_corners), dtype))
+        elif m != n or scale != 1:
+            taps.append(nearest_taps(n, m, scale, mode == "nearest-exact"))
+        else:
+            taps.append(None)
+    if any(taps):
+        input = ops._resample(input, tuple(taps))
     if is_uint8:
         input = ops._to_copy(ops._clamp(ops.round(input), 0, 255), np.dtype(np.uint8))
     return like_image(ops, input, original)

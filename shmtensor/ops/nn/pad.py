@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ..table.constants import constant
-from ..table.memory_format import clone_if_same_memory, like_image
+from ..table.memory_format import contiguous_or_clone, like_image
 from ..table.op_table import composite
 from ..table.sizes import SMALL, check_size
+from .resample import Taps
 from .sliding_window import as_ints
 
 MODES = ("constant", "reflect", "replicate", "circular")
@@ -23,15 +23,15 @@ def reflect(at: Any, n: int) -> Any:
 
 
 @lru_cache(maxsize=64)  # tensors often have the same size
+def padded_taps(mode: str, n: int, before: int, after: int) -> Taps | None:
+    """The element of each result in the padded dimension; None if it is not padded."""
+    if not before and not after:
+        return None
+    return Taps(n, padded_indices(mode, n, before, after)[:, None])
+
+
 def padded_indices(mode: str, n: int, before: int, after: int) -> Any:
-    """For each element of the padded dimension its index of 0 to n - 1 (read-only)."""
-    indices = compute_padded_indices(mode, n, before, after)
-    indices.flags.writeable = False
-    return indices
-
-
-def compute_padded_indices(mode: str, n: int, before: int, after: int) -> Any:
-    """`padded_indices` without the cache."""
+    """For each element of the padded dimension its index of 0 to n - 1."""
     at = np.arange(-before, n + after)
     if mode == "reflect":
         return reflect(at, n)
@@ -125,10 +125,11 @@ def pad(ops, input, pad, mode="constant", value=None):
         inner = [n + w for n, w in zip(reversed(shape), widths, strict=False)]
         outer = shape[: len(shape) - len(inner)]
         check_size("pad", (*outer, *inner), np.dtype(input.dtype).itemsize)
+    taps: list[Taps | None] = []
     for i in range(len(pad) // 2):
-        before, after, dim = pad[2 * i], pad[2 * i + 1], len(shape) - 1 - i
-        check_padding(mode, shape[dim], before, after, shape)
-        if before or after:
-            indices = constant(padded_indices(mode, shape[dim], before, after), input)
-            input = ops._index_select(input, indices, dim)
-    return (clone_if_same_memory if mode == "circular" else like_image)(ops, input, original)
+        before, after, n = pad[2 * i], pad[2 * i + 1], shape[len(shape) - 1 - i]
+        check_padding(mode, n, before, after, shape)
+        taps.insert(0, padded_taps(mode, n, before, after))
+    if any(taps):
+        input = ops._resample(input, tuple(taps))
+    return (contiguous_or_clone if mode == "circular" else like_image)(ops, input, original)

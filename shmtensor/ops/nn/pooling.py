@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from ... import native
-from ..table.constants import constant, data_of, on_device
-from ..table.memory_format import like_image, memory_of
-from ..table.native_or_numpy import restore_half, upcast_half
+from ..table.constants import constant, on_device
+from ..table.memory_format import like_image
 from ..table.op_table import ROWS, op
 from ..table.samples import ints
 from ..table.sizes import SMALL, check_size
+from .resample import Taps
 from .sliding_window import (
     Shape,
     add_windows,
@@ -164,16 +164,22 @@ _max_pool.pullback(
 )
 
 
-def sum_pool_kernel(x: Any, kernel: Shape, stride: Shape, padding: Shape, ceil: bool) -> Any:
-    """The native kernel; None for small windows in large images, where NumPy's passes (one for each
-    element of a window) are used.
-    """
-    window_size = math.prod(kernel)
-    if x.size > 4096 and (window_size <= 4 or (window_size <= 9 and max(stride) == 1)):
-        return None
+def sum_pool_kernel(
+    x: Any, kernel: Shape, stride: Shape, padding: Shape, ceil: bool, include_pad: bool = False,
+    divisor: float = 1,
+) -> Any:  # fmt: skip
+    """The native kernel of the sums of windows over a divisor, or of their means (divisor 0)."""
     ones = (1,) * len(kernel)
     fit = output_sizes(x.shape[x.ndim - len(kernel) :], kernel, stride, padding, ones, ceil)
-    return native.sum_pool(x, kernel, stride, padding, fit)
+    return native.sum_pool(x, kernel, stride, padding, int(include_pad), divisor, fit)
+
+
+def sum_pool_backward_kernel(
+    x: Any, size: Shape, kernel: Shape, stride: Shape, padding: Shape, ceil: bool,
+    include_pad: bool = False, divisor: float = 1,
+) -> Any:  # fmt: skip
+    """The native kernel of the gradient of `sum_pool_kernel`."""
+    return native.sum_pool_backward(x, size, kernel, stride, padding, int(include_pad), divisor)
 
 
 @op(
@@ -199,9 +205,7 @@ def _sum_pool(xp, x, /, kernel, stride, padding, ceil):
 
 
 @op(
-    native=lambda x, size, kernel, stride, padding, ceil: native.sum_pool_backward(
-        x, size, kernel, stride, padding
-    ),
+    native=sum_pool_backward_kernel,
     samples=[
         ((2, 3, 3), (7,), (2,), (2,), (0,), False),
         ((1, 2, 3, 3), (5, 6), (2, 3), (2, 2), (1, 0), True),
@@ -238,17 +242,17 @@ def divisors(
 
 
 @op(
+    native=sum_pool_kernel,
     samples=[
         ((2, 3, 7), (2,), (2,), (0,), False, True, 0),
         ((2, 6, 7), (3, 2), (2, 1), (1, 1), False, False, 0),
         ((1, 2, 5, 6), (2, 3), (2, 2), (1, 0), True, True, 5),
     ],
     layout="images x",
+    vmap="images",
 )
 def _avg_pool(xp, x, /, kernel, stride, padding, ceil, include_pad, divisor):
-    """`_sum_pool` over the numbers of elements, or over `divisor` if that is not 0: `avg_pool` for
-    devices, by one kernel.
-    """
+    """`_sum_pool` over the numbers of elements, or over `divisor` if that is not 0."""
     sums = _sum_pool.forward(xp, x, kernel, stride, padding, ceil)
     size, fit = (v.shape[x.ndim - len(kernel) :] for v in (x, sums))
     windows = size, kernel, stride, padding, fit
@@ -256,11 +260,13 @@ def _avg_pool(xp, x, /, kernel, stride, padding, ceil, include_pad, divisor):
 
 
 @op(
+    native=sum_pool_backward_kernel,
     samples=[
         ((2, 3, 3), (7,), (2,), (2,), (0,), False, True, 0),
         ((1, 2, 3, 3), (5, 6), (2, 3), (2, 2), (1, 0), True, False, 0),
     ],
     layout="images x",
+    vmap="images",
 )
 def _avg_pool_backward(xp, x, /, size, kernel, stride, padding, ceil, include_pad, divisor):
     """Each number over its window's divisor, added to all elements of the window."""
@@ -357,11 +363,6 @@ def max_pool(ops, name, n, input, kernel_size, stride, padding, dilation, ceil_m
     return tuple(results) if indices else results[0]
 
 
-def is_plain_image(x: Any) -> bool:
-    """Whether x is floating-point numbers on a device, and not in vmap."""
-    return x.dtype.kind == "f" and on_device(x) and memory_of(x) is not None
-
-
 def avg_pool(ops, name, n, input, kernel_size, stride, padding, ceil_mode, include_pad, divisor):
     """`avg_pool<n>d`."""
     if divisor == 0:
@@ -369,27 +370,16 @@ def avg_pool(ops, name, n, input, kernel_size, stride, padding, ceil_mode, inclu
     kernel, stride, padding, _ = pooling_arguments(
         name, n, input, kernel_size, stride, padding, 1, ceil_mode
     )
-    dtype = input.dtype
-    if data_of(input).__class__ is not np.ndarray and is_plain_image(input):
-        return ops._avg_pool(
-            input,
-            kernel,
-            stride,
-            padding,
-            ceil_mode,
-            include_pad,
-            0 if divisor is None else divisor,
-        )
-    input = upcast_half(ops, input)
+    if input.dtype.kind == "f":
+        windows = kernel, stride, padding, ceil_mode, include_pad
+        return ops._avg_pool(input, *windows, 0 if divisor is None else divisor)
     sums = ops._sum_pool(input, kernel, stride, padding, ceil_mode)
     if divisor is None:
         size, fit = (tuple(x.shape[input.ndim - n :]) for x in (input, sums))
         divisor = window_counts(size, kernel, stride, padding, fit, include_pad)
     if not isinstance(divisor, int):
         divisor = constant(divisor.astype(input.dtype), input)
-    if input.dtype.kind in "iu":
-        return ops.div(sums, divisor, rounding_mode="trunc")
-    return restore_half(ops, ops.div(sums, divisor), dtype)
+    return ops.div(sums, divisor, rounding_mode="trunc")
 
 
 @lru_cache(maxsize=64)  # images often have the same size
@@ -458,6 +448,7 @@ size_before = lru_cache(maxsize=1024)(checked_size)
 
 
 @op(
+    native=native.adaptive_max_pool,
     outputs="values indices",
     samples=[((2, 3, 7), (3,)), ((2, 5, 6), (2, 4)), ((1, 2, 3, 4, 5), (2, 2, 2))],
     layout="images x",
@@ -494,25 +485,26 @@ def adaptive_max_pool(ops, n, input, output_size, return_indices):
 
 
 def adaptive_avg_pool(ops, n, input, output_size):
-    """`adaptive_avg_pool<n>d`: one mean if all windows have the same size, else by dimension."""
+    """`adaptive_avg_pool<n>d`."""
     size = adaptive_size(f"adaptive_avg_pool{n}d", n, input, output_size)
     if size == (1,) * n:
         return like_image(ops, ops.mean(input, (-3, -2, -1)[3 - n :], True), input)
-    batch = tuple(input.shape[: input.ndim - n])
     inner = tuple(input.shape[input.ndim - n :])
     if all(size) and not any(m % out for m, out in zip(inner, size, strict=True)):
-        split = [v for m, out in zip(inner, size, strict=True) for v in (out, m // out)]
-        parts = ops.reshape(input, (*batch, *split))
-        means = ops.mean(parts, tuple(range(len(batch) + 1, len(batch) + 2 * n, 2)))
-        return like_image(ops, means, input)
-    original = input
-    for d, (m, out) in enumerate(zip(inner, size, strict=True)):
-        start, end = adaptive_bounds(m, out)
-        widest = int((end - start).max()) if out else 1
-        indices = np.minimum(start[:, None] + np.arange(widest), end[:, None] - 1)
-        weights = (np.arange(widest) < (end - start)[:, None]) / np.maximum(end - start, 1)[:, None]
-        input = ops._upsample(input, indices, weights, len(batch) + d)
-    return like_image(ops, input, original)
+        kernel = tuple(m // out for m, out in zip(inner, size, strict=True))
+        return ops._avg_pool(input, kernel, kernel, (0,) * n, False, False, 0)
+    taps = tuple(adaptive_taps(m, out) for m, out in zip(inner, size, strict=True))
+    return like_image(ops, ops._resample(input, taps), input)
+
+
+@lru_cache(maxsize=64)  # images often have the same size
+def adaptive_taps(n: int, out: int) -> Taps:
+    """The elements of `out` windows that cover n elements, and their weights in a mean."""
+    start, end = adaptive_bounds(n, out)
+    counts = end - start
+    width = int(counts.max(initial=1))
+    elements = np.minimum(start[:, None] + np.arange(width), n - 1)
+    return Taps(n, elements, np.broadcast_to(1 / counts[:, None], elements.shape), counts)
 
 
 # ---- norms of windows

@@ -50,15 +50,18 @@ def share_memory(x: Any, y: Any) -> bool:
     return (x if x.base is None else x.base) is (y if y.base is None else y.base)
 
 
-def clone_if_same_memory(ops: Any, out: Any, image: Any) -> Any:
-    """A composite's result; a copy if it still shares memory with `image`.
+def contiguous_or_clone(ops: Any, out: Any, image: Any) -> Any:
+    """A composite's result, contiguous; a clone of `image` if it still shares its memory.
 
     Copies: none or one, which the graph records.
     """
     array, input_array = memory_of(out), memory_of(image)
-    if array is None or input_array is None or not share_memory(array, input_array):
+    if array is None or input_array is None:
         return out
-    return ops.clone(out)
+    if share_memory(array, input_array):
+        return ops.clone(out)
+    is_last = isinstance(array, np.ndarray) and native.suggests_channels_last(array)
+    return out if array.flags.c_contiguous and not is_last else ops._contiguous(out)
 
 
 def like_image(ops: Any, out: Any, image: Any) -> Any:

@@ -20,8 +20,6 @@ from tests.cuda.table.device_tensors import (
 )
 from tests.ops.draws import calls
 
-# Rows whose attributes are arrays of the host, from which it computes others.
-HOST_ATTRIBUTES = {"_upsample"}
 # Cases of tests/ops/gradient_cases.py that hold tensors of their own, on the CPU or in float64.
 # Masked reductions are in test_cuda_families.py.
 ON_CPU = {
@@ -48,7 +46,7 @@ def run_row(name: str) -> None:
         def run(*inputs: Any, arguments: Any = arguments, kwargs: Any = kwargs) -> Any:
             device = next((x.device.type for x in flat(inputs)), "cpu")
             moved = [
-                v if row.name in HOST_ATTRIBUTES else on_device(device, v, a.kind)
+                on_device(device, v, a.kind)
                 for v, a in zip(arguments, row.attributes, strict=False)
             ]
             result = getattr(table, row.name)(*inputs, *moved, **kwargs)

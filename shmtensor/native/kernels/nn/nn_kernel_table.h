@@ -7,6 +7,20 @@
 
 namespace shmtensor {
 
+// The number of a row among a few, as wide as T.
+template <class T>
+struct SameWidth;
+template <>
+struct SameWidth<float> {
+  typedef int32_t type;
+};
+template <>
+struct SameWidth<double> {
+  typedef int64_t type;
+};
+template <class T>
+using RowNumber = typename SameWidth<T>::type;
+
 template <class T>
 struct NnKernels {
   // ---- norms: the sum, and the sum of (x - mean)^2
@@ -39,6 +53,10 @@ struct NnKernels {
   void (*transform_input)(const T* d, T* v, int64_t n, int64_t d_plane, int64_t v_plane);    // B' d B
   void (*transform_output)(const T* m, T* y, int64_t n, int64_t m_plane, int64_t y_plane);   // A' m A
   void (*transform_output_adjoint)(const T* y, T* m, int64_t n, int64_t y_plane, int64_t m_plane);  // A y A'
+
+  // ---- pooling and resampling: rows of images, combined (pooling.simd.h)
+  void (*combine_rows)(const T* const* rows, const T* weights, int64_t count, T* out, int64_t n);
+  bool (*max_of_rows)(const T* const* rows, int64_t count, T* best, RowNumber<T>* row, int64_t n);
 
   // ---- CTC in logarithms: one step of the blanks, one of the labels; posteriors of both; e^x for x <= 80
   void (*ctc_blanks)(const T* a, const T* b, T y, T* out, int64_t n);

@@ -23,6 +23,7 @@ namespace SHMTENSOR_LEVEL {
 #include "kernels/nn/rnn_gates.simd.h"
 #include "kernels/nn/normalization.simd.h"
 #include "kernels/nn/conv_winograd.simd.h"
+#include "kernels/nn/pooling.simd.h"
 
 // A table without an entry does not compile, nor does one whose entries are not in the order of the struct.
 #pragma GCC diagnostic error "-Wmissing-field-initializers"
@@ -48,6 +49,8 @@ constexpr NnKernels<T> nn_kernels = {
     KERNEL(transform_input),
     KERNEL(transform_output),
     KERNEL(transform_output_adjoint),
+    KERNEL(combine_rows),
+    KERNEL(max_of_rows),
     KERNEL(ctc_blanks),
     KERNEL(ctc_labels),
     KERNEL(ctc_shares),

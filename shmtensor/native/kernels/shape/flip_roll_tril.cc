@@ -115,4 +115,92 @@ PyObject* tril_triu(PyObject*, PyObject* const* args, Py_ssize_t n) {
   return out.release();
 }
 
+namespace {
+
+// Rows of an array around a smaller one: their sizes without the last one, and where the inner array lies.
+struct Frame {
+  int nd = 0;
+  int64_t size[NPY_MAXDIMS], start[NPY_MAXDIMS], inner[NPY_MAXDIMS];
+
+  // Adds a dimension; one that the inner array fills becomes part of the dimension before it.
+  void add(int64_t total, int64_t first, int64_t inner_size) {
+    if (nd && first == 0 && inner_size == total) {
+      size[nd - 1] *= total, start[nd - 1] *= total, inner[nd - 1] *= total;
+    } else {
+      size[nd] = total, start[nd] = first, inner[nd++] = inner_size;
+    }
+  }
+  // f(row of the whole array, row of the inner one) for the rows from start to stop - 1 that hold elements of the inner one.
+  template <class F>
+  void each_row(int64_t start, int64_t stop, F f) const {
+    const int64_t height = nd > 1 ? size[nd - 2] : 1, low = nd > 1 ? this->start[nd - 2] : 0;
+    const int64_t rows = nd > 1 ? inner[nd - 2] : 1;
+    for (int64_t row = start; row < stop;) {
+      int64_t outer = row / height, plane = 0, step = 1;
+      const int64_t first = outer * height, end = first + height < stop ? first + height : stop;
+      for (int d = nd - 3; d >= 0; --d) {
+        const int64_t i = outer % size[d] - this->start[d];
+        plane = i < 0 || i >= inner[d] || plane < 0 ? -1 : plane + i * step;
+        step *= inner[d], outer /= size[d];
+      }
+      if (plane >= 0) {
+        const int64_t from = row > first + low ? row : first + low, to = end < first + low + rows ? end : first + low + rows;
+        for (int64_t r = from; r < to; ++r) f(r, plane * rows + r - first - low);
+      }
+      row = end;
+    }
+  }
+};
+
+}  // namespace
+
+// embed(x, shape, starts, value): x inside an array of one number; value is an array with one element of x's dtype.
+PyObject* embed(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  if (!takes("embed", n, 4)) return nullptr;
+  if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[3])) Py_RETURN_NONE;
+  PyArrayObject *x = as_array(args[0]), *value = as_array(args[3]);
+  const int nd = PyArray_NDIM(x), type = PyArray_TYPE(x);
+  if (!is_bytes(type) || !is_plain(x) || !nd || PyArray_TYPE(value) != type || PyArray_SIZE(value) != 1 ||
+      !is_plain(value) || !PyTuple_Check(args[1]) || !PyTuple_Check(args[2]) || PyTuple_GET_SIZE(args[1]) != nd ||
+      PyTuple_GET_SIZE(args[2]) != nd)
+    Py_RETURN_NONE;
+  const DenseView view = dense_view(x);
+  if (!view.array) return nullptr;
+  npy_intp dims[NPY_MAXDIMS];
+  Frame frame;
+  for (int d = 0; d < nd; ++d) {
+    Py_ssize_t total, first;
+    const int from = view.axis(d);
+    if (!parse_ssize(PyTuple_GET_ITEM(args[1], from), &total) || !parse_ssize(PyTuple_GET_ITEM(args[2], from), &first) ||
+        first < 0 || first > total - PyArray_DIM(x, from))
+      Py_RETURN_NONE;
+    dims[d] = total;
+    frame.add(total, first, PyArray_DIM(x, from));
+  }
+  Ref in = contiguous(view.array.array());
+  Ref out(in ? new_array(nd, dims, type) : nullptr);
+  if (!out) return nullptr;
+  const int last = frame.nd - 1;
+  const int64_t width = frame.size[last], before = frame.start[last], inner = frame.inner[last];
+  const int64_t rows = width ? PyArray_SIZE(out.array()) / width : 0, nbytes = PyArray_ITEMSIZE(x);
+  const bool known = with_size(nbytes, [&](auto zero) {
+    using U = decltype(zero);
+    U filler;
+    memcpy(&filler, PyArray_DATA(value), sizeof filler);
+    const U* from = data<U>(in);
+    U* to = data<U>(out);
+    Unlocked unlocked(rows * width * nbytes > kUnlock);
+    ranges(rows, 1 + kSlice / (width * nbytes + 1), [=](int64_t start, int64_t stop) {
+      U* const p = to;  // a local pointer: the elements may alias what the function holds
+      const U v = filler;
+      for (int64_t i = start * width, end = stop * width; i < end; ++i) p[i] = v;
+      frame.each_row(start, stop, [=](int64_t row, int64_t source) {
+        copy_row(p + row * width + before, from + source * inner, static_cast<size_t>(inner * nbytes));
+      });
+    });
+  });
+  if (!known) Py_RETURN_NONE;
+  return view.restore(std::move(out)).release();
+}
+
 }  // namespace shmtensor

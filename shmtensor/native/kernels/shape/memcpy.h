@@ -24,4 +24,13 @@ inline void copy_run(void* to, const void* from, size_t n) {
   }
 }
 
+// A row of an image: short ones inline, in pieces of 16 bytes of which the last two may overlap.
+inline void copy_row(void* to, const void* from, size_t n) {
+  if (n < 16 || n > 512) return copy_run(to, from, n);
+  char* out = static_cast<char*>(to);
+  const char* in = static_cast<const char*>(from);
+  for (size_t i = 0; i + 16 < n; i += 16) memcpy(out + i, in + i, 16);
+  memcpy(out + n - 16, in + n - 16, 16);
+}
+
 }  // namespace shmtensor
