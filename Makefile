@@ -121,7 +121,7 @@ sanitize: $(VENV)/.test
 aarch64:
 	tests/aarch64.sh $(TESTS)
 
-# The ledger under ThreadSanitizer, with threads as virtual processes; then with seeded races.
+# The ledger under ThreadSanitizer, with threads as virtual processes, and the thread pool; then with seeded races.
 tsan: $(VENV)/.test
 	tests/virtual/run.sh $(BIN)/python $(or $(SECONDS),20) $(SEED)
 

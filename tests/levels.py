@@ -35,6 +35,7 @@ SAMPLE = (
     "native/half/conversion",
     "native/kernels/shape/clone_copy_arange",
     "native/kernels/nn/rnn",
+    "native/kernels/nn/attention",
     "native/numpy_loops/broadcast_loops",
     "native/kernels/pointwise/silu_elu_shrink",
     "native/math/functions",

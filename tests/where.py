@@ -84,6 +84,7 @@ OPS: list[tuple[str, str, str]] = [
     ("max_pool2d", "_max_pool", "kernels/nn/pooling.cc"),
     ("grid_sample", "_weighted_gather", "kernels/nn/grid_sample.cc"),
     ("lstm", "_rnn_layer", "kernels/nn/rnn.cc"),
+    ("scaled_dot_product_attention", "_attention", "kernels/nn/attention.cc"),
     ("cross_entropy", "_cross_entropy", "kernels/loss/softmax_cross_entropy.cc"),
     ("nll_loss", "_nll_loss", "kernels/loss/nll_loss.cc"),
     ("ctc_loss", "_ctc_loss", "kernels/loss/ctc_loss.cc"),

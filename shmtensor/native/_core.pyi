@@ -522,6 +522,33 @@ def ctc_loss_backward(
     zero_infinity: bool,
     /,
 ) -> _Array | None: ...
+def attention(
+    query: _Array,
+    key: _Array,
+    value: _Array,
+    mask: _Array | None,
+    scale: float,
+    is_causal: bool,
+    p: float,
+    seed: int,
+    offset: int,
+    /,
+) -> tuple[_Array, _Array] | None: ...
+def attention_backward(
+    g: _Array,
+    out: _Array,
+    logsumexp: _Array,
+    query: _Array,
+    key: _Array,
+    value: _Array,
+    mask: _Array | None,
+    scale: float,
+    is_causal: bool,
+    p: float,
+    seed: int,
+    offset: int,
+    /,
+) -> tuple[_Array, _Array, _Array] | None: ...
 def rnn_layer(
     kind: str,
     x: _Array,

@@ -246,6 +246,13 @@ def layer_norm_backward(
     return new(x.shape, x.dtype), new(length, x.dtype), new(length, x.dtype)
 
 
+@on_meta("_attention")
+def attention(xp: Any, xs: Any, *_: Any) -> Any:
+    query, value = xs[0], xs[2]
+    shape, wide = query.shape[:-1], np.promote_types(query.dtype, np.float32)
+    return new((*shape, value.shape[-1]), query.dtype), new(shape, wide)
+
+
 @on_meta("_rnn_layer")
 def rnn_layer(xp: Any, xs: Any, kind: str, sizes: Any, reverse: bool) -> Any:
     x, h = xs[:2]

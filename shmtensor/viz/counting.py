@@ -1,7 +1,7 @@
 """Counts what the ops of a block compute and allocate, with an observer.
 
 It counts the products that layers consist of: linear layers, attention and recurrent layers call
-`linear`, `matmul`, `bmm` and, if all steps are one op, `_rnn_layer`.
+`linear`, `matmul`, `bmm`, `_attention` and, if all steps are one op, `_rnn_layer`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,12 @@ def count_transposed_convolution(operands: tuple[Any, ...], out: Any) -> int:
     return size(operands[0].shape) * size(operands[1].shape[1:])
 
 
+def count_attention(operands: tuple[Any, ...], out: Any) -> int:
+    """Scores and results; with is_causal all of them, as in PyTorch."""
+    query, key, value = operands[0][:3]
+    return size(query.shape[:-1]) * int(key.shape[-2]) * int(query.shape[-1] + value.shape[-1])
+
+
 def count_recurrent_layer(operands: tuple[Any, ...], out: Any) -> int:
     """Each row of the packed input times the hidden weight, and the projection if there is one. The
     product with the input weight is a `linear` of its own.
@@ -49,6 +55,7 @@ MULTIPLY_ADDS: dict[str, Callable[[tuple[Any, ...], Any], int]] = {
     "dot": count_matmul,
     "linear": count_matmul,
     "matmul": count_matmul,
+    "_attention": count_attention,
     "_rnn_layer": count_recurrent_layer,
     "_conv_transpose": count_transposed_convolution,
 }

@@ -75,6 +75,20 @@ def recurrent(kind: str, gates: int) -> Results:
     return lambda: native.rnn_layer(kind, x, h, c, w, bias, None, sizes, False)
 
 
+def attention(heads: int) -> Results:
+    query, key, value = normal(heads, 300, 16), normal(heads, 520, 16), normal(heads, 520, 24)
+    mask, options = RNG.random((300, 520)) < 0.7, (0.3, False, 0.2, 3, 0)
+
+    def both() -> list[Any]:
+        out, logsumexp = native.attention(query, key, value, mask, *options) or ()
+        gradients = native.attention_backward(
+            out, out, logsumexp, query, key, value, mask, *options
+        )
+        return [out, logsumexp, *(gradients or ())]
+
+    return both
+
+
 def products() -> Results:
     x, y, batch = normal(301, 517), normal(517, 402), normal(200, 20, 20)
     return lambda: [native.matmul(x, y), *native.lu_factor(batch)]
@@ -97,6 +111,8 @@ CASES: dict[str, Results] = {
     "losses": losses(),
     **{kind: recurrent(kind, n) for kind, n in (("lstm", 4), ("gru", 3), ("tanh", 1), ("relu", 1))},
     "products": products(),
+    "attention of few heads": attention(3),
+    "attention of many heads": attention(17),
     "pointwise": pointwise(),
     "sort": sorted_rows(),
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The ledger and a channel as virtual processes in threads under ThreadSanitizer (ledger.cc says how), the heap of one
-# process with its threads (heap.cc), then the same with seeded data races, each of which must be caught.
+# process with its threads (heap.cc), the thread pool (pool.cc), then the same with seeded data races, each of which must be caught.
 # usage: tests/virtual/run.sh PYTHON [seconds [seed]]      needs g++ with libtsan; PYTHON has NumPy (for its headers)
 set -euo pipefail
 python=${1:?usage: run.sh PYTHON [seconds [seed]]}
@@ -18,7 +18,7 @@ cmp -s "$out/small/ipc/channel/channel.new" "$out/small/ipc/channel/channel.h" |
 flags="-std=c++17 -O1 -g -pthread -fno-strict-aliasing -fsanitize=thread -Wno-tsan -w -I$out/small -I$native -Itests/virtual $includes"
 
 # What needs an interpreter stays out; the rest names Python functions that nobody calls here.
-sources=(tests/virtual/{ledger,channel,heap}.cc "$native"/ipc/{lock/lock,futex,channel/channel,channel/segment,channel/statistics_and_close}.cc)
+sources=(tests/virtual/{ledger,channel,heap,pool}.cc "$native"/threading/thread_pool.cc "$native"/ipc/{lock/lock,futex,channel/channel,channel/segment,channel/statistics_and_close}.cc)
 for source in "$native"/memory/*.cc "$native"/memory/*/*.cc; do
   case $(basename "$source") in
     bind*.cc | block.cc | fault_points.cc | check.cc | gradient_buffer.cc | numpy_handler.cc) ;;
@@ -35,7 +35,7 @@ compile() { # source, object
 link() { # program, objects...
   local program=$1 wraps="-Wl,--wrap=fcntl -Wl,--wrap=fcntl64"
   shift
-  case $program in */heap | */seeded_heap_*) wraps= ;; esac
+  case $program in */heap | */pool | */seeded_heap_* | */seeded_pool_*) wraps= ;; esac
   # shellcheck disable=SC2086  # a list of flags
   g++ -fsanitize=thread -pthread "$@" $wraps -Wl,--unresolved-symbols=ignore-all \
     -no-pie -ldl -o "$program"
@@ -61,21 +61,22 @@ for source in "${sources[@]}"; do
 done
 wait
 touch "$out/stamp"
-# Two programs: virtual processes with their channel, and the heap of one process with its threads.
-objects_of() { # ledger or heap
+# Three programs: virtual processes with their channel, the heap of one process with its threads, and the thread pool.
+objects_of() { # ledger, heap or pool
   case $1 in
-    heap) printf '%s\n' "${objects[@]}" | grep -v '/virtual_\(ledger\|channel\)\.o$\|/\(ipc\|lock\|channel\)_' ;;
-    *) printf '%s\n' "${objects[@]}" | grep -v '/virtual_heap\.o$' ;;
+    heap) printf '%s\n' "${objects[@]}" | grep -v '/virtual_\(ledger\|channel\|pool\)\.o$\|/\(ipc\|lock\|channel\|threading\)_' ;;
+    pool) printf '%s\n' "${objects[@]}" | grep '/virtual_pool\.o$\|/threading_' ;;
+    *) printf '%s\n' "${objects[@]}" | grep -v '/virtual_\(heap\|pool\)\.o$\|/threading_' ;;
   esac
 }
-for program in ledger heap; do
+for program in ledger heap pool; do
   # shellcheck disable=SC2046  # one word each
   link "$out/$program" $(objects_of $program)
   execute "$out/$program" "$seconds" "$seed"
 done
 
 # ---- seeded races: a word whose order is taken away must be missed
-seeded() { # name, file, sed expression, the program: ledger or heap
+seeded() { # name, file, sed expression, the program: ledger, heap or pool
   local name=$1 source=$native/$2 copy=$out/seeded_$1.cc program=${4:-ledger}
   sed -E "$3" "$source" > "$copy"
   if cmp -s "$source" "$copy"; then
@@ -105,3 +106,4 @@ seeded channel_claim ipc/channel/channel.cc 's/(words\[i\]\.load\(std::memory_or
 seeded channel_next ipc/channel/channel.cc 's/(compare_exchange_strong\(next, created->link, std::memory_order_)seq_cst/\1relaxed/; s/(compare_exchange_strong\(old, next, std::memory_order_)seq_cst/\1relaxed/'
 seeded heap_busy memory/heap/heap.cc 's/(busy\.store\(0, )release/\1relaxed/' heap
 seeded heap_stop memory/heap/heap.cc 's/(stop\.load\()acquire/\1relaxed/' heap
+seeded pool_finished threading/thread_pool.cc 's/(finished\.fetch_add\(1)\)/\1, std::memory_order_relaxed)/' pool

@@ -249,6 +249,12 @@ PyMethodDef methods[] = {
     kernel<ctc_loss_backward>(
         "ctc_loss_backward",
         "ctc_loss_backward(g, x, targets, loss, alpha, input_lengths, target_lengths, blank, zero_infinity, /)"),
+    kernel<attention>("attention",
+                      "attention(query, key, value, mask, scale, is_causal, p, seed, offset, /) -> (out, logsumexp)"),
+    kernel<attention_backward>(
+        "attention_backward",
+        "attention_backward(g, out, logsumexp, query, key, value, mask, scale, is_causal, p, seed, offset, /) -> (g_query, "
+        "g_key, g_value)"),
     kernel<rnn_layer>("rnn_layer", "rnn_layer(kind, x, h, c, w_hh, b_hh, w_hr, sizes, reverse, /) -> (out, cells, gates)"),
     kernel<rnn_layer_backward>(
         "rnn_layer_backward",

@@ -40,6 +40,8 @@ Kernel nll_loss, nll_loss_backward;
 Kernel pointwise_loss, pointwise_loss_backward;
 // loss/softmax_cross_entropy.cc
 Kernel softmax, log_softmax, softmax_backward, log_softmax_backward, cross_entropy, cross_entropy_backward;
+// nn/attention.cc
+Kernel attention, attention_backward;
 // nn/batch_norm.cc
 Kernel batch_norm, batch_norm_backward;
 // nn/grid_sample.cc

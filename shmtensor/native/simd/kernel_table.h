@@ -133,6 +133,11 @@ struct Kernels {
   void (*softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width, int64_t stride);
   void (*log_softmax_backward_columns)(const T* g, const T* out, T* gx, int64_t m, int64_t width, int64_t stride);
   void (*logsumexp_columns)(const T* x, T* out, int64_t m, int64_t width, int64_t stride);
+  // A row of attention's scores (attention.simd.h): scaled and masked, the largest; e^(s - shift), the sum; gradients.
+  T (*attention_scores)(T* s, const T* bias, const uint8_t* allowed, int64_t n, T scale);
+  T (*attention_weights)(T* s, int64_t n, T shift);
+  void (*attention_backward)(const T* p, T* dp, int64_t n, T d, T scale);
+  T (*attention_dot)(const T* x, const T* y, int64_t n);
   // One row of cross entropy: probabilities, and -log of the target's.
   T (*cross_entropy_row)(const T* x, T* probabilities, int64_t m, int64_t target);
   void (*scale)(const T* x, T* out, int64_t n, T factor);

@@ -41,6 +41,7 @@ namespace SHMTENSOR_LEVEL {
 #include "math/exp_sin_lerp_float32.simd.h"
 #include "half/half_arithmetic.simd.h"
 #include "kernels/nn/softmax_logsumexp.simd.h"
+#include "kernels/nn/attention.simd.h"
 //
 #include "kernels/reduce/complex_prod.simd.h"
 #include "kernels/linalg/cdist.simd.h"
@@ -94,6 +95,10 @@ constexpr Kernels<T> table = {
     KERNEL(softmax_backward_columns),
     KERNEL(log_softmax_backward_columns),
     KERNEL(logsumexp_columns),
+    KERNEL(attention_scores),
+    KERNEL(attention_weights),
+    KERNEL(attention_backward),
+    KERNEL(attention_dot),
     KERNEL(cross_entropy_row),
     KERNEL(scale),
     .sum = sum<T, 1>,

@@ -5,14 +5,23 @@
 // a compare-exchange (acquire) and so sees them. `finished` is incremented with release and read with acquire: the
 // caller sees all that the slices wrote. A worker reads the fields only between entering and finishing, and the caller
 // changes them only when every worker that entered has finished. `bell` and `sleepers` are sequentially consistent:
-// either the worker sees the new bell before it sleeps, or the caller sees a sleeper and wakes it. A worker's `cpu` is
-// a hint that publishes nothing: relaxed.
+// either the worker sees the new bell before it sleeps, or the caller sees a sleeper and wakes it. A worker's `cpu`,
+// `is_in_job` and `has_callers_cpu` are hints that publish nothing: relaxed. They are the worker's, not the job's: a
+// worker may write them after the caller has returned.
 //
 // Note [A worker on the caller's CPU]
 // The kernel tends to wake a thread on the CPU of the thread that wakes it. With few CPUs the worker then waits for the
 // caller to finish: two threads take the time of one. So a worker records the CPU it runs on, and a caller that runs on
 // that CPU first removes it from the worker's affinity mask. The mask stays until the next conflict: threads seldom
 // migrate, so the two system calls are rare.
+//
+// Note [A worker that waits for a CPU]
+// Where another process computes on a worker's CPU, the scheduler takes the CPU from the worker in the middle of a
+// slice, for 3 ms and more, and the caller has nothing left to do but wait. Nobody else can run that slice: it has
+// begun, and may work in place. So a caller that has waited for a while reads the CPU time of the workers in the job.
+// A worker whose time has not advanced is not running: the caller moves it to its own CPU, by its affinity mask, and
+// sleeps. The worker finishes its slice there, wakes the caller and sleeps, too; if it spun, the caller would have to
+// wait for its CPU. Then the worker gets its mask back.
 //
 // Note [Where the last job ended]
 // Each thread gets one run of slices, and takes slices from other runs when its run is empty: in consecutive jobs a
@@ -48,6 +57,8 @@ namespace {
 
 constexpr int kMaxThreads = 256;
 constexpr int64_t kSpin = 30'000;  // ns a worker spins for the next job before it sleeps
+constexpr int64_t kCallerSpin = 15'000;  // ns the caller spins for the workers before it looks whether they run
+constexpr int64_t kCallerSleep = 500'000;  // ns it sleeps before it looks again
 constexpr int64_t kSpinLong = 200'000;  // the same, if the previous wait was shorter than this
 constexpr uint32_t kClosed = 1u << 31;
 
@@ -55,6 +66,10 @@ struct Worker {
   pthread_t thread;
   std::atomic<int> tid;
   std::atomic<int> cpu;  // where it last ran; -1: unknown
+  std::atomic<bool> is_in_job;
+  std::atomic<bool> has_callers_cpu;  // Note [A worker that waits for a CPU]
+  int64_t cpu_time;             // when the caller last read it
+  cpu_set_t own_cpus;           // its mask while it has the caller's
 };
 
 // The slices [next, stop) of one thread; the others take from it when their runs are empty.
@@ -80,17 +95,18 @@ struct Pool {
   alignas(64) std::atomic<int> busy{0};  // the lock of the caller; the fork handler takes it, too
   Worker workers[kMaxThreads];
   int started = 0;
-  int threads = 0;
+  std::atomic<int> threads{0};  // relaxed: a call that reads it while it is set uses either number
 };
 
 Pool pool;
 thread_local bool in_slice = false;  // this thread runs a slice: nested calls run inline
 
-int64_t now() {
+int64_t read_clock(clockid_t clock) {
   timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return t.tv_sec * 1'000'000'000LL + t.tv_nsec;
+  return clock_gettime(clock, &t) == 0 ? t.tv_sec * 1'000'000'000LL + t.tv_nsec : -1;
 }
+
+int64_t now() { return read_clock(CLOCK_MONOTONIC); }
 
 void cpu_pause() {
 #if defined(__x86_64__)
@@ -100,15 +116,15 @@ void cpu_pause() {
 #endif
 }
 
-void futex_wait(std::atomic<uint32_t>* word, uint32_t value) {
-  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, value, nullptr, nullptr, 0);
+void futex_wait(std::atomic<uint32_t>* word, uint32_t value, const timespec* timeout = nullptr) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAIT_PRIVATE, value, timeout, nullptr, 0);
 }
 
 void futex_wake(std::atomic<uint32_t>* word, int n) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(word), FUTEX_WAKE_PRIVATE, n, nullptr, nullptr, 0);
 }
 
-// Spins while *word == value, kSpin long at most; true if it changed.
+// Spins while word == value, kCallerSpin long at most; true if it changed.
 bool spin_while_equal(const std::atomic<uint32_t>& word, uint32_t value) {
   int64_t end = 0;
   for (;;) {
@@ -117,16 +133,16 @@ bool spin_while_equal(const std::atomic<uint32_t>& word, uint32_t value) {
       cpu_pause();
     }
     int64_t t = now();
-    if (end == 0) end = t + kSpin;
+    if (end == 0) end = t + kCallerSpin;
     if (t > end) return false;
   }
 }
 
 // Waits until the bell differs from last_bell; spins first: Note [How long a worker spins].
-// Returns whether it took less than kSpinLong; was_busy: the previous wait did.
-bool wait_for_bell(uint32_t last_bell, bool was_busy, Worker* worker) {
+// Returns whether it took less than kSpinLong.
+bool wait_for_bell(uint32_t last_bell, int64_t spin, Worker* worker) {
   const int64_t start = now();
-  for (int64_t elapsed = 0; elapsed < (was_busy ? kSpinLong : kSpin); elapsed = now() - start) {
+  for (int64_t elapsed = 0; elapsed < spin; elapsed = now() - start) {
     for (int i = 0; i < 64; ++i) {
       if (pool.bell.load(std::memory_order_acquire) != last_bell) return elapsed < kSpinLong;
       cpu_pause();
@@ -163,7 +179,7 @@ void run_slices(int first_run) {
 bool enter_gate() {
   uint32_t gate = pool.gate.load(std::memory_order_relaxed);
   while (!(gate & kClosed)) {
-    if (pool.gate.compare_exchange_weak(gate, gate + 1, std::memory_order_acquire)) return true;
+    if (pool.gate.compare_exchange_weak(gate, gate + 1, std::memory_order_acq_rel, std::memory_order_relaxed)) return true;
   }
   return false;
 }
@@ -174,16 +190,22 @@ void* worker_main(void* argument) {
   pthread_setname_np(pthread_self(), "shmtensor");
   in_slice = true;
   uint32_t last_bell = pool.bell.load() - 1;  // so that it runs the job for which this worker was started
-  bool was_busy = false;
+  bool was_busy = false;  // the last wait was short: Note [How long a worker spins]
+  bool has_callers_cpu = false;
   for (;;) {
     worker->cpu.store(sched_getcpu(), std::memory_order_relaxed);
-    if (pool.bell.load() == last_bell) was_busy = wait_for_bell(last_bell, was_busy, worker);
+    const int64_t spin = has_callers_cpu ? 0 : was_busy ? kSpinLong : kSpin;
+    if (pool.bell.load() == last_bell) was_busy = wait_for_bell(last_bell, spin, worker);
     last_bell = pool.bell.load();
     if (pool.stop.load()) return nullptr;
-    if (!enter_gate()) continue;
-    run_slices(static_cast<int>(worker - pool.workers) + 1);
-    pool.finished.fetch_add(1);
-    if (pool.waiting.load()) futex_wake(&pool.finished, 1);
+    worker->is_in_job.store(true, std::memory_order_relaxed);
+    if (enter_gate()) {
+      run_slices(static_cast<int>(worker - pool.workers) + 1);
+      has_callers_cpu = worker->has_callers_cpu.load(std::memory_order_relaxed);
+      pool.finished.fetch_add(1);
+      if (pool.waiting.load()) futex_wake(&pool.finished, 1);
+    }
+    worker->is_in_job.store(false, std::memory_order_relaxed);
   }
 }
 
@@ -211,6 +233,56 @@ void move_workers_off_cpu(int n) {
   }
 }
 
+// Called by a caller that is about to sleep: Note [A worker that waits for a CPU]. Returns whether a worker was moved.
+bool move_waiting_workers_here() {
+  cpu_set_t here;
+  CPU_ZERO(&here);
+  const int current_cpu = sched_getcpu();
+  if (current_cpu < 0 || current_cpu >= CPU_SETSIZE) return false;
+  CPU_SET(current_cpu, &here);
+  bool is_any_moved = false;
+  for (int i = 0; i < pool.started; ++i) {
+    Worker& worker = pool.workers[i];
+    clockid_t clock;
+    if (!worker.is_in_job.load(std::memory_order_relaxed) || worker.has_callers_cpu.load(std::memory_order_relaxed) ||
+        pthread_getcpuclockid(worker.thread, &clock) != 0)
+      continue;
+    const int64_t last_cpu_time = worker.cpu_time;
+    worker.cpu_time = read_clock(clock);
+    if (worker.cpu_time != last_cpu_time) continue;
+    const int tid = worker.tid.load(std::memory_order_acquire);
+    if (sched_getaffinity(tid, sizeof here, &worker.own_cpus) != 0) continue;
+    worker.has_callers_cpu.store(true, std::memory_order_relaxed);
+    sched_setaffinity(tid, sizeof here, &here);
+    is_any_moved = true;
+  }
+  return is_any_moved;
+}
+
+void move_workers_back() {
+  for (int i = 0; i < pool.started; ++i) {
+    Worker& worker = pool.workers[i];
+    if (!worker.has_callers_cpu.load(std::memory_order_relaxed)) continue;
+    sched_setaffinity(worker.tid.load(std::memory_order_acquire), sizeof worker.own_cpus, &worker.own_cpus);
+    worker.has_callers_cpu.store(false, std::memory_order_relaxed);
+  }
+}
+
+// Called with `busy` locked, when the gate is closed.
+void wait_for_workers(uint32_t entered_count) {
+  const timespec timeout = {0, kCallerSleep};
+  bool is_any_moved = false;
+  uint32_t finished;
+  while ((finished = pool.finished.load(std::memory_order_acquire)) != entered_count) {
+    if (spin_while_equal(pool.finished, finished)) continue;
+    const bool is_first_look = pool.waiting.exchange(1) == 0;
+    is_any_moved |= move_waiting_workers_here();
+    if (is_first_look && !is_any_moved) continue;  // their CPU time is compared at the second
+    if (pool.finished.load() == finished) futex_wait(&pool.finished, finished, &timeout);
+  }
+  if (is_any_moved) move_workers_back();
+}
+
 // Called with `busy` locked, before the gate opens. Starting fewer workers than n is no error.
 void start_workers(int n) {
   if (pool.started >= n) return;
@@ -225,6 +297,9 @@ void start_workers(int n) {
     Worker& worker = pool.workers[pool.started];
     worker.tid.store(0);
     worker.cpu.store(-1, std::memory_order_relaxed);
+    worker.is_in_job.store(false, std::memory_order_relaxed);
+    worker.has_callers_cpu.store(false, std::memory_order_relaxed);
+    worker.cpu_time = -1;
     if (pthread_create(&worker.thread, &attributes, worker_main, &worker) != 0) break;
     ++pool.started;
   }
@@ -299,14 +374,15 @@ int pool_default_threads() {
 }
 
 int pool_threads() {
-  if (pool.threads == 0) pool.threads = pool_default_threads();
-  return pool.threads;
+  int n = pool.threads.load(std::memory_order_relaxed);
+  if (n == 0) pool.threads.store(n = pool_default_threads(), std::memory_order_relaxed);
+  return n;
 }
 
 void pool_set_threads(int n) {
   acquire_busy();
   stop_workers();
-  pool.threads = n < kMaxThreads ? n : kMaxThreads;
+  pool.threads.store(n < kMaxThreads ? n : kMaxThreads, std::memory_order_relaxed);
   release_busy();
 }
 
@@ -345,14 +421,7 @@ void pool_run(Slice slice, void* context, int64_t n) {
   if (pool.started < worker_count) start_workers(worker_count);
   if (pool.sleepers.load()) futex_wake(&pool.bell, worker_count);
   run_slices(0);
-  uint32_t entered_count = pool.gate.fetch_or(kClosed, std::memory_order_acq_rel);
-  uint32_t finished;
-  while ((finished = pool.finished.load(std::memory_order_acquire)) != entered_count) {
-    if (spin_while_equal(pool.finished, finished)) continue;
-    pool.waiting.store(1);
-    if (pool.finished.load() == finished) futex_wait(&pool.finished, finished);
-    pool.waiting.store(0);
-  }
+  wait_for_workers(pool.gate.fetch_or(kClosed, std::memory_order_acq_rel));
   const bool lacks_memory = pool.lacks_memory.load(std::memory_order_relaxed);
   in_slice = false;
   release_busy();

@@ -8,7 +8,8 @@
 //   close the gate: E workers entered        increment `finished`
 //   wait until `finished` is E
 //
-// The caller never waits for a worker that has not entered, so a descheduled worker costs nothing.
+// The caller never waits for a worker that has not entered, so a descheduled worker costs nothing; one that has
+// entered gets the caller's CPU: Note [A worker that waits for a CPU].
 // Slices depend on the problem alone, not on the number of threads, and so do the results.
 // Workers run no Python and hold no lock while idle. Before a fork they are stopped and joined
 // (pthread_atfork), so a child inherits no inconsistent state and Python counts one thread.

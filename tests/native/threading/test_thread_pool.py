@@ -204,6 +204,34 @@ def test_a_worker_leaves_the_callers_cpu() -> None:
         os.sched_setaffinity(0, allowed)
 
 
+def last_cpu_of(tid: int) -> int:
+    """The CPU on which a thread runs or last ran."""
+    return int(read_of(tid, "stat").rpartition(")")[2].split()[36])
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_a_worker_whose_cpu_is_taken_finishes_on_the_callers() -> None:
+    """Only the caller can bring the worker to its CPU: the worker's mask has another one alone."""
+    allowed = os.sched_getaffinity(0)
+    here, there = sorted(allowed)[:2]
+    worker = the_worker()
+    os.sched_setaffinity(worker, {there})
+    os.sched_setaffinity(0, {here})
+    endless = f"import os\nos.sched_setaffinity(0, {{{there}}})\nwhile True: pass"
+    other = subprocess.Popen([sys.executable, "-c", endless])
+    try:
+        deadline = time.monotonic() + 60
+        for cpu in (there, here):
+            while last_cpu_of(worker) != cpu:
+                assert time.monotonic() < deadline, last_cpu_of(worker)
+                assert works()
+        assert os.sched_getaffinity(worker) == {there}
+    finally:
+        other.kill()
+        other.wait()
+        os.sched_setaffinity(0, allowed)
+
+
 def test_workers_stay_on_a_single_cpu() -> None:
     allowed = os.sched_getaffinity(0)
     native.set_num_threads(3)

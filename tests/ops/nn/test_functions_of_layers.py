@@ -71,6 +71,48 @@ def test_a_query_that_sees_nothing_gives_zero_and_a_gradient_without_nan() -> No
     assert all(bool(x.grad.isfinite().all()) for x in (q, k, v))
 
 
+@pytest.mark.parametrize("p", [0.0, 0.4])
+@pytest.mark.parametrize("masked", ["not", "bool", "numbers"])
+def test_the_kernel_and_the_composition_have_the_same_gradients(masked: str, p: float) -> None:
+    """A gradient that is differentiated itself is composed of ops; dropout drops the same."""
+    shapes = (2, 4, 9, 5), (2, 2, 7, 5), (2, 2, 7, 3)
+    q, k, v = (st.tensor(RANDOM.normal(size=s), requires_grad=True) for s in shapes)
+    mask = {
+        "not": None,
+        "bool": st.tensor(RANDOM.random((9, 7)) < 0.5),
+        "numbers": st.tensor(RANDOM.normal(size=(4, 1, 7))),
+    }[masked]
+    out = F.scaled_dot_product_attention(q, k, v, mask, p, enable_gqa=True)
+    g = st.tensor(RANDOM.normal(size=(2, 4, 9, 3)))
+    kernel = st.autograd.grad(out, (q, k, v), g, retain_graph=True)
+    composed = st.autograd.grad(out, (q, k, v), g, create_graph=True)
+    for a, b in zip(kernel, composed, strict=True):
+        assert not a.requires_grad
+        assert b.requires_grad
+        assert np.allclose(a.numpy(), b.detach().numpy())
+
+
+def test_a_mask_of_numbers_has_a_gradient() -> None:
+    q, k, v = (st.tensor(RANDOM.normal(size=(2, 3, 4, 5))) for _ in range(3))
+    mask = st.tensor(RANDOM.normal(size=(3, 1, 4)), requires_grad=True)
+    assert st.autograd.gradcheck(lambda m: F.scaled_dot_product_attention(q, k, v, m), (mask,))
+
+
+def test_attention_saves_one_number_a_query() -> None:
+    """Of the forward, beside its operands and its result."""
+    q, k, v = (st.randn(2, 3, 200, 8, requires_grad=True) for _ in range(3))
+    sizes: list[int] = []
+
+    def pack(x: Any) -> Any:
+        sizes.append(x.numel())
+        return x
+
+    with st.autograd.graph.saved_tensors_hooks(pack, lambda x: x):
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.1)
+    assert sorted(sizes) == [2 * 3 * 200, *[q.numel()] * 4]
+    out.sum().backward()
+
+
 # ---- bags of embeddings
 
 
