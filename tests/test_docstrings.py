@@ -105,9 +105,19 @@ def test_docstrings_have_their_parts(module: str) -> None:
 
 
 def examples(module: str) -> Iterator[doctest.DocTest]:
-    """Those whose imports are installed."""
+    """Those of functions, classes and their methods whose imports are installed."""
     parser = doctest.DocTestParser()
-    for name, value in documented(module).items():
+    found = documented(module)
+    methods = {
+        f"{kind.__name__}.{name}": value
+        for cls in found.values()
+        if inspect.isclass(cls)
+        for kind in cls.__mro__
+        if kind.__module__.startswith("shmtensor")
+        for name, value in vars(kind).items()
+        if inspect.isfunction(value)
+    }
+    for name, value in (found | methods).items():
         text = inspect.getdoc(value) or ""
         imported = re.findall(r"^>>> (?:from|import) (\w+)", text, flags=re.M)
         if ">>> " in text and all(map(find_spec, imported)):
