@@ -60,7 +60,7 @@ class Store(ABC):
     StoreTimeout
         A method that waits: after `timeout`; it is a TimeoutError.
     KeyError
-        `get` with a timeout of 0: there is no such key.
+        `get`: the key has been deleted meanwhile.
 
     See Also
     --------
