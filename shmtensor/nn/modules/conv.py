@@ -217,12 +217,12 @@ class Conv1d(_Conv):
         Channels of the result: the number of filters.
     kernel_size : int
         Elements of a filter.
-    stride : {T}, optional
+    stride : int, optional
         Steps from one window to the next.
-    padding : {T} or str, optional
-        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
-        the input's size (for stride 1).
-    dilation : {T}, optional
+    padding : int or str, optional
+        Elements added on either side; "valid" adds none, "same" so many that the result has the
+        input's size (for stride 1).
+    dilation : int, optional
         Steps from one element of a window to the next.
     groups : int, optional
         In how many groups the channels are divided, each with its own filters: in_channels groups
@@ -286,12 +286,12 @@ class Conv2d(_Conv):
         Channels of the result: the number of filters.
     kernel_size : int or (int, int)
         Elements of a filter, one number or (height, width).
-    stride : {T}, optional
+    stride : int or (int, int), optional
         Steps from one window to the next.
-    padding : {T} or str, optional
-        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
-        the input's size (for stride 1).
-    dilation : {T}, optional
+    padding : int or (int, int) or str, optional
+        Elements added on either side, one number or (height, width); "valid" adds none, "same" so
+        many that the result has the input's size (for stride 1).
+    dilation : int or (int, int), optional
         Steps from one element of a window to the next.
     groups : int, optional
         In how many groups the channels are divided, each with its own filters: in_channels groups
@@ -357,12 +357,12 @@ class Conv3d(_Conv):
         Channels of the result: the number of filters.
     kernel_size : int or (int, int, int)
         Elements of a filter, one number or (depth, height, width).
-    stride : {T}, optional
+    stride : int or (int, int, int), optional
         Steps from one window to the next.
-    padding : {T} or str, optional
-        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
-        the input's size (for stride 1).
-    dilation : {T}, optional
+    padding : int or (int, int, int) or str, optional
+        Elements added on either side, one number or (depth, height, width); "valid" adds none,
+        "same" so many that the result has the input's size (for stride 1).
+    dilation : int or (int, int, int), optional
         Steps from one element of a window to the next.
     groups : int, optional
         In how many groups the channels are divided, each with its own filters: in_channels groups
@@ -781,12 +781,12 @@ class LazyConv1d(_LazyConv, Conv1d):
         Channels of the result: the number of filters.
     kernel_size : int
         Elements of a filter.
-    stride : {T}, optional
+    stride : int, optional
         Steps from one window to the next.
-    padding : {T} or str, optional
-        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
-        the input's size (for stride 1).
-    dilation : {T}, optional
+    padding : int or str, optional
+        Elements added on either side; "valid" adds none, "same" so many that the result has the
+        input's size (for stride 1).
+    dilation : int, optional
         Steps from one element of a window to the next.
     groups : int, optional
         In how many groups the channels are divided, each with its own filters: in_channels groups
@@ -830,12 +830,12 @@ class LazyConv2d(_LazyConv, Conv2d):
         Channels of the result: the number of filters.
     kernel_size : int or (int, int)
         Elements of a filter, one number or (height, width).
-    stride : {T}, optional
+    stride : int or (int, int), optional
         Steps from one window to the next.
-    padding : {T} or str, optional
-        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
-        the input's size (for stride 1).
-    dilation : {T}, optional
+    padding : int or (int, int) or str, optional
+        Elements added on either side, one number or (height, width); "valid" adds none, "same" so
+        many that the result has the input's size (for stride 1).
+    dilation : int or (int, int), optional
         Steps from one element of a window to the next.
     groups : int, optional
         In how many groups the channels are divided, each with its own filters: in_channels groups
@@ -879,12 +879,12 @@ class LazyConv3d(_LazyConv, Conv3d):
         Channels of the result: the number of filters.
     kernel_size : int or (int, int, int)
         Elements of a filter, one number or (depth, height, width).
-    stride : {T}, optional
+    stride : int or (int, int, int), optional
         Steps from one window to the next.
-    padding : {T} or str, optional
-        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
-        the input's size (for stride 1).
-    dilation : {T}, optional
+    padding : int or (int, int, int) or str, optional
+        Elements added on either side, one number or (depth, height, width); "valid" adds none,
+        "same" so many that the result has the input's size (for stride 1).
+    dilation : int or (int, int, int), optional
         Steps from one element of a window to the next.
     groups : int, optional
         In how many groups the channels are divided, each with its own filters: in_channels groups
