@@ -495,10 +495,19 @@ class _ConvTransposeNd(_ConvNd):
         return more
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """(N, in_channels, *size) or (in_channels, *size) to out_channels, of a greater size.
+        """`(N, in_channels, *size)` or `(in_channels, *size)` to out_channels, of a greater size.
 
-        Args:
-            output_size: the result's size, where several are possible; see output_padding.
+        Parameters
+        ----------
+        input : Tensor
+            The images.
+        output_size : sequence of int, optional
+            The result's size, where several are possible; see output_padding.
+
+        Returns
+        -------
+        Tensor
+            `(N, out_channels, *output_size)`, or without N.
         """
         weight, bias = self._weight_and_bias()
         more: Any = self.output_padding
