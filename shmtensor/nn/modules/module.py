@@ -74,7 +74,8 @@ class Module(Stateful, Convertible):
     Parameters
     ----------
     *args, **kwargs
-        None are taken, unless a class beside Module in the bases takes them.
+        None are taken, unless the class sets `call_super_init`: then they go to the next class
+        among its bases.
 
     Attributes
     ----------
