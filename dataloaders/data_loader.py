@@ -442,8 +442,14 @@ class DataLoader(Generic[T_co, Batch_co]):
     def statistics(self) -> LoaderStatistics:
         """Where the latest epoch spent its time; its `bottleneck` says who waits for whom.
 
-        Raises:
-            RuntimeError: nothing has been iterated over yet.
+        Returns
+        -------
+        LoaderStatistics
+
+        Raises
+        ------
+        RuntimeError
+            Nothing has been iterated over yet.
         """
         if self._progress is None:
             raise RuntimeError("DataLoader.statistics: nothing has been iterated over yet")
@@ -477,8 +483,27 @@ class DataLoader(Generic[T_co, Batch_co]):
         Later epochs are the same, too, if the loader has its own `generator`. The default generator
         belongs to the whole program: save its state separately (`st.get_rng_state`).
 
-        Raises:
-            ValueError: the loader differs in what the state depends on.
+        Parameters
+        ----------
+        state_dict : dict
+            What `state_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            The loader differs in what the state depends on.
+
+        Examples
+        --------
+        >>> from shmtensor.dataloaders import DataLoader
+        >>> loader = DataLoader(range(6), batch_size=2)
+        >>> batches = iter(loader)
+        >>> first = next(batches)
+        >>> state = loader.state_dict()
+        >>> other = DataLoader(range(6), batch_size=2)
+        >>> other.load_state_dict(state)
+        >>> list(other)
+        [tensor([2, 3]), tensor([4, 5])]
         """
         check_state(state_dict, self._promises())
         if state_dict.get("samples") not in (None, samples := self._samples()):

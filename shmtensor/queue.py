@@ -132,21 +132,34 @@ class Queue(_Queue):
         return self._channel.maxsize
 
     def put_many(self, messages: Iterable[Any], timeout: float | None = None) -> int:
-        """Sends the messages in order, and waits for room when the queue is full.
+        """Sends messages in order, and waits for room when the queue is full.
 
-        All messages are encoded before the first is sent: if one cannot be sent, none is. Copies:
-        none for what is in shared memory.
+        All messages are encoded before the first is sent: if one cannot be sent, none is.
 
-        Args:
-            messages: any iterable.
-            timeout: the longest total time to wait for room, in seconds; None: no limit.
+        Parameters
+        ----------
+        messages : iterable
+            The messages. Copies: none for what is in shared memory.
+        timeout : float, optional
+            The longest total time to wait for room, in seconds; no limit if None.
 
-        Returns:
+        Returns
+        -------
+        int
             How many were sent: all, or fewer if the time was over.
 
-        Raises:
-            Full: none was sent in time.
-            ShutDown: the queue was shut down; `statistics().sent` counts those sent before.
+        Raises
+        ------
+        Full
+            None was sent in time.
+        ShutDown
+            The queue was shut down; `statistics().sent` counts those sent before.
+
+        Examples
+        --------
+        >>> with st.Queue(maxsize=8) as queue:
+        ...     queue.put_many(["a", "b", "c"]), queue.get_many(2)
+        (3, ['a', 'b'])
         """
         messages = list(messages)
         if cupy_runtime.state.initialized:
@@ -160,19 +173,29 @@ class Queue(_Queue):
     def get_many(
         self, n: int, timeout: float | None = None, *, watch: Iterable[Any] = ()
     ) -> list[Any]:
-        """Up to `n` messages: waits for the first, then takes those that are ready. Copies: none.
+        """Up to `n` messages: waits for the first, then takes those that are ready.
 
-        Args:
-            n: at least 1.
-            timeout, watch: as of `get`.
+        Parameters
+        ----------
+        n : int
+            At least 1.
+        timeout : float, optional
+            As of `get`.
+        watch : iterable, optional
+            As of `get`.
 
-        Returns:
+        Returns
+        -------
+        list
             1 to n messages. If one of them cannot be read, those before it are returned and the
-            next call raises its error.
+            next call raises its error. Copies: none.
 
-        Raises:
-            Empty: no message came in time.
-            ShutDown: the queue was shut down and is empty.
+        Raises
+        ------
+        Empty
+            No message came in time.
+        ShutDown
+            The queue was shut down and is empty.
         """
         if n < 1:
             raise ValueError(f"Queue.get_many: n is at least 1: {n}")
@@ -195,8 +218,10 @@ class Queue(_Queue):
         A concurrent `put` in another process either sends its message or raises. Killed processes
         do not delay the shutdown; one that is stopped in the middle of a put or get does.
 
-        Args:
-            immediate: `get` raises at once, and unread messages are dropped.
+        Parameters
+        ----------
+        immediate : bool, optional
+            Whether `get` raises at once, and unread messages are dropped.
         """
         self._channel.shut_down(immediate)
 

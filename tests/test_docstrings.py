@@ -114,7 +114,7 @@ def methods(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 def examples(module: str) -> Iterator[doctest.DocTest]:
-    """Those whose imports are installed."""
+    """Those of functions, classes and their methods whose imports are installed."""
     parser = doctest.DocTestParser()
     texts: dict[str, str] = {}  # each text once, with the first name that has it
     for name, value in documented(module).items():

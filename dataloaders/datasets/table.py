@@ -105,16 +105,33 @@ class TableDataset(Dataset[Any]):
     ) -> TensorDataset:
         """The same rows as samples `(features,)`, or (`(features,)`, target).
 
-        Args:
-            features: columns of numbers.
-            target: a column of numbers, which keeps its dtype.
-            dtype: of the features.
+        Parameters
+        ----------
+        features : sequence of str
+            Columns of numbers.
+        target : str, optional
+            A column of numbers, which keeps its dtype.
+        dtype : dtype, optional
+            Of the features.
 
-        Raises:
-            KeyError: no such column.
-            TypeError: a column that does not hold numbers.
+        Returns
+        -------
+        TensorDataset
+            Copies: one (into shared memory).
 
-        Copies: one (into shared memory).
+        Raises
+        ------
+        KeyError
+            No such column.
+        TypeError
+            A column that does not hold numbers.
+
+        Examples
+        --------
+        >>> from shmtensor.dataloaders.datasets import TableDataset
+        >>> table = TableDataset({"x": [1, 2], "y": [3, 4], "label": [0, 1]})
+        >>> table.tensors(["x", "y"], target="label")[1]
+        (tensor([2., 4.]), tensor(1))
         """
         for name in (*features, *(() if target is None else (target,))):
             if name not in self.columns:

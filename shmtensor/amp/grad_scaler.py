@@ -128,7 +128,20 @@ class GradScaler:
     def scale(self, outputs: Any) -> Any:
         """Multiplies a tensor, or each tensor in a nested iterable, by the scale.
 
-        Raises: ValueError, another kind of value.
+        Parameters
+        ----------
+        outputs : Tensor or iterable
+            As a rule the loss.
+
+        Returns
+        -------
+        Tensor or iterable
+            Of the same structure.
+
+        Raises
+        ------
+        ValueError
+            Another kind of value.
         """
         if not self._enabled:
             return outputs
@@ -146,14 +159,25 @@ class GradScaler:
         )
 
     def unscale_(self, optimizer: Any) -> None:
-        """Divides the gradients of an optimizer's parameters by the scale, in place. Call it before
-        clipping or reading them; otherwise `step` calls it.
+        """Divides the gradients of an optimizer's parameters by the scale, in place. Call it
+        before clipping or reading them; otherwise `step` calls it.
 
+        Parameters
+        ----------
+        optimizer : Optimizer
+            Whose parameters they are.
+
+        Raises
+        ------
+        RuntimeError
+            It was called since the last `update`, or after `step`; a gradient is expanded or
+            read-only.
+        ValueError
+            A gradient is float16; parameters stay float32 under autocast.
+
+        Notes
+        -----
         Copies: none.
-        Raises:
-            RuntimeError: it was called since the last `update`, or after `step`; a gradient is
-                expanded or read-only.
-            ValueError: a gradient is float16; parameters stay float32 under autocast.
         """
         if not self._enabled:
             return
@@ -172,17 +196,31 @@ class GradScaler:
         self._stages[id(optimizer)] = Stage.UNSCALED
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
-        """`optimizer.step(*args, **kwargs)`, unless a gradient is infinite or NaN.
+        """Calls `optimizer.step(*args, **kwargs)`, unless a gradient is infinite or NaN.
 
         An optimizer whose `_step_supports_amp_scaling` is true is called in any case: it changes
         nothing if its attribute `found_inf`, a tensor, is not 0, and divides gradients by its
         attribute `grad_scale` if that is not None. Adam, AdamW and SGD do so for parameters on
         GPUs, unless `fused=False`.
 
-        Returns: the optimizer's result; None if the step is skipped.
-        Raises:
-            RuntimeError: a closure is given, or it was called since the last `update`.
-            AssertionError: there are no gradients, or `scale` was never called.
+        Parameters
+        ----------
+        optimizer : Optimizer
+            What is stepped.
+        *args, **kwargs
+            For its `step`; no closure.
+
+        Returns
+        -------
+        any
+            The optimizer's result; None if the step is skipped.
+
+        Raises
+        ------
+        RuntimeError
+            A closure is given, or it was called since the last `update`.
+        AssertionError
+            There are no gradients, or `scale` was never called.
         """
         if not self._enabled:
             return optimizer.step(*args, **kwargs)
@@ -234,10 +272,15 @@ class GradScaler:
     def update(self, new_scale: float | Tensor | None = None) -> None:
         """Updates the scale at the end of a step.
 
-        Args:
-            new_scale: the new scale, a number or a tensor of one element.
+        Parameters
+        ----------
+        new_scale : float or Tensor, optional
+            The new scale, a number or a tensor of one element.
 
-        Raises: AssertionError, no optimizer was stepped or unscaled since the last update.
+        Raises
+        ------
+        AssertionError
+            No optimizer was stepped or unscaled since the last update.
         """
         if not self._enabled:
             return

@@ -138,7 +138,7 @@ def vjp(
 
     Returns
     -------
-    (outputs, product) :
+    (outputs, product)
         The product in the shapes of the inputs.
 
     See Also
@@ -182,7 +182,7 @@ def jvp(
 
     Returns
     -------
-    (outputs, product) :
+    (outputs, product)
         The product in the shapes of the outputs.
 
     See Also
@@ -443,7 +443,7 @@ def vhp(
 
     Returns
     -------
-    (output, product) :
+    (output, product)
         The product in the shapes of the inputs.
 
     See Also
@@ -491,7 +491,7 @@ def hvp(
 
     Returns
     -------
-    (output, product) :
+    (output, product)
         The product in the shapes of the inputs.
 
     See Also

@@ -401,7 +401,7 @@ def gradgradcheck(
     nondet_tol : float, optional
         How much a second backward may differ.
     gen_non_contig_grad_outputs : bool, optional
-        Whether the random gradients are not contiguous.
+        Accepted; has no effect.
     **options
         Further arguments of `gradcheck`.
 

@@ -29,7 +29,31 @@ def place_of(device: Any) -> Device:
 
 def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
     """A part of the inputs for each target: tensors are split along `dim` and moved there, other
-    objects repeated; also within lists, tuples and dictionaries.
+    objects repeated.
+
+    Parameters
+    ----------
+    inputs : any
+        Tensors, also within lists, tuples and dictionaries.
+    target_gpus : sequence of device
+        The device of each part.
+    dim : int, optional
+        The dimension that is split.
+
+    Returns
+    -------
+    list
+        The parts, of the structure of the inputs.
+
+    See Also
+    --------
+    gather
+
+    Examples
+    --------
+    >>> from shmtensor.nn.parallel import scatter
+    >>> scatter((st.arange(4), "same"), ["cpu", "cpu"])
+    [(tensor([0, 1]), 'same'), (tensor([2, 3]), 'same')]
     """
     n = len(target_gpus)
     if isinstance(inputs, native.TensorBase):
@@ -49,9 +73,28 @@ def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
 
 
 def replicate(network: Module, devices: Sequence[Any], detach: bool = False) -> list[Module]:
-    """The module for each device: itself where its parameters are; elsewhere a replica whose
-    parameters are copies of its own, through which gradients flow back, unless `detach`. Copies:
-    none on its own device, one to each other device.
+    """A module for each device: itself where its parameters are, elsewhere a replica.
+
+    Parameters
+    ----------
+    network : Module
+        The module.
+    devices : sequence of device
+        The devices.
+    detach : bool, optional
+        Whether gradients of the replicas' parameters do not flow back to its own.
+
+    Returns
+    -------
+    list of Module
+        Copies: none on its own device, one to each other device.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.parallel import replicate
+    >>> model = nn.Linear(2, 1)
+    >>> [replica is model for replica in replicate(model, ["cpu", "cpu"])]
+    [True, True]
     """
     own = {p.device for p in network.parameters()}
     return [
@@ -95,7 +138,34 @@ def parallel_apply(
     kwargs_tup: Sequence[dict[str, Any]] | None = None,
     devices: Sequence[Any] | None = None,
 ) -> list[Any]:
-    """`module(*inputs)` for each pair, each in a thread; raises the first error."""
+    """`module(*inputs)` for each pair of both, each in a thread.
+
+    Parameters
+    ----------
+    modules : sequence of Module
+        The modules.
+    inputs : sequence
+        The arguments of each: a tuple, or one tensor.
+    kwargs_tup : sequence of dict, optional
+        The arguments by name of each.
+    devices : sequence of device, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    list
+        The outputs.
+
+    Notes
+    -----
+    The first error of a module is raised when all have ended.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.parallel import parallel_apply
+    >>> parallel_apply([nn.ReLU(), nn.Identity()], [st.tensor([-1.]), st.tensor([-2.])])
+    [tensor([0.]), tensor([-2.])]
+    """
     kwargs_tup = kwargs_tup or [{} for _ in modules]
     results: list[Any] = [None] * len(modules)
     errors: list[BaseException | None] = [None] * len(modules)
@@ -123,8 +193,31 @@ def parallel_apply(
 
 
 def gather(outputs: Sequence[Any], target_device: Any = None, dim: int = 0) -> Any:
-    """The parts concatenated along `dim` on the target, by default the first part's device; also
-    within lists, tuples and dictionaries.
+    """The parts of outputs concatenated along `dim` on one device.
+
+    Parameters
+    ----------
+    outputs : sequence
+        The parts: tensors, also within lists, tuples and dictionaries.
+    target_device : device, optional
+        Where; the first part's device if None.
+    dim : int, optional
+        The dimension of the parts.
+
+    Returns
+    -------
+    any
+        Of the structure of a part.
+
+    See Also
+    --------
+    scatter
+
+    Examples
+    --------
+    >>> from shmtensor.nn.parallel import gather
+    >>> gather([st.tensor([1, 2]), st.tensor([3])], "cpu")
+    tensor([1, 2, 3])
     """
     first = outputs[0]
     if isinstance(first, native.TensorBase):
@@ -144,16 +237,32 @@ def gather(outputs: Sequence[Any], target_device: Any = None, dim: int = 0) -> A
 
 
 class DataParallel(Module):
-    """Runs the module on parts of the batch, in threads of this process.
+    """Runs a module on parts of the batch, in threads of this process.
 
     It exists for scripts that use it. DistributedDataParallel, with a process for each part, is
     faster, because Python runs one thread at a time.
 
-    Args:
-        device_ids: the device of each part; without a GPU, numbers are parts on the CPU. None:
-            every GPU if the module is on one, else one part on the CPU.
-        output_device: of the outputs; None: the first of device_ids.
-        dim: the dimension along which the inputs are split and the outputs concatenated.
+    Parameters
+    ----------
+    module : Module
+        The model.
+    device_ids : list, optional
+        The device of each part; without a GPU, numbers are parts on the CPU. None: every GPU if the
+        module is on one, else one part on the CPU.
+    output_device : device, optional
+        Of the outputs; the first of device_ids if None.
+    dim : int, optional
+        The dimension along which the inputs are split and the outputs concatenated.
+
+    See Also
+    --------
+    DistributedDataParallel
+
+    Examples
+    --------
+    >>> model = nn.DataParallel(nn.Linear(2, 1), device_ids=["cpu", "cpu"])
+    >>> model(st.ones(5, 2)).shape
+    Size([5, 1])
     """
 
     def __init__(
@@ -216,6 +325,37 @@ def data_parallel(
     dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
 ) -> Any:
-    """DataParallel as a function."""
+    """The output of a module for a batch, computed in parts as by `DataParallel`.
+
+    Parameters
+    ----------
+    module : Module
+        The model.
+    inputs : Tensor or tuple
+        Its arguments.
+    device_ids : list, optional
+        The device of each part.
+    output_device : device, optional
+        Of the outputs.
+    dim : int, optional
+        The dimension along which the inputs are split.
+    module_kwargs : dict, optional
+        Arguments by name.
+
+    Returns
+    -------
+    any
+        What the module returns, concatenated.
+
+    See Also
+    --------
+    DataParallel
+
+    Examples
+    --------
+    >>> from shmtensor.nn.parallel import data_parallel
+    >>> data_parallel(nn.Linear(2, 1), st.ones(5, 2), ["cpu", "cpu"]).shape
+    Size([5, 1])
+    """
     args = inputs if isinstance(inputs, tuple) else (inputs,)
     return DataParallel(module, device_ids, output_device, dim)(*args, **(module_kwargs or {}))

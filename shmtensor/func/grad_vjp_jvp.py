@@ -399,7 +399,7 @@ def jvp(func: Function, primals: Any, tangents: Any, *, has_aux: bool = False) -
 
     Returns
     -------
-    (output, tangent) :
+    (output, tangent)
         Nested alike.
 
     Raises

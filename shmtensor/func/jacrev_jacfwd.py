@@ -160,7 +160,7 @@ def jacfwd(
     has_aux : bool, optional
         Whether func returns (output, aux); then (jacobian, aux) is returned.
     randomness : str, optional
-        As in `vmap`.
+        Accepted; has no effect: columns are computed one by one.
 
     Returns
     -------

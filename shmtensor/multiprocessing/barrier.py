@@ -95,11 +95,24 @@ class Barrier(Shared):
         return range(start, start + 2 * self._parties, 2)
 
     def wait(self, timeout: float | None = None) -> int:
-        """Waits for the others; returns a number from 0 to parties - 1, different for each.
+        """Waits for the others.
 
-        Raises:
-            PeerLostError: a party that waits, or that passed the previous time, has been killed.
-            threading.BrokenBarrierError: the time is over, or `abort` or `reset` was called.
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; those of the barrier if None.
+
+        Returns
+        -------
+        int
+            A number from 0 to parties - 1, different for each.
+
+        Raises
+        ------
+        PeerLostError
+            A party that waits, or that passed the previous time, has been killed.
+        threading.BrokenBarrierError
+            The time is over, or `abort` or `reset` was called.
         """
         timeout = self._timeout if timeout is None else timeout
         deadline = None if timeout is None else time.monotonic() + timeout

@@ -51,9 +51,24 @@ class Lock(Shared):
         self._block = _block(native.LOCK_NBYTES)
 
     def acquire(self, block: bool = True, timeout: float | None = None) -> bool:
-        """Takes the lock; False: not within the time.
+        """Takes the lock.
 
-        Raises: PeerLostError: its holder is dead; `recover` takes the lock then.
+        Parameters
+        ----------
+        block : bool, optional
+            Whether to wait for it.
+        timeout : float, optional
+            The longest wait in seconds; no limit if None.
+
+        Returns
+        -------
+        bool
+            False: not within the time.
+
+        Raises
+        ------
+        PeerLostError
+            Its holder is dead; `recover` takes the lock then.
         """
         return native.lock_acquire(self._block, timeout if block else 0.0, self._reentrant)
 

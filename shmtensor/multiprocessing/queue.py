@@ -170,13 +170,27 @@ class SimpleQueue(Shared):
         send(self._channel, obj, self._block, None)
 
     def get(self, timeout: float | None = None, *, watch: Iterable[Any] = ()) -> Any:
-        """Waits for the next message and returns it.
+        """Waits for the next message.
 
-        Args:
-            timeout: the longest wait in seconds, then queue.Empty; None: no limit.
-            watch: processes that send the messages: Process objects of children, or (row,
-                incarnation) pairs. The wait ends when one has failed and no message is ready.
-        Raises: PeerLostError: a watched process has failed.
+        Parameters
+        ----------
+        timeout : float, optional
+            The longest wait in seconds; no limit if None.
+        watch : iterable, optional
+            Processes that send the messages: Process objects of children, or (row, incarnation)
+            pairs. The wait ends when one has failed and no message is ready.
+
+        Returns
+        -------
+        any
+            The message.
+
+        Raises
+        ------
+        queue.Empty
+            None came in time.
+        PeerLostError
+            A watched process has failed.
         """
         message = self._receive(timeout, watch)
         if message is _EMPTY:
@@ -337,11 +351,17 @@ class JoinableQueue(Queue):
     def join(self, *, watch: Iterable[Any] = ()) -> None:
         """Waits until every message is done.
 
-        Args:
-            watch: processes that must not fail, as of `get`.
-        Raises: PeerLostError: a process ended between `get` and `task_done`, or a watched process
-            has failed before all messages were done. The caller may put the message again or drop
-            it, call `task_done` for it, and join again.
+        Parameters
+        ----------
+        watch : iterable, optional
+            Processes that must not fail, as of `get`.
+
+        Raises
+        ------
+        PeerLostError
+            A process ended between `get` and `task_done`, or a watched process has failed before
+            all messages were done. The caller may put the message again or drop it, call
+            `task_done` for it, and join again.
         """
         self._check()
         watch = tuple(watch)

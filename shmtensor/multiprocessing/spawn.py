@@ -78,15 +78,27 @@ class ProcessContext:
         return [int(process.pid) for process in self.processes]
 
     def join(self, timeout: float | None = None, grace_period: float | None = None) -> bool:
-        """Waits for a process to end; True: all have ended with exit code 0.
+        """Waits for a process to end.
 
-        Args:
-            timeout: the longest wait for the next process to end, in seconds.
-            grace_period: seconds between the first failure and SIGTERM to the other processes, and
-                from then to SIGKILL (None: SIGTERM at once, SIGKILL after 30).
-        Raises:
-            ProcessRaisedException: one ended with an exception; the message holds its traceback.
-            ProcessExitedException: one ended by a signal or with an exit code other than 0.
+        Parameters
+        ----------
+        timeout : float, optional
+            The longest wait for the next process to end, in seconds.
+        grace_period : float, optional
+            Seconds between the first failure and SIGTERM to the other processes, and from then to
+            SIGKILL (None: SIGTERM at once, SIGKILL after 30).
+
+        Returns
+        -------
+        bool
+            True: all have ended with exit code 0.
+
+        Raises
+        ------
+        ProcessRaisedException
+            One ended with an exception; the message holds its traceback.
+        ProcessExitedException
+            One ended by a signal or with an exit code other than 0.
         """
         children = self._children
         if not children.running:

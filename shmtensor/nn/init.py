@@ -627,8 +627,8 @@ def _deprecated_alias(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         return function(*args, **kwargs)
 
     deprecated.__name__ = deprecated.__qualname__ = name
-    rest = (function.__doc__ or "").partition("\n")[2]
-    deprecated.__doc__ = f"Deprecated: `{newer}`, which is the same.\n{rest}"
+    sections = (function.__doc__ or "").partition("\n\n")[2]
+    deprecated.__doc__ = f"Deprecated: `{newer}`, which is the same.\n\n{sections}"
     return deprecated
 
 

@@ -160,10 +160,12 @@ class UninitializedTensorMixin:
     ) -> None:
         """Allocates uninitialised memory, and changes the class to `cls_to_become`.
 
-        Args:
-            shape: the sizes.
-            device: None: the one of the constructor.
-            dtype: None: the one of the constructor.
+        Parameters
+        ----------
+        shape : int or sequence of int
+            The sizes.
+        device, dtype : optional
+            Those of the constructor if None.
         """
         tensor: Any = self
         tensor.data = empty(shape, device=device or self.device, dtype=dtype or self.dtype)

@@ -36,7 +36,8 @@ class Adagrad(FlatOptimizer):
     eps : float, optional
         Added to the denominator.
     foreach, fused : bool, optional
-        Accepted; without effect: a step is one kernel call for all parameters anyway.
+        Accepted; a step is one kernel call for all parameters anyway. `fused` with `foreach` or
+        `differentiable` is refused, as in PyTorch.
     maximize : bool, optional
         Whether to go uphill.
     differentiable : bool, optional

@@ -32,7 +32,8 @@ class Adam(FlatOptimizer):
     amsgrad : bool, optional
         Whether to use the largest second moment so far (Reddi et al. 2018).
     foreach, capturable, fused : bool, optional
-        Accepted; without effect: a step is one kernel call for all parameters anyway.
+        Accepted; a step is one kernel call for all parameters anyway. `fused` with `foreach` or
+        `differentiable` is refused, as in PyTorch.
     maximize : bool, optional
         Whether to go uphill.
     differentiable : bool, optional

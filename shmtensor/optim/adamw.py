@@ -31,7 +31,8 @@ class AdamW(Adam):
     maximize : bool, optional
         Whether to go uphill.
     foreach, capturable, fused : bool, optional
-        Accepted; without effect: a step is one kernel call for all parameters anyway.
+        Accepted; a step is one kernel call for all parameters anyway. `fused` with `foreach` or
+        `differentiable` is refused, as in PyTorch.
     differentiable : bool, optional
         Whether the step is computed in tensor operations that record history.
 

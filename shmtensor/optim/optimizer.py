@@ -130,7 +130,23 @@ class Optimizer:
     def add_param_group(self, param_group: Group) -> None:
         """Adds parameters with their own hyperparameters.
 
-        Raises: ValueError if a parameter is already in another group.
+        Parameters
+        ----------
+        param_group : dict
+            "params", and hyperparameters that differ from the defaults.
+
+        Raises
+        ------
+        ValueError
+            A parameter is already in another group.
+
+        Examples
+        --------
+        >>> layers = nn.Linear(2, 2), nn.Linear(2, 1)
+        >>> optimizer = st.optim.SGD(layers[0].parameters(), lr=0.1)
+        >>> optimizer.add_param_group({"params": layers[1].parameters(), "lr": 0.01})
+        >>> [group["lr"] for group in optimizer.param_groups]
+        [0.1, 0.01]
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
@@ -177,7 +193,22 @@ class Optimizer:
 
     # ---------------------------------------------------------------- stepping
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Sets the gradients to None, or with set_to_none=False to zeros."""
+        """Sets the gradients of all parameters to None, or to zeros: backward adds to them.
+
+        Parameters
+        ----------
+        set_to_none : bool, optional
+            False writes zeros into the gradients that are there.
+
+        Examples
+        --------
+        >>> p = st.ones(2, requires_grad=True)
+        >>> optimizer = st.optim.SGD([p], lr=0.1)
+        >>> p.sum().backward()
+        >>> optimizer.zero_grad()
+        >>> p.grad is None
+        True
+        """
         for p in self._parameters():
             if p.grad is None:
                 continue
@@ -190,10 +221,24 @@ class Optimizer:
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates the parameters once.
 
-        Args:
-            closure: computes the loss anew, and its gradients.
+        Parameters
+        ----------
+        closure : callable, optional
+            Computes the loss anew, and its gradients.
 
-        Returns: what closure returned.
+        Returns
+        -------
+        any
+            What closure returned.
+
+        Examples
+        --------
+        >>> p = st.ones(2, requires_grad=True)
+        >>> optimizer = st.optim.SGD([p], lr=0.5)
+        >>> p.sum().backward()
+        >>> optimizer.step()
+        >>> p.detach()
+        tensor([0.5000, 0.5000])
         """
         raise NotImplementedError(f"{type(self).__name__}.step: not defined")
 
@@ -225,7 +270,24 @@ class Optimizer:
     def state_dict(self) -> dict[str, Any]:
         """State and hyperparameters, with numbers instead of parameters.
 
+        Returns
+        -------
+        dict
+            "state" and "param_groups".
+
+        See Also
+        --------
+        load_state_dict, save
+
+        Notes
+        -----
         Copies: none (the state's tensors are the optimizer's own).
+
+        Examples
+        --------
+        >>> optimizer = st.optim.Adam([st.ones(2, requires_grad=True)])
+        >>> sorted(optimizer.state_dict())
+        ['param_groups', 'state']
         """
         for hook in self._table("_optimizer_state_dict_pre_hooks").values():
             hook(self)
@@ -251,7 +313,32 @@ class Optimizer:
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Loads the `state_dict` of an optimizer with the same parameter shapes.
 
+        Parameters
+        ----------
+        state_dict : dict
+            What `state_dict` returned.
+
+        Raises
+        ------
+        ValueError
+            Groups or parameters differ in number.
+
+        See Also
+        --------
+        state_dict
+
+        Notes
+        -----
         Copies: one.
+
+        Examples
+        --------
+        >>> parameters = [st.ones(2, requires_grad=True)]
+        >>> saved = st.optim.SGD(parameters, lr=0.5).state_dict()
+        >>> optimizer = st.optim.SGD(parameters, lr=0.1)
+        >>> optimizer.load_state_dict(saved)
+        >>> optimizer.param_groups[0]["lr"]
+        0.5
         """
         state_dict = dict(state_dict)
         for hook in self._table("_optimizer_load_state_dict_pre_hooks").values():

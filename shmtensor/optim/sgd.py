@@ -39,7 +39,8 @@ class SGD(FlatOptimizer):
     maximize : bool, optional
         Whether to go uphill.
     foreach, fused : bool, optional
-        Accepted; without effect: a step is one kernel call for all parameters anyway.
+        Accepted; a step is one kernel call for all parameters anyway. `fused` with one of the
+        others is refused, as in PyTorch.
     differentiable : bool, optional
         Whether the step is computed in tensor operations that record history.
 

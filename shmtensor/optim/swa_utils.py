@@ -30,12 +30,28 @@ Tensors = Sequence[Any]
 
 
 def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
-    """The exponential moving average of one tensor: `f(average, current, num_averaged)`.
+    """The exponential moving average of one tensor.
 
-    Args:
-        decay: weight of the old average.
+    Parameters
+    ----------
+    decay : float, optional
+        Weight of the old average.
 
-    Raises: ValueError, decay is not in [0, 1].
+    Returns
+    -------
+    callable
+        `f(average, current, num_averaged)`.
+
+    Raises
+    ------
+    ValueError
+        decay is not in [0, 1].
+
+    Examples
+    --------
+    >>> average = st.optim.swa_utils.get_ema_avg_fn(0.5)
+    >>> average(st.tensor(1.), st.tensor(3.), 1)
+    tensor(2.)
     """
     check_decay(decay)
 
@@ -47,7 +63,19 @@ def get_ema_avg_fn(decay: float = 0.999) -> Callable[[Any, Any, Any], Any]:
 
 
 def get_swa_avg_fn() -> Callable[[Any, Any, Any], Any]:
-    """The mean of all updates, of one tensor: `f(average, current, num_averaged)`."""
+    """The mean of all updates, of one tensor.
+
+    Returns
+    -------
+    callable
+        `f(average, current, num_averaged)`.
+
+    Examples
+    --------
+    >>> average = st.optim.swa_utils.get_swa_avg_fn()
+    >>> average(st.tensor(1.), st.tensor(3.), st.tensor(1))
+    tensor(2.)
+    """
 
     def swa_update(averaged_param: Any, current_param: Any, num_averaged: Any) -> Any:
         with no_grad():
@@ -59,10 +87,27 @@ def get_swa_avg_fn() -> Callable[[Any, Any, Any], Any]:
 def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Tensors, Tensors, Any], None]:
     """The exponential moving average of several tensors, in place.
 
-    Args:
-        decay: weight of the old average.
+    Parameters
+    ----------
+    decay : float, optional
+        Weight of the old average.
 
-    Raises: ValueError, decay is not in [0, 1].
+    Returns
+    -------
+    callable
+        `f(averages, current, num_averaged)`.
+
+    Raises
+    ------
+    ValueError
+        decay is not in [0, 1].
+
+    Examples
+    --------
+    >>> averages = [st.tensor([1.])]
+    >>> st.optim.swa_utils.get_ema_multi_avg_fn(0.5)(averages, [st.tensor([3.])], 1)
+    >>> averages
+    [tensor([2.])]
     """
     check_decay(decay)
 
@@ -73,7 +118,20 @@ def get_ema_multi_avg_fn(decay: float = 0.999) -> Callable[[Tensors, Tensors, An
 
 
 def get_swa_multi_avg_fn() -> Callable[[Tensors, Tensors, Any], None]:
-    """The mean of all updates of several tensors, in place."""
+    """The mean of all updates of several tensors, in place.
+
+    Returns
+    -------
+    callable
+        `f(averages, current, num_averaged)`.
+
+    Examples
+    --------
+    >>> averages = [st.tensor([1.])]
+    >>> st.optim.swa_utils.get_swa_multi_avg_fn()(averages, [st.tensor([3.])], st.tensor(1))
+    >>> averages
+    [tensor([2.])]
+    """
 
     def swa_update(
         averaged_param_list: Tensors, current_param_list: Tensors, num_averaged: Any
@@ -103,19 +161,45 @@ def lerp_all(averages: Tensors, current: Tensors, weight: float) -> None:
 class AveragedModel(Module):
     """A copy of a model whose weights are averages of the model's.
 
-    Args:
-        model: the model in training.
-        device: of the copy.
-        avg_fn: `f(average, current, num_averaged)` returns the new average of one parameter.
-        multi_avg_fn: `f(averages, current, num_averaged)` updates lists of parameters in place;
-            by default the mean of all updates.
-        use_buffers: average the buffers too, rather than copy them.
+    Parameters
+    ----------
+    model : Module
+        The model in training.
+    device : device, optional
+        Of the copy.
+    avg_fn : callable, optional
+        `f(average, current, num_averaged)` returns the new average of one parameter.
+    multi_avg_fn : callable, optional
+        `f(averages, current, num_averaged)` updates lists of parameters in place; by default the
+        mean of all updates.
+    use_buffers : bool, optional
+        Whether buffers are averaged, too, rather than copied.
 
-    Raises: AssertionError, both functions are given.
+    Attributes
+    ----------
+    module : Module
+        The copy.
+    n_averaged : Tensor
+        How many weights were averaged.
 
-    >>> import shmtensor as st
-    >>> model = st.nn.Linear(2, 1)
-    >>> averaged = st.optim.swa_utils.AveragedModel(model)
+    Raises
+    ------
+    AssertionError
+        Both functions are given.
+
+    See Also
+    --------
+    SWALR, update_bn, get_ema_multi_avg_fn
+
+    Notes
+    -----
+    Izmailov et al. 2018.
+
+    Examples
+    --------
+    >>> from shmtensor.optim.swa_utils import AveragedModel
+    >>> model = nn.Linear(2, 1)
+    >>> averaged = AveragedModel(model)
     >>> averaged.update_parameters(model)  # after each step
     >>> averaged.n_averaged.item()
     1
@@ -182,10 +266,25 @@ def copy_all(targets: Tensors, sources: Tensors) -> None:
 def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
     """Recomputes the running statistics of the batch-norm layers, as the mean over the batches.
 
-    Args:
-        loader: batches; the first element of a list or a tuple is the model's input.
-        model: the model whose layers are updated.
-        device: the batches are moved to it.
+    Parameters
+    ----------
+    loader : iterable
+        Batches; the first element of a list or a tuple is the model's input.
+    model : Module
+        The model whose layers are updated.
+    device : device, optional
+        What the batches are moved to.
+
+    See Also
+    --------
+    AveragedModel
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.BatchNorm1d(1))
+    >>> st.optim.swa_utils.update_bn([st.tensor([[1.], [3.]])], model)
+    >>> model[0].running_mean
+    tensor([2.])
     """
     layers = {m: m.momentum for m in model.modules() if isinstance(m, _BatchNorm)}
     if not layers:
@@ -207,12 +306,31 @@ def update_bn(loader: Iterable[Any], model: Module, device: Any = None) -> None:
 class SWALR(LRScheduler):
     """Goes from the present learning rate to a constant one.
 
-    Args:
-        optimizer: whose groups' "lr" are written.
-        swa_lr: the constant rate, or one per group.
-        anneal_epochs: how many steps it takes to get there.
-        anneal_strategy: "cos" or "linear".
-        last_epoch: the number of the last step, to resume; -1 starts anew.
+    Parameters
+    ----------
+    optimizer : Optimizer
+        Whose groups' "lr" it sets.
+    swa_lr : float or list of float
+        The constant rate, or one per group.
+    anneal_epochs : int, optional
+        How many steps it takes to get there.
+    anneal_strategy : str, optional
+        "cos" or "linear".
+    last_epoch : int, optional
+        The number of the last step, to resume; -1 starts anew.
+
+    See Also
+    --------
+    AveragedModel
+
+    Examples
+    --------
+    >>> sgd = st.optim.SGD([st.ones(1, requires_grad=True)], lr=1.0)
+    >>> schedule = st.optim.swa_utils.SWALR(sgd, 0.5, anneal_epochs=1)
+    >>> sgd.step()
+    >>> schedule.step()
+    >>> sgd.param_groups[0]["lr"]
+    0.5
     """
 
     def __init__(

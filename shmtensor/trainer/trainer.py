@@ -320,31 +320,64 @@ class Trainer:
         limit_eval_batches: int | None = None,
         max_restarts: int = 0,
     ) -> History:
-        """Trains up to epoch `epochs`; a trainer that has trained or loaded 3 epochs continues with
-        the 4th, and one that has ended in the middle of an epoch continues there.
+        """Trains up to epoch `epochs`; a trainer that has trained or loaded 3 epochs continues
+        with the 4th, and one that has ended in the middle of an epoch continues there.
 
-        Args:
-            train: a DataLoader, or any iterable of batches that can be iterated once for each
-                epoch.
-            epochs: the number of the last epoch; None: `max_steps` or `max_time` ends the run.
-            eval: held-out data, evaluated after every epoch.
-            checkpoint: the file in which to save after every epoch; `callbacks.ModelCheckpoint`
-                keeps several.
-            on_epoch: called after every epoch with its record. It may change options of the
-                optimizer, add groups, freeze or replace parameters; so may `on_step`.
-            on_step: called after every step with its number; weights are complete meanwhile. Costs
-                one more barrier a step.
-            eval_every: evaluate after so many steps, too.
-            max_steps: the number of the last step.
-            max_time: seconds of training, with evaluations, after which this call ends.
-            limit_train_batches, limit_eval_batches: for a trial: how many batches of an epoch, and
-                of an evaluation, are used.
-            max_restarts: how many times ranks that have died are started again. The run goes on
-                from the last step, or from the snapshot if the death left the weights torn, and
-                ends with the bits of an undisturbed one.
+        Parameters
+        ----------
+        train : DataLoader or iterable
+            Batches; they can be iterated once for each epoch.
+        epochs : int, optional
+            The number of the last epoch; None: `max_steps` or `max_time` ends the run.
+        eval : iterable, optional
+            Held-out data, evaluated after every epoch.
+        checkpoint : path, optional
+            The file in which to save after every epoch; `callbacks.ModelCheckpoint` keeps several.
+        on_epoch : callable, optional
+            Called after every epoch with its record. It may change options of the optimizer, add
+            groups, freeze or replace parameters; so may `on_step`.
+        on_step : callable, optional
+            Called after every step with its number; weights are complete meanwhile. Costs one more
+            barrier a step.
+        eval_every : int, optional
+            Whether to evaluate after so many steps, too.
+        max_steps : int, optional
+            The number of the last step.
+        max_time : float, optional
+            Seconds of training, with evaluations, after which this call ends.
+        limit_train_batches, limit_eval_batches : int, optional
+            For a trial: how many batches of an epoch, and of an evaluation, are used.
+        max_restarts : int, optional
+            How many times ranks that have died are started again. The run goes on from the last
+            step, or from the snapshot if the death left the weights torn, and ends with the bits of
+            an undisturbed one.
 
-        Returns: the history of all epochs so far. An epoch that was ended early has a record of its
-        steps, which is replaced when the epoch goes on.
+        Returns
+        -------
+        History
+            All epochs so far. An epoch that was ended early has a record of its steps, which is
+            replaced when the epoch goes on.
+
+        Raises
+        ------
+        PeerLostError, TornWeights, CollectiveTimeout, ...
+            See the class.
+
+        See Also
+        --------
+        evaluate, predict
+
+        Examples
+        --------
+        >>> from shmtensor.trainer import Trainer
+        >>> model = nn.Linear(2, 1)
+        >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+        >>> trainer = Trainer(model, sgd, nn.MSELoss(), nprocs=1, progress=False)
+        >>> batches = [(st.ones(8, 2), st.ones(8, 1))]
+        >>> history = trainer.fit(batches, epochs=3, eval=batches)
+        >>> history = trainer.fit(batches, epochs=5)  # two more
+        >>> trainer.epoch
+        5
         """
         if epochs is None and max_steps is None and max_time is None:
             raise ValueError("Trainer.fit: pass epochs, max_steps or max_time: all are None")
@@ -614,7 +647,32 @@ class Trainer:
 
     # ---------------------------------------------------------------- without training
     def evaluate(self, data: Iterable[Any]) -> dict[str, float]:
-        """Mean loss, for a classifier accuracy, and the metrics over batches, in this process."""
+        """Mean loss, for a classifier accuracy, and the metrics over batches, in this process.
+
+        Parameters
+        ----------
+        data : iterable
+            Batches as for `fit`.
+
+        Returns
+        -------
+        dict
+            Figures by name.
+
+        Raises
+        ------
+        ValueError
+            The data gave no batch, or there are several optimizers and no eval_step.
+
+        Examples
+        --------
+        >>> from shmtensor.trainer import Trainer
+        >>> model = nn.Linear(2, 1)
+        >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+        >>> trainer = Trainer(model, sgd, nn.MSELoss(), nprocs=1, progress=False)
+        >>> list(trainer.evaluate([(st.ones(8, 2), st.ones(8, 1))]))
+        ['loss']
+        """
         self._check_evaluation("Trainer.evaluate")
         training = self.model.training
         try:
@@ -627,14 +685,35 @@ class Trainer:
             self.model.train(training)
 
     def predict(self, data: Iterable[Any]) -> Any:
-        """The model's outputs for all batches, in order, put together along the first dimension, on
-        the CPU; without gradients, in evaluation mode, in this process.
+        """The model's outputs for all batches, in order, put together along the first dimension,
+        on the CPU; without gradients, in evaluation mode, in this process.
 
-        Args:
-            data: batches as for `fit`, whose targets are left out, or inputs alone: a tensor, a
-                tuple of one, or a dictionary.
+        Parameters
+        ----------
+        data : iterable
+            Batches as for `fit`, whose targets are left out, or inputs alone: a tensor, a tuple of
+            one, or a dictionary.
 
-        Copies: one of the outputs.
+        Returns
+        -------
+        any
+            As the model returns them. Copies: one of the outputs.
+
+        Raises
+        ------
+        TypeError
+            The data is one tensor instead of batches.
+        ValueError
+            The data gave no batch.
+
+        Examples
+        --------
+        >>> from shmtensor.trainer import Trainer
+        >>> model = nn.Linear(2, 1)
+        >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+        >>> trainer = Trainer(model, sgd, nn.MSELoss(), nprocs=1, progress=False)
+        >>> trainer.predict([st.ones(8, 2), st.ones(4, 2)]).shape
+        Size([12, 1])
         """
         if isinstance(data, (Tensor, np.ndarray)):
             raise TypeError(
@@ -709,11 +788,32 @@ class Trainer:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restores a state, whole or not at all.
 
-        Raises:
-            ValueError: the state is of another model, other optimizers, groups, or another
-                scheduler; then nothing has changed, nor after any other error.
+        Parameters
+        ----------
+        state : dict
+            What `state_dict` returned.
 
+        Raises
+        ------
+        ValueError
+            The state is of another model, other optimizers, groups, or another scheduler; then
+            nothing has changed, nor after any other error.
+
+        See Also
+        --------
+        load
+
+        Notes
+        -----
         Copies: one of the present state, until the other one is there.
+
+        Examples
+        --------
+        >>> from shmtensor.trainer import Trainer
+        >>> model = nn.Linear(2, 1)
+        >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+        >>> trainer = Trainer(model, sgd, nn.MSELoss(), nprocs=1, progress=False)
+        >>> trainer.load_state_dict(trainer.state_dict())
         """
         checkpoints.check(self, state)
         with checkpoints.whole_or_not_at_all(self):
@@ -730,9 +830,55 @@ class Trainer:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes a checkpoint, atomically. Training that resumes from it gives the same bits as
         uninterrupted training, also in the middle of an epoch.
+
+        Parameters
+        ----------
+        path : path
+            The file; its folder has to exist.
+
+        See Also
+        --------
+        load, callbacks.ModelCheckpoint
+
+        Examples
+        --------
+        >>> from shmtensor.trainer import Trainer
+        >>> model = nn.Linear(2, 1)
+        >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+        >>> trainer = Trainer(model, sgd, nn.MSELoss(), nprocs=1, progress=False)
+        >>> history = trainer.fit([(st.ones(8, 2), st.ones(8, 1))], epochs=3)
+        >>> trainer.save("run.ckpt")
+        >>> other = Trainer(model, sgd, nn.MSELoss(), nprocs=1, progress=False)
+        >>> other.load("run.ckpt")
+        >>> other.epoch
+        3
         """
         checkpoints.write(path, self.state_dict())
 
     def load(self, path: str | os.PathLike[str]) -> None:
-        """Restores a checkpoint, also one from another device; whole or not at all."""
+        """Restores a checkpoint, also one from another device; whole or not at all.
+
+        Parameters
+        ----------
+        path : path
+            What `save` or a ModelCheckpoint has written.
+
+        Raises
+        ------
+        ValueError
+            As `load_state_dict`.
+
+        See Also
+        --------
+        save
+
+        Examples
+        --------
+        >>> from shmtensor.trainer import Trainer
+        >>> model = nn.Linear(2, 1)
+        >>> sgd = st.optim.SGD(model.parameters(), lr=0.1)
+        >>> trainer = Trainer(model, sgd, nn.MSELoss(), nprocs=1, progress=False)
+        >>> trainer.save("run.ckpt")
+        >>> trainer.load("run.ckpt")
+        """
         self.load_state_dict(checkpoints.read(path))

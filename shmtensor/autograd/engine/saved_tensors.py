@@ -70,7 +70,7 @@ class save_on_cpu(saved_tensors_hooks):
     pin_memory : bool, optional
         Whether copies lie in page-locked memory.
     device_type : str, optional
-        Of the tensors that are moved.
+        Accepted; has no effect.
 
     See Also
     --------

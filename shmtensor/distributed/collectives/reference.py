@@ -18,7 +18,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 class ReduceOp(IntEnum):
-    """How a reduction combines two values: SUM, PRODUCT, MIN, MAX, BAND, BOR, BXOR, AVG.
+    """How a reduction combines two values: SUM, PRODUCT, MIN, MAX, AVG, BAND, BOR, BXOR,
+    PREMUL_SUM.
 
     See Also
     --------

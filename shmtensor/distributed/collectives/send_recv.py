@@ -77,7 +77,7 @@ def send(
     group : ProcessGroup, optional
         The ranks that take part; the default group if None.
     tag : int, optional
-        Messages of different tags do not meet.
+        The same on both sides.
     group_dst : int, optional
         The same as its rank in `group`, instead of `dst`.
 
@@ -85,6 +85,8 @@ def send(
     ------
     ValueError
         The receiver is this rank.
+    CollectiveMismatch
+        The receiver expects another shape, dtype or tag; on both sides.
     PeerLostError
         The receiver has died.
 
@@ -126,7 +128,7 @@ def isend(
     group : ProcessGroup, optional
         The ranks that take part; the default group if None.
     tag : int, optional
-        Messages of different tags do not meet.
+        The same on both sides.
     group_dst : int, optional
         The same as its rank in `group`, instead of `dst`.
 
@@ -199,7 +201,7 @@ def recv(
     group : ProcessGroup, optional
         The ranks that take part; the default group if None.
     tag : int, optional
-        Messages of different tags do not meet.
+        The same on both sides.
     group_src : int, optional
         The same as its rank in `group`, instead of `src`.
 
@@ -210,6 +212,8 @@ def recv(
 
     Raises
     ------
+    CollectiveMismatch
+        The message has another shape, dtype or tag; on both sides.
     PeerLostError
         The sender has died.
 
@@ -248,7 +252,7 @@ def irecv(
     group : ProcessGroup, optional
         The ranks that take part; the default group if None.
     tag : int, optional
-        Messages of different tags do not meet.
+        The same on both sides.
     group_src : int, optional
         The same as its rank in `group`, instead of `src`.
 
@@ -287,7 +291,7 @@ class P2POp:
     group : ProcessGroup, optional
         The ranks that take part; the default group if None.
     tag : int, optional
-        Messages of different tags do not meet.
+        The same on both sides.
     group_peer : int, optional
         The other rank in `group`, instead of `peer`.
 

@@ -519,12 +519,20 @@ class DistributedDataParallel(Module, Joinable):
             self.require_backward_grad_sync = previous
 
     def register_comm_hook(self, state: object, hook: Hook) -> None:
-        """Makes `hook(state, bucket)` reduce the buckets; it returns a Future of the averages.
+        """Makes a function reduce the buckets; shmtensor.distributed.algorithms.ddp_comm_hooks has
+        some.
 
-        shmtensor.distributed.algorithms.ddp_comm_hooks has hooks.
+        Parameters
+        ----------
+        state : object
+            The hook's first argument.
+        hook : callable
+            `hook(state, bucket)` returns a Future of the averages.
 
-        Raises:
-            RuntimeError: there is a hook already.
+        Raises
+        ------
+        RuntimeError
+            There is a hook already.
         """
         if not callable(hook):
             raise TypeError(f"register_comm_hook: the hook cannot be called: {hook!r}")
@@ -549,12 +557,23 @@ class DistributedDataParallel(Module, Joinable):
         enable: bool = True,
         throw_on_early_termination: bool = False,
     ) -> Join:
-        """Inside, ranks may have different numbers of inputs; ranks without inputs take part in the
-        others' collectives.
+        """A block inside which ranks may have different numbers of inputs; ranks without inputs
+        take part in the others' collectives.
 
-        Args:
-            divide_by_initial_world_size: divides sums of gradients by the number of all ranks;
-                False: by the number of ranks that still have inputs.
+        Parameters
+        ----------
+        divide_by_initial_world_size : bool, optional
+            Whether sums of gradients are divided by the number of all ranks; False: by the number
+            of ranks that still have inputs.
+        enable : bool, optional
+            False makes the block do nothing.
+        throw_on_early_termination : bool, optional
+            Whether all ranks raise RuntimeError as soon as one has no more inputs.
+
+        Returns
+        -------
+        Join
+            A context manager.
         """
         return Join(
             [self],

@@ -138,20 +138,49 @@ def normalize_together(
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch normalization (Ioffe and Szegedy 2015) over the batches of all ranks together.
+    """Batch normalization over the batches of all ranks together (Ioffe and Szegedy 2015).
 
     In training every rank has to call it; batches may differ in size. In evaluation it is
     `batch_norm` with the running statistics.
 
-    Args:
-        num_features: C of inputs (N, C, ...).
-        eps: added to the variance.
-        momentum: the weight of a batch in the running statistics; None: they are the average of all
-            batches.
-        affine: whether there are weight and bias.
-        track_running_stats: whether there are running statistics.
-        process_group: the default one if None.
-        bias: whether there is a bias.
+    Parameters
+    ----------
+    num_features : int
+        C of inputs `(N, C, ...)`.
+    eps : float, optional
+        Added to the variance.
+    momentum : float or None, optional
+        The weight of a batch in the running statistics; None makes them the average of all batches.
+    affine : bool, optional
+        Whether there are weight and bias.
+    track_running_stats : bool, optional
+        Whether there are running statistics.
+    process_group : ProcessGroup, optional
+        The default one if None.
+    device : device, optional
+        Where the parameters lie; the default device if None.
+    dtype : dtype, optional
+        Of the parameters; the default dtype if None.
+    bias : bool, optional
+        Whether there is a bias.
+
+    See Also
+    --------
+    BatchNorm2d, DistributedDataParallel
+
+    Notes
+    -----
+    `SyncBatchNorm.convert_sync_batchnorm(model)` replaces the batch norm layers of a model.
+
+    Examples
+    --------
+    >>> import shmtensor.distributed as dist
+    >>> dist.init_process_group(rank=0, world_size=1)
+    >>> model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4))
+    >>> model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    >>> type(model[1]).__name__, model(st.ones(2, 3, 8, 8)).shape
+    ('SyncBatchNorm', Size([2, 4, 6, 6]))
+    >>> dist.destroy_process_group()
     """
 
     def __init__(

@@ -36,7 +36,7 @@ class Backend(str):
     Parameters
     ----------
     name : str
-        "shm", "gloo" (the same), "tcp", "mpi", "nccl", or one that was registered.
+        "shm", "gloo" (the same), "mpi", "nccl", or one that was registered.
 
     Raises
     ------

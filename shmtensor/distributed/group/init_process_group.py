@@ -132,7 +132,7 @@ def init_process_group(
     store : Store, optional
         Replaces init_method: all processes pass the same store.
     group_name : str, optional
-        Accepted; has no effect.
+        A part of the name by which the ranks find each other; the same on all.
     pg_options, device_id : optional
         Accepted; have no effect.
 

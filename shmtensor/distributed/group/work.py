@@ -56,11 +56,24 @@ class Future:
         return self._is_done
 
     def wait(self, timeout: float | None = None) -> Any:
-        """The result, when it is there.
+        """Waits for the result.
 
-        Raises:
-            TimeoutError: it was not there in time.
-            BaseException: the error that came instead of it.
+        Parameters
+        ----------
+        timeout : float, optional
+            Seconds; no limit if None.
+
+        Returns
+        -------
+        any
+            The result.
+
+        Raises
+        ------
+        TimeoutError
+            It was not there in time.
+        BaseException
+            The error that came instead of it.
         """
         with self._condition:
             if not self._condition.wait_for(self.done, timeout):
@@ -168,11 +181,24 @@ class Work:
         return self
 
     def wait(self, timeout: float | timedelta | None = None) -> bool:
-        """True when it is done.
+        """Waits until it is done.
 
-        Raises:
-            TimeoutError: it was not done in time; it goes on.
-            Exception: what went wrong with it, as the call without `async_op` raises it.
+        Parameters
+        ----------
+        timeout : float or timedelta, optional
+            Seconds; no limit of its own if None.
+
+        Returns
+        -------
+        bool
+            True.
+
+        Raises
+        ------
+        TimeoutError
+            It was not done in time; it goes on.
+        Exception
+            What went wrong with it, as the call without `async_op` raises it.
         """
         limit = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         self.future.wait(limit)

@@ -60,7 +60,7 @@ class Store(ABC):
     StoreTimeout
         A method that waits: after `timeout`; it is a TimeoutError.
     KeyError
-        `get` with a timeout of 0: there is no such key.
+        `get`: the key has been deleted meanwhile.
 
     See Also
     --------
@@ -141,8 +141,17 @@ class Store(ABC):
     def wait(self, keys: Sequence[str], timeout: timedelta | float | None = None) -> None:
         """Returns when all keys have values.
 
-        Raises:
-            StoreTimeout: some have none in time; it names them.
+        Parameters
+        ----------
+        keys : sequence of str
+            Which.
+        timeout : timedelta or float, optional
+            Seconds; those of the store if None.
+
+        Raises
+        ------
+        StoreTimeout
+            Some have none in time; it names them.
         """
         limit = seconds(self.timeout if timeout is None else timeout)
         if missing := self.await_all(list(keys), limit):
@@ -193,11 +202,26 @@ class Store(ABC):
         self.append(key, U32.pack(len(raw(value))) + raw(value))
 
     def queue_pop(self, key: str, block: bool = True) -> bytes:
-        """Removes and returns the first value; waits until there is one.
+        """Removes the first value of a queue, and waits until there is one.
 
-        Raises:
-            QueueEmptyError: the queue is empty, and `block` is False.
-            StoreTimeout: no value came in time.
+        Parameters
+        ----------
+        key : str
+            Which queue.
+        block : bool, optional
+            Whether to wait.
+
+        Returns
+        -------
+        bytes
+            The value.
+
+        Raises
+        ------
+        QueueEmptyError
+            The queue is empty, and `block` is False.
+        StoreTimeout
+            No value came in time.
         """
         end = time.monotonic() + self.timeout.total_seconds()
         while (value := self.take_first(key)) is None:
@@ -494,6 +518,20 @@ class PrefixStore(Store):
         self.underlying_store.append(self._name(key), value)
 
     def compare_set(self, key: str, expected_value: Value, desired_value: Value) -> bytes:
+        """Sets the value if it is the expected one, or if there is none and "" is expected.
+
+        Parameters
+        ----------
+        key : str
+            Which.
+        expected_value, desired_value : str or bytes
+            The value before and after.
+
+        Returns
+        -------
+        bytes
+            The value afterwards; where there is none, `expected_value`.
+        """
         return self.underlying_store.compare_set(self._name(key), expected_value, desired_value)
 
     def delete_key(self, key: str) -> bool:

@@ -138,7 +138,7 @@ def dropout1d(
 
     See Also
     --------
-    dropout, nn.dropout1d
+    dropout, nn.Dropout1d
 
     Examples
     --------
@@ -177,7 +177,7 @@ def dropout2d(
 
     See Also
     --------
-    dropout, nn.dropout2d
+    dropout, nn.Dropout2d
 
     Examples
     --------
@@ -224,7 +224,7 @@ def dropout3d(
 
     See Also
     --------
-    dropout, nn.dropout3d
+    dropout, nn.Dropout3d
 
     Examples
     --------

@@ -170,23 +170,40 @@ class MultiheadAttention(Module):
         average_attn_weights: bool = True,
         is_causal: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """The result, of query's shape, and the weights or None.
+        """The result of the attention, and the weights or None.
 
-        Args:
-            query: (L, N, E), with batch_first (N, L, E), or one sequence (L, E).
-            key: (S, N, kdim), (N, S, kdim) or (S, kdim).
-            value: (S, N, vdim), (N, S, vdim) or (S, vdim).
-            key_padding_mask: (N, S) or (S): bool, true where a key is ignored, or numbers to add.
-            need_weights: return the weights, (N, L, S) or (L, S); False is faster.
-            attn_mask: (L, S) or (N * num_heads, L, S): bool, true where a query may not look, or
-                numbers to add.
-            average_attn_weights: return the mean over the heads; otherwise (N, num_heads, L, S) or
-                (num_heads, L, S).
-            is_causal: attn_mask is the causal one.
+        Parameters
+        ----------
+        query : Tensor
+            `(L, N, E)`, with batch_first `(N, L, E)`, or one sequence `(L, E)`.
+        key : Tensor
+            `(S, N, kdim)`, `(N, S, kdim)` or `(S, kdim)`.
+        value : Tensor
+            `(S, N, vdim)`, `(N, S, vdim)` or `(S, vdim)`.
+        key_padding_mask : Tensor, optional
+            `(N, S)` or `(S)`: bool, true where a key is ignored, or numbers to add.
+        need_weights : bool, optional
+            Whether the weights are returned; False is faster.
+        attn_mask : Tensor, optional
+            `(L, S)` or `(N * num_heads, L, S)`: bool, true where a query may not look, or numbers
+            to add.
+        average_attn_weights : bool, optional
+            Whether the weights are the mean over the heads.
+        is_causal : bool, optional
+            Whether attn_mask is the causal one.
 
-        Raises:
-            AssertionError: shapes or dtypes do not go together.
-            RuntimeError: attn_mask has another shape; is_causal without it.
+        Returns
+        -------
+        (out, weights) : Tensor, Tensor or None
+            Of query's shape; `(N, L, S)` or `(L, S)`, without the mean `(N, num_heads, L, S)` or
+            `(num_heads, L, S)`.
+
+        Raises
+        ------
+        AssertionError
+            Shapes or dtypes do not go together.
+        RuntimeError
+            attn_mask has another shape; is_causal without it.
         """
         swap = self.batch_first and query.dim() == 3
         if swap:

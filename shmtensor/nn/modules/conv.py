@@ -217,12 +217,12 @@ class Conv1d(_Conv):
         Channels of the result: the number of filters.
     kernel_size : int
         Elements of a filter.
-    stride : {T}, optional
+    stride : int, optional
         Steps from one window to the next.
-    padding : {T} or str, optional
-        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
-        the input's size (for stride 1).
-    dilation : {T}, optional
+    padding : int or str, optional
+        Elements added on either side; "valid" adds none, "same" so many that the result has the
+        input's size (for stride 1).
+    dilation : int, optional
         Steps from one element of a window to the next.
     groups : int, optional
         In how many groups the channels are divided, each with its own filters: in_channels groups
@@ -286,12 +286,12 @@ class Conv2d(_Conv):
         Channels of the result: the number of filters.
     kernel_size : int or (int, int)
         Elements of a filter, one number or (height, width).
-    stride : {T}, optional
+    stride : int or (int, int), optional
         Steps from one window to the next.
-    padding : {T} or str, optional
-        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
-        the input's size (for stride 1).
-    dilation : {T}, optional
+    padding : int or (int, int) or str, optional
+        Elements added on either side, one number or (height, width); "valid" adds none, "same" so
+        many that the result has the input's size (for stride 1).
+    dilation : int or (int, int), optional
         Steps from one element of a window to the next.
     groups : int, optional
         In how many groups the channels are divided, each with its own filters: in_channels groups
@@ -357,12 +357,12 @@ class Conv3d(_Conv):
         Channels of the result: the number of filters.
     kernel_size : int or (int, int, int)
         Elements of a filter, one number or (depth, height, width).
-    stride : {T}, optional
+    stride : int or (int, int, int), optional
         Steps from one window to the next.
-    padding : {T} or str, optional
-        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
-        the input's size (for stride 1).
-    dilation : {T}, optional
+    padding : int or (int, int, int) or str, optional
+        Elements added on either side, one number or (depth, height, width); "valid" adds none,
+        "same" so many that the result has the input's size (for stride 1).
+    dilation : int or (int, int, int), optional
         Steps from one element of a window to the next.
     groups : int, optional
         In how many groups the channels are divided, each with its own filters: in_channels groups
@@ -495,10 +495,19 @@ class _ConvTransposeNd(_ConvNd):
         return more
 
     def forward(self, input: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """(N, in_channels, *size) or (in_channels, *size) to out_channels, of a greater size.
+        """`(N, in_channels, *size)` or `(in_channels, *size)` to out_channels, of a greater size.
 
-        Args:
-            output_size: the result's size, where several are possible; see output_padding.
+        Parameters
+        ----------
+        input : Tensor
+            The images.
+        output_size : sequence of int, optional
+            The result's size, where several are possible; see output_padding.
+
+        Returns
+        -------
+        Tensor
+            `(N, out_channels, *output_size)`, or without N.
         """
         weight, bias = self._weight_and_bias()
         more: Any = self.output_padding
@@ -777,12 +786,12 @@ class LazyConv1d(_LazyConv, Conv1d):
         Channels of the result: the number of filters.
     kernel_size : int
         Elements of a filter.
-    stride : {T}, optional
+    stride : int, optional
         Steps from one window to the next.
-    padding : {T} or str, optional
-        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
-        the input's size (for stride 1).
-    dilation : {T}, optional
+    padding : int or str, optional
+        Elements added on either side; "valid" adds none, "same" so many that the result has the
+        input's size (for stride 1).
+    dilation : int, optional
         Steps from one element of a window to the next.
     groups : int, optional
         In how many groups the channels are divided, each with its own filters: in_channels groups
@@ -826,12 +835,12 @@ class LazyConv2d(_LazyConv, Conv2d):
         Channels of the result: the number of filters.
     kernel_size : int or (int, int)
         Elements of a filter, one number or (height, width).
-    stride : {T}, optional
+    stride : int or (int, int), optional
         Steps from one window to the next.
-    padding : {T} or str, optional
-        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
-        the input's size (for stride 1).
-    dilation : {T}, optional
+    padding : int or (int, int) or str, optional
+        Elements added on either side, one number or (height, width); "valid" adds none, "same" so
+        many that the result has the input's size (for stride 1).
+    dilation : int or (int, int), optional
         Steps from one element of a window to the next.
     groups : int, optional
         In how many groups the channels are divided, each with its own filters: in_channels groups
@@ -875,12 +884,12 @@ class LazyConv3d(_LazyConv, Conv3d):
         Channels of the result: the number of filters.
     kernel_size : int or (int, int, int)
         Elements of a filter, one number or (depth, height, width).
-    stride : {T}, optional
+    stride : int or (int, int, int), optional
         Steps from one window to the next.
-    padding : {T} or str, optional
-        Elements added on either side{each}; "valid" adds none, "same" so many that the result has
-        the input's size (for stride 1).
-    dilation : {T}, optional
+    padding : int or (int, int, int) or str, optional
+        Elements added on either side, one number or (depth, height, width); "valid" adds none,
+        "same" so many that the result has the input's size (for stride 1).
+    dilation : int or (int, int, int), optional
         Steps from one element of a window to the next.
     groups : int, optional
         In how many groups the channels are divided, each with its own filters: in_channels groups

@@ -253,8 +253,8 @@ class CrossEntropyLoss(_WeightedLoss):
     Notes
     -----
     Shape: logits `(N, C)`, `(C,)` or `(N, C, d1, ...)`, with class numbers `(N)`, `()` or `(N, d1,
-    ...)`, or with probabilities of the input's shape. The call applies log_softmax: a Softmax
-    before it is wrong.
+    ...)` of int64 or uint8, or with probabilities of the input's shape. The call applies
+    log_softmax: a Softmax before it is wrong.
 
     Examples
     --------
@@ -317,7 +317,7 @@ class NLLLoss(_WeightedLoss):
     Notes
     -----
     Shape: log-probabilities `(N, C)`, `(C,)` or `(N, C, d1, ...)`, with class numbers `(N)`, `()`
-    or `(N, d1, ...)`.
+    or `(N, d1, ...)` of int64 or uint8.
 
     Examples
     --------

@@ -74,7 +74,8 @@ class Module(Stateful, Convertible):
     Parameters
     ----------
     *args, **kwargs
-        None are taken, unless a class beside Module in the bases takes them.
+        None are taken, unless the class sets `call_super_init`: then they go to the next class
+        among its bases.
 
     Attributes
     ----------
@@ -261,7 +262,29 @@ class Module(Stateful, Convertible):
 
     # ---------------------------------------------------------------- registering
     def register_parameter(self, name: str, param: Parameter | None) -> None:
-        """Makes `param` (a Parameter or None) a parameter of this module."""
+        """Makes `param` a parameter of this module.
+
+        Parameters
+        ----------
+        name : str
+            What the attribute is called.
+        param : Parameter or None
+            None reserves the name: the attribute is None.
+
+        Raises
+        ------
+        KeyError
+            The name is empty, has a dot, or belongs to another attribute.
+        TypeError, ValueError
+            `param` is no Parameter, or not a leaf.
+
+        Examples
+        --------
+        >>> layer = nn.Module()
+        >>> layer.register_parameter("scale", nn.Parameter(st.ones(2)))
+        >>> [name for name, p in layer.named_parameters()]
+        ['scale']
+        """
         self._check_initialised("parameter")
         self._check_attribute_name(name, "parameter", self._parameters)
         if param is not None and not isinstance(param, Parameter):
@@ -279,10 +302,30 @@ class Module(Stateful, Convertible):
         )
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
-        """Makes `tensor` a part of the state that is not a parameter.
+        """Makes `tensor` a part of the state that is not a parameter, such as running statistics.
 
-        Args:
-            persistent: whether it is part of `state_dict`.
+        Parameters
+        ----------
+        name : str
+            What the attribute is called.
+        tensor : Tensor or None
+            The buffer.
+        persistent : bool, optional
+            Whether it is part of `state_dict`.
+
+        Raises
+        ------
+        KeyError
+            The name is empty, has a dot, or belongs to another attribute.
+        TypeError
+            `tensor` is no tensor.
+
+        Examples
+        --------
+        >>> layer = nn.Module()
+        >>> layer.register_buffer("mean", st.zeros(2))
+        >>> layer.state_dict()["mean"]
+        tensor([0., 0.])
         """
         self._check_initialised("buffer")
         self._check_attribute_name(name, "buffer", self._buffers)
@@ -300,7 +343,29 @@ class Module(Stateful, Convertible):
             self._non_persistent_buffers_set.add(name)
 
     def add_module(self, name: str, module: Module | None) -> None:
-        """Makes `module` a child, which is also an attribute."""
+        """Makes `module` a child, which is also an attribute.
+
+        Parameters
+        ----------
+        name : str
+            What the attribute is called.
+        module : Module or None
+            The child.
+
+        Raises
+        ------
+        KeyError
+            The name is empty, has a dot, or belongs to another attribute.
+        TypeError
+            `module` is no Module.
+
+        Examples
+        --------
+        >>> model = nn.Module()
+        >>> model.add_module("head", nn.Linear(2, 1))
+        >>> model.head
+        Linear(in_features=2, out_features=1, bias=True)
+        """
         self._check_attribute_name(name, "module", self._modules)
         if module is not None and not isinstance(module, Module):
             raise TypeError(f"{kind_of(module)} is not a Module subclass")
@@ -320,14 +385,60 @@ class Module(Stateful, Convertible):
 
     # ---------------------------------------------------------------- all at once
     def apply(self: Self, fn: Callable[[Module], None]) -> Self:
-        """Calls `fn` with every submodule, then with this module."""
+        """Calls `fn` with every submodule, then with this module.
+
+        Parameters
+        ----------
+        fn : callable
+            What is called.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
+        >>> def init(module):
+        ...     if isinstance(module, nn.Linear):
+        ...         nn.init.ones_(module.weight)
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> model.apply(init)[0].weight.sum().item()
+        6.0
+        """
         for module in self.children():
             module.apply(fn)
         fn(self)
         return self
 
     def train(self: Self, mode: bool = True) -> Self:
-        """Training mode (which enables dropout), for this module and all submodules."""
+        """Sets training mode (in which dropout works), for this module and all submodules.
+
+        Parameters
+        ----------
+        mode : bool, optional
+            False is evaluation mode.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Raises
+        ------
+        ValueError
+            mode is not a bool.
+
+        See Also
+        --------
+        eval
+
+        Examples
+        --------
+        >>> model = nn.Sequential(nn.Dropout(0.5))
+        >>> model.eval().training, model.train()[0].training
+        (False, True)
+        """
         if not isinstance(mode, bool):
             raise ValueError(f"train: training mode is expected to be boolean: got {mode!r}")
         self.training = mode
@@ -336,17 +447,64 @@ class Module(Stateful, Convertible):
         return self
 
     def eval(self: Self) -> Self:
-        """Evaluation mode, for this module and all submodules."""
+        """Sets evaluation mode, for this module and all submodules.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        See Also
+        --------
+        train, no_grad
+
+        Examples
+        --------
+        >>> model = nn.Sequential(nn.Dropout(0.5)).eval()
+        >>> model(st.ones(3))
+        tensor([1., 1., 1.])
+        """
         return self.train(False)
 
     def requires_grad_(self: Self, requires_grad: bool = True) -> Self:
-        """Whether gradients are computed for the parameters."""
+        """Says whether gradients are computed for the parameters: False freezes them.
+
+        Parameters
+        ----------
+        requires_grad : bool, optional
+            Whether.
+
+        Returns
+        -------
+        Module
+            This module.
+
+        Examples
+        --------
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> model[0].requires_grad_(False).weight.requires_grad
+        False
+        """
         for p in self.parameters():
             p.requires_grad_(requires_grad)
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Sets the gradients to None, or with set_to_none=False to zeros."""
+        """Sets the gradients of the parameters to None, or to zeros.
+
+        Parameters
+        ----------
+        set_to_none : bool, optional
+            False writes zeros into the gradients that are there.
+
+        Examples
+        --------
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> model(st.ones(1, 2)).sum().backward()
+        >>> model.zero_grad()
+        >>> model[0].weight.grad is None
+        True
+        """
         for p in self.parameters():
             if p.grad is None:
                 continue

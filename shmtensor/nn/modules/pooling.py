@@ -86,9 +86,9 @@ class MaxPool1d(_MaxPoolNd):
 
     Parameters
     ----------
-    kernel_size : {T}
-        Elements of a window{each}.
-    stride : {T}, optional
+    kernel_size : int
+        Elements of a window.
+    stride : int, optional
         Steps from one window to the next; kernel_size if None.
     padding : int, optional
         Elements of -inf added on either side, at most half of a window.
@@ -127,9 +127,9 @@ class MaxPool2d(_MaxPoolNd):
 
     Parameters
     ----------
-    kernel_size : {T}
-        Elements of a window{each}.
-    stride : {T}, optional
+    kernel_size : int or (int, int)
+        Elements of a window, one number or (height, width).
+    stride : int or (int, int), optional
         Steps from one window to the next; kernel_size if None.
     padding : int or (int, int), optional
         Elements of -inf added on either side, at most half of a window.
@@ -169,9 +169,9 @@ class MaxPool3d(_MaxPoolNd):
 
     Parameters
     ----------
-    kernel_size : {T}
-        Elements of a window{each}.
-    stride : {T}, optional
+    kernel_size : int or (int, int, int)
+        Elements of a window, one number or (depth, height, width).
+    stride : int or (int, int, int), optional
         Steps from one window to the next; kernel_size if None.
     padding : int or (int, int, int), optional
         Elements of -inf added on either side, at most half of a window.
@@ -343,9 +343,9 @@ class AvgPool1d(_AvgPoolNd):
 
     Parameters
     ----------
-    kernel_size : {T}
-        Elements of a window{each}.
-    stride : {T}, optional
+    kernel_size : int
+        Elements of a window.
+    stride : int, optional
         Steps from one window to the next; kernel_size if None.
     padding : int, optional
         Zeros added on either side, at most half of a window.
@@ -438,9 +438,9 @@ class AvgPool2d(_AvgPoolDivisor):
 
     Parameters
     ----------
-    kernel_size : {T}
-        Elements of a window{each}.
-    stride : {T}, optional
+    kernel_size : int or (int, int)
+        Elements of a window, one number or (height, width).
+    stride : int or (int, int), optional
         Steps from one window to the next; kernel_size if None.
     padding : int or (int, int), optional
         Zeros added on either side, at most half of a window.
@@ -477,9 +477,9 @@ class AvgPool3d(_AvgPoolDivisor):
 
     Parameters
     ----------
-    kernel_size : {T}
-        Elements of a window{each}.
-    stride : {T}, optional
+    kernel_size : int or (int, int, int)
+        Elements of a window, one number or (depth, height, width).
+    stride : int or (int, int, int), optional
         Steps from one window to the next; kernel_size if None.
     padding : int or (int, int, int), optional
         Zeros added on either side, at most half of a window.
@@ -665,9 +665,9 @@ class LPPool1d(_LPPoolNd):
     ----------
     norm_type : float
         p; 1 is a sum, and the larger, the nearer to the maximum of positive elements.
-    kernel_size : {T}
-        Elements of a window{each}.
-    stride : {T}, optional
+    kernel_size : int
+        Elements of a window.
+    stride : int, optional
         Steps from one window to the next; kernel_size if None.
     ceil_mode : bool, optional
         Whether the last window may reach beyond the end.
@@ -696,9 +696,9 @@ class LPPool2d(_LPPoolNd):
     ----------
     norm_type : float
         p; 1 is a sum, and the larger, the nearer to the maximum of positive elements.
-    kernel_size : {T}
-        Elements of a window{each}.
-    stride : {T}, optional
+    kernel_size : int or (int, int)
+        Elements of a window, one number or (height, width).
+    stride : int or (int, int), optional
         Steps from one window to the next; kernel_size if None.
     ceil_mode : bool, optional
         Whether the last window may reach beyond the end.
@@ -728,9 +728,9 @@ class LPPool3d(_LPPoolNd):
     ----------
     norm_type : float
         p; 1 is a sum, and the larger, the nearer to the maximum of positive elements.
-    kernel_size : {T}
-        Elements of a window{each}.
-    stride : {T}, optional
+    kernel_size : int or (int, int, int)
+        Elements of a window, one number or (depth, height, width).
+    stride : int or (int, int, int), optional
         Steps from one window to the next; kernel_size if None.
     ceil_mode : bool, optional
         Whether the last window may reach beyond the end.

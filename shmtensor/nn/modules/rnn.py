@@ -429,16 +429,21 @@ class RNN(RNNBase):
         ) -> tuple[Batch, Tensor]: ...
 
     def forward(self, input: Batch, hx: Tensor | None = None) -> tuple[Batch, Tensor]:
-        """Output and last state of all layers.
+        """The output of the last layer, and the last state of all layers.
 
-        Args:
-            input: (L, N, input_size), (N, L, input_size) if `batch_first`, one sequence
-                (L, input_size), or a PackedSequence.
-            hx: the first state, (layers * directions, N, hidden_size), without N for one sequence;
-                zeros by default.
+        Parameters
+        ----------
+        input : Tensor or PackedSequence
+            `(L, N, input_size)`, `(N, L, input_size)` if `batch_first`, or one sequence `(L,
+            input_size)`.
+        hx : Tensor, optional
+            The first state, `(layers * directions, N, hidden_size)`, without N for one sequence;
+            zeros by default.
 
-        Returns:
-            output, (L, N, directions * hidden_size) or as input is; the last state, as hx is.
+        Returns
+        -------
+        (output, h)
+            `(L, N, directions * hidden_size)` or as the input is; the last state, as hx is.
         """
         return self._run(input, hx)
 

@@ -290,10 +290,21 @@ class EmbeddingBag(_Table):
     def forward(
         self, input: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
     ) -> Tensor:
-        """Integers (bags, n), or a vector of them and where each bag begins, to (bags, dim).
+        """The sum, mean or maximum of each bag.
 
-        Args:
-            per_sample_weights: factors of input's shape, for mode "sum".
+        Parameters
+        ----------
+        input : Tensor
+            Whole numbers `(bags, n)`, or a vector of them.
+        offsets : Tensor, optional
+            `(bags,)`: where each bag begins in the vector.
+        per_sample_weights : Tensor, optional
+            Factors of the input's shape, for mode "sum".
+
+        Returns
+        -------
+        Tensor
+            `(bags, dim)`.
         """
         return F.embedding_bag(
             input,

@@ -76,12 +76,35 @@ class Stateful(Hooked):
     ) -> Any:
         """Parameters and persistent buffers of this module and all submodules, by dotted name.
 
+        Parameters
+        ----------
+        *args
+            The following arguments by position, as older PyTorch took them.
+        destination : dict, optional
+            A dictionary to fill instead of a new one.
+        prefix : str, optional
+            What precedes each name.
+        keep_vars : bool, optional
+            Whether to give the Parameters themselves instead of detached tensors.
+
+        Returns
+        -------
+        StateDict
+            An ordered dictionary of tensors.
+
+        See Also
+        --------
+        load_state_dict, save
+
+        Notes
+        -----
         Copies: none (the tensors are the parameters' own memory, detached).
 
-        Args:
-            destination: a dictionary to fill instead of a new one.
-            prefix: put before each name.
-            keep_vars: the Parameters themselves instead of detached tensors.
+        Examples
+        --------
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> list(model.state_dict())
+        ['0.weight', '0.bias']
         """
         if args:  # the older positional form
             destination = args[0]
@@ -133,15 +156,40 @@ class Stateful(Hooked):
     ) -> IncompatibleKeys:
         """Writes saved values into the parameters and buffers of this module and all submodules.
 
+        Parameters
+        ----------
+        state_dict : mapping
+            Tensors (or NumPy arrays) by dotted name.
+        strict : bool, optional
+            Whether names must match exactly.
+        assign : bool, optional
+            Whether the tensors become the parameters, instead of being copied.
+
+        Returns
+        -------
+        IncompatibleKeys
+            The missing and the unexpected names.
+
+        Raises
+        ------
+        RuntimeError
+            With every name and shape that does not match.
+
+        See Also
+        --------
+        state_dict, load
+
+        Notes
+        -----
         Copies: one (into the parameters' memory), none with `assign`.
 
-        Args:
-            state_dict: tensors (or NumPy arrays) by dotted name.
-            strict: names must match exactly.
-            assign: the tensors become the parameters, instead of being copied.
-
-        Returns: the missing and the unexpected names.
-        Raises: RuntimeError with every name and shape that does not match.
+        Examples
+        --------
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> model.load_state_dict(nn.Sequential(nn.Linear(2, 3)).state_dict())
+        <All keys matched successfully>
+        >>> model.load_state_dict({"0.bias": st.zeros(3)}, strict=False).missing_keys
+        ['0.weight']
         """
         if not isinstance(state_dict, Mapping):
             raise TypeError(

@@ -191,13 +191,24 @@ class TransformerEncoderLayer(_TransformerLayer):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
     ) -> Tensor:
-        """(S, N, E), with batch_first (N, S, E), or (S, E); same shape out.
+        """The layer's result for sequences.
 
-        Args:
-            src_mask: (S, S) or (N * nhead, S, S): bool, true where a position may not attend, or
-                numbers to add.
-            src_key_padding_mask: (N, S) or (S): bool, true for ignored positions, or numbers.
-            is_causal: src_mask is the causal one.
+        Parameters
+        ----------
+        src : Tensor
+            `(S, N, E)`, with batch_first `(N, S, E)`, or `(S, E)`.
+        src_mask : Tensor, optional
+            `(S, S)` or `(N * nhead, S, S)`: bool, true where a position may not attend, or numbers
+            to add.
+        src_key_padding_mask : Tensor, optional
+            `(N, S)` or `(S)`: bool, true for ignored positions, or numbers to add.
+        is_causal : bool, optional
+            Whether src_mask is the causal one.
+
+        Returns
+        -------
+        Tensor
+            Of src's shape.
         """
         padding = F._canonical_mask(
             src_key_padding_mask,
@@ -282,16 +293,30 @@ class TransformerDecoderLayer(_TransformerLayer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """tgt (T, N, E), with batch_first (N, T, E), or (T, E); same shape out.
+        """The layer's result for sequences and the encoder's result.
 
-        Args:
-            memory: the encoder's result, (S, N, E), (N, S, E) or (S, E).
-            tgt_mask: (T, T) or (N * nhead, T, T): bool, true where a position may not attend, or
-                numbers to add.
-            memory_mask: (T, S) or (N * nhead, T, S), likewise.
-            tgt_key_padding_mask: (N, T) or (T): bool, true for ignored positions, or numbers.
-            memory_key_padding_mask: (N, S) or (S), likewise.
-            tgt_is_causal, memory_is_causal: the mask is the causal one.
+        Parameters
+        ----------
+        tgt : Tensor
+            `(T, N, E)`, with batch_first `(N, T, E)`, or `(T, E)`.
+        memory : Tensor
+            The encoder's result, `(S, N, E)`, `(N, S, E)` or `(S, E)`.
+        tgt_mask : Tensor, optional
+            `(T, T)` or `(N * nhead, T, T)`: bool, true where a position may not attend, or numbers
+            to add.
+        memory_mask : Tensor, optional
+            `(T, S)` or `(N * nhead, T, S)`, likewise.
+        tgt_key_padding_mask : Tensor, optional
+            `(N, T)` or `(T)`: bool, true for ignored positions, or numbers to add.
+        memory_key_padding_mask : Tensor, optional
+            `(N, S)` or `(S)`, likewise.
+        tgt_is_causal, memory_is_causal : bool, optional
+            Whether the mask is the causal one.
+
+        Returns
+        -------
+        Tensor
+            Of tgt's shape.
         """
         self_args = (tgt_mask, tgt_key_padding_mask, tgt_is_causal)
         memory_args = (memory, memory_mask, memory_key_padding_mask, memory_is_causal)
@@ -456,11 +481,21 @@ class TransformerEncoder(Module):
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
     ) -> Tensor:
-        """(S, N, E), with batch_first layers (N, S, E), or (S, E); same shape out.
+        """The last layer's result for sequences.
 
-        Args:
-            mask, src_key_padding_mask: as of `TransformerEncoderLayer`.
-            is_causal: mask is the causal one; None: detect it.
+        Parameters
+        ----------
+        src : Tensor
+            `(S, N, E)`, with batch_first layers `(N, S, E)`, or `(S, E)`.
+        mask, src_key_padding_mask : Tensor, optional
+            As of `TransformerEncoderLayer`.
+        is_causal : bool, optional
+            Whether mask is the causal one; detected if None.
+
+        Returns
+        -------
+        Tensor
+            Of src's shape.
         """
         padding = F._canonical_mask(
             src_key_padding_mask,
@@ -671,17 +706,30 @@ class Transformer(Module):
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
     ) -> Tensor:
-        """src (S, N, E) and tgt (T, N, E), with batch_first (N, S, E) and (N, T, E), or (S, E) and
-        (T, E); tgt's shape out.
+        """The decoder's result for two batches of sequences.
 
-        Args:
-            src_mask, src_key_padding_mask, src_is_causal: as of `TransformerEncoder`.
-            tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask, tgt_is_causal,
-                memory_is_causal: as of `TransformerDecoder`.
+        Parameters
+        ----------
+        src : Tensor
+            `(S, N, E)`, with batch_first `(N, S, E)`, or `(S, E)`.
+        tgt : Tensor
+            `(T, N, E)`, with batch_first `(N, T, E)`, or `(T, E)`.
+        src_mask, src_key_padding_mask, src_is_causal : optional
+            As of `TransformerEncoder`.
+        tgt_mask, tgt_key_padding_mask, tgt_is_causal : optional
+            As of `TransformerDecoder`.
+        memory_mask, memory_key_padding_mask, memory_is_causal : optional
+            As of `TransformerDecoder`.
 
-        Raises:
-            RuntimeError: src and tgt differ in the number of sequences, or do not have d_model
-                features.
+        Returns
+        -------
+        Tensor
+            Of tgt's shape.
+
+        Raises
+        ------
+        RuntimeError
+            src and tgt differ in the number of sequences, or do not have d_model features.
         """
         shapes = (tuple(src.shape), tuple(tgt.shape))
         batch = 0 if self.batch_first else 1

@@ -25,14 +25,50 @@ class Tree:
     _modules: dict[str, Any]
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
-        """The parameters, each once."""
+        """The parameters of this module and all submodules, each once.
+
+        Parameters
+        ----------
+        recurse : bool, optional
+            False leaves the submodules out.
+
+        Yields
+        ------
+        Parameter
+
+        Examples
+        --------
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> sum(p.numel() for p in model.parameters())
+        9
+        """
         for _, p in self.named_parameters(recurse=recurse):
             yield p
 
     def named_parameters(
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
-        """The parameters with their dotted names."""
+        """The parameters with their dotted names.
+
+        Parameters
+        ----------
+        prefix : str, optional
+            What precedes each name, before a dot.
+        recurse : bool, optional
+            False leaves the submodules out.
+        remove_duplicate : bool, optional
+            Whether a parameter with several names comes once.
+
+        Yields
+        ------
+        (str, Parameter)
+
+        Examples
+        --------
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> [(name, tuple(p.shape)) for name, p in model.named_parameters()]
+        [('0.weight', (3, 2)), ('0.bias', (3,))]
+        """
         yield from self._named_tensors("_parameters", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
@@ -75,14 +111,50 @@ class Tree:
                 yield name, module
 
     def modules(self, remove_duplicate: bool = True) -> Iterator[Module]:
-        """This module and all submodules, each once (unless remove_duplicate is False)."""
+        """This module and all submodules.
+
+        Parameters
+        ----------
+        remove_duplicate : bool, optional
+            Whether a module in several places comes once.
+
+        Yields
+        ------
+        Module
+
+        Examples
+        --------
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> [type(module).__name__ for module in model.modules()]
+        ['Sequential', 'Linear', 'ReLU']
+        """
         for _, module in self.named_modules(remove_duplicate=remove_duplicate):
             yield module
 
     def named_modules(
         self, memo: set[Module] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
-        """This module and all submodules with their dotted names, parents first."""
+        """This module and all submodules with their dotted names, parents first.
+
+        Parameters
+        ----------
+        memo : set of Module, optional
+            Modules that are left out; filled with those that came.
+        prefix : str, optional
+            What precedes each name, before a dot.
+        remove_duplicate : bool, optional
+            Whether a module in several places comes once.
+
+        Yields
+        ------
+        (str, Module)
+
+        Examples
+        --------
+        >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+        >>> [name for name, module in model.named_modules()]
+        ['', '0', '1']
+        """
         memo = set() if memo is None else memo
         module: Any = self
         if module in memo:
@@ -96,7 +168,27 @@ class Tree:
                 yield from module.named_modules(memo, child_prefix, remove_duplicate)
 
     def get_submodule(self, target: str) -> Module:
-        """The module of a dotted name; "" is this one."""
+        """The module of a dotted name.
+
+        Parameters
+        ----------
+        target : str
+            The name; "" is this module.
+
+        Returns
+        -------
+        Module
+
+        Raises
+        ------
+        AttributeError
+            There is none.
+
+        Examples
+        --------
+        >>> nn.Sequential(nn.Sequential(nn.ReLU())).get_submodule("0.0")
+        ReLU()
+        """
         module: Any = self
         for name in target.split(".") if target else ():
             child = getattr(module, name, None)

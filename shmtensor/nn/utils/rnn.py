@@ -41,11 +41,27 @@ class PackedSequence(PackedSequence_):
     The functions of this file make them: `pack_sequence([a, b])` of a = (a0, a1) and b = (b0,) has
     data (a0, b0, a1) and batch_sizes (2, 1). Every recurrent layer accepts them.
 
-    Attributes:
-        data: all elements, (sum of lengths, *).
-        batch_sizes: for each step the number of sequences that have it: int64, in main memory.
-        sorted_indices: the order that sorts the sequences by length, None if they were sorted.
-        unsorted_indices: its inverse.
+    Parameters
+    ----------
+    data : Tensor
+        All elements, `(sum of lengths, ...)`.
+    batch_sizes : Tensor, optional
+        For each step the number of sequences that have it: int64, in main memory.
+    sorted_indices : Tensor, optional
+        The order that sorts the sequences by length, None if they were sorted.
+    unsorted_indices : Tensor, optional
+        Its inverse.
+
+    See Also
+    --------
+    pack_sequence, pack_padded_sequence
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.rnn import pack_sequence
+    >>> packed = pack_sequence([st.tensor([1, 2]), st.tensor([3])])
+    >>> packed.data, packed.batch_sizes
+    (tensor([1, 3, 2]), tensor([2, 1]))
     """
 
     __slots__ = ()
@@ -153,25 +169,67 @@ class PackedSequence(PackedSequence_):
 
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
-    """The inverse of a permutation, (n,) int64; None for None."""
+    """The inverse of a permutation.
+
+    Parameters
+    ----------
+    permutation : Tensor or None
+        `(n,)` int64.
+
+    Returns
+    -------
+    Tensor or None
+        None for None.
+
+    Examples
+    --------
+    >>> nn.utils.rnn.invert_permutation(st.tensor([2, 0, 1]))
+    tensor([1, 2, 0])
+    """
     return None if permutation is None else ops.argsort(permutation)
 
 
 def pack_padded_sequence(
     input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """Packs a padded batch of sequences.
+    """Packs a padded batch of sequences, so that recurrent layers do not compute the padding.
 
-    Args:
-        input: (T, N, *), or (N, T, *) if `batch_first`; T is at least the longest length.
-        lengths: of the sequences: N integers, a tensor in main memory or a list.
-        enforce_sorted: require decreasing lengths; False sorts the sequences first.
+    Parameters
+    ----------
+    input : Tensor
+        `(T, N, ...)`, or `(N, T, ...)` if `batch_first`; T is at least the longest length.
+    lengths : Tensor or list of int
+        Of the sequences: N, in main memory.
+    batch_first : bool, optional
+        Whether the input is `(N, T, ...)`.
+    enforce_sorted : bool, optional
+        Whether lengths must decrease; False sorts the sequences first.
 
-    Returns:
-        Data of shape (sum of lengths, *).
+    Returns
+    -------
+    PackedSequence
+        Data of shape `(sum of lengths, ...)`.
 
-    Raises:
-        RuntimeError: lengths are not N numbers from 1 to T, or not sorted; input is empty.
+    Raises
+    ------
+    RuntimeError
+        lengths are not N numbers from 1 to T, or not sorted; input is empty.
+
+    See Also
+    --------
+    pad_packed_sequence, nn.LSTM
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+    >>> padded = st.tensor([[1., 2.], [3., 0.]]).unsqueeze(2)
+    >>> packed = pack_padded_sequence(padded, [2, 1], batch_first=True)
+    >>> packed.data.flatten()
+    tensor([1., 3., 2.])
+    >>> output, h = nn.GRU(1, 4, batch_first=True)(packed)
+    >>> padded, lengths = pad_packed_sequence(output, batch_first=True)
+    >>> padded.shape, lengths
+    (Size([2, 2, 4]), tensor([2, 1]))
     """
     where = "pack_padded_sequence"
     steps = _lengths(where, lengths)
@@ -225,17 +283,40 @@ def pad_packed_sequence(
 ) -> tuple[Tensor, Tensor]:
     """The reverse of `pack_padded_sequence`.
 
-    Args:
-        batch_first: whether the result is (N, T, *) rather than (T, N, *).
-        padding_value: of elements after the end of a sequence.
-        total_length: T, at least the longest length, which is the default.
+    Parameters
+    ----------
+    sequence : PackedSequence
+        The packed sequences.
+    batch_first : bool, optional
+        Whether the result is `(N, T, ...)` rather than `(T, N, ...)`.
+    padding_value : float, optional
+        Of elements after the end of a sequence.
+    total_length : int, optional
+        T, at least the longest length, which is the default.
 
-    Returns:
-        (padded, lengths): lengths are (N,) int64, sequences are in the order before packing.
+    Returns
+    -------
+    (padded, lengths) : Tensor, Tensor
+        lengths are `(N,)` int64, sequences are in the order before packing.
 
-    Raises:
-        ValueError: total_length is less than the longest length.
-        RuntimeError: the batch sizes increase, or do not sum to the size of the data.
+    Raises
+    ------
+    ValueError
+        total_length is less than the longest length.
+    RuntimeError
+        The batch sizes increase, or do not sum to the size of the data.
+
+    See Also
+    --------
+    pack_padded_sequence
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.rnn import pack_sequence, pad_packed_sequence
+    >>> packed = pack_sequence([st.tensor([1, 2]), st.tensor([3])])
+    >>> pad_packed_sequence(packed, batch_first=True)
+    (tensor([[1, 2],
+            [3, 0]]), tensor([2, 1]))
     """
     where = "pad_packed_sequence"
     data, sizes = sequence.data, np.asarray(sequence.batch_sizes.tolist(), np.int64)
@@ -277,14 +358,41 @@ def pad_sequence(
 ) -> Tensor:
     """Sequences of different lengths as one tensor.
 
-    Args:
-        sequences: N tensors (L, *), whose lengths L may differ.
-        batch_first: whether the result is (N, T, *) rather than (T, N, *), with T the largest L.
-        padding_value: of the padded elements.
-        padding_side: "right" or "left".
+    Parameters
+    ----------
+    sequences : sequence of Tensor
+        N tensors `(L, ...)`, whose lengths L may differ.
+    batch_first : bool, optional
+        Whether the result is `(N, T, ...)` rather than `(T, N, ...)`, with T the largest L.
+    padding_value : float, optional
+        Of the padded elements.
+    padding_side : str, optional
+        "right" or "left".
 
-    Raises:
-        RuntimeError: no sequences, shapes that differ after the length, another padding_side.
+    Returns
+    -------
+    Tensor
+        `(T, N, ...)` or `(N, T, ...)`. Copies: one.
+
+    Raises
+    ------
+    RuntimeError
+        No sequences, shapes that differ after the length, another padding_side.
+
+    See Also
+    --------
+    unpad_sequence, pack_sequence
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.rnn import pad_sequence
+    >>> sequences = [st.tensor([1, 2]), st.tensor([3])]
+    >>> pad_sequence(sequences, batch_first=True)
+    tensor([[1, 2],
+            [3, 0]])
+    >>> pad_sequence(sequences, batch_first=True, padding_value=-1, padding_side="left")
+    tensor([[ 1,  2],
+            [-1,  3]])
     """
     if not isinstance(sequences, Iterable):
         raise RuntimeError(
@@ -319,15 +427,37 @@ def pad_sequence(
 def unpad_sequence(
     padded_sequences: Tensor, lengths: Any, batch_first: bool = False
 ) -> list[Tensor]:
-    """The sequences of a padded batch, a list of N tensors (length, *).
+    """The sequences of a padded batch.
 
-    Args:
-        padded_sequences: (T, N, *), or (N, T, *) if `batch_first`. It is not changed (PyTorch
-            transposes it in place).
-        lengths: (N,), of the sequences; more than T counts as T.
+    Parameters
+    ----------
+    padded_sequences : Tensor
+        `(T, N, ...)`, or `(N, T, ...)` if `batch_first`. It is not changed (PyTorch transposes it
+        in place).
+    lengths : Tensor or list of int
+        `(N,)`, of the sequences; more than T counts as T.
+    batch_first : bool, optional
+        Whether the batch is the first dimension.
 
-    Raises:
-        ValueError: there are not N lengths.
+    Returns
+    -------
+    list of Tensor
+        N tensors `(length, ...)`.
+
+    Raises
+    ------
+    ValueError
+        There are not N lengths.
+
+    See Also
+    --------
+    pad_sequence
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.rnn import unpad_sequence
+    >>> unpad_sequence(st.tensor([[1, 2], [3, 0]]), [2, 1], batch_first=True)
+    [tensor([1, 2]), tensor([3])]
     """
     batch, time = (0, 1) if batch_first else (1, 0)
     steps = _lengths("unpad_sequence", lengths)
@@ -348,9 +478,26 @@ def unpad_sequence(
 def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence:
     """Packs a list of sequences.
 
-    Args:
-        sequences: N tensors (L, *), whose lengths L may differ.
-        enforce_sorted: require decreasing lengths; False sorts the sequences first.
+    Parameters
+    ----------
+    sequences : sequence of Tensor
+        N tensors `(L, ...)`, whose lengths L may differ.
+    enforce_sorted : bool, optional
+        Whether lengths must decrease; False sorts the sequences first.
+
+    Returns
+    -------
+    PackedSequence
+
+    See Also
+    --------
+    unpack_sequence, pad_sequence
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.rnn import pack_sequence
+    >>> pack_sequence([st.tensor([3]), st.tensor([1, 2])], enforce_sorted=False).data
+    tensor([1, 3, 2])
     """
     items = list(sequences)
     lengths = [s.shape[0] for s in items]
@@ -358,7 +505,24 @@ def pack_sequence(sequences: Any, enforce_sorted: bool = True) -> PackedSequence
 
 
 def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
-    """The reverse of `pack_sequence`: a list of N tensors (length, *)."""
+    """The reverse of `pack_sequence`.
+
+    Parameters
+    ----------
+    packed_sequences : PackedSequence
+        The packed sequences.
+
+    Returns
+    -------
+    list of Tensor
+        N tensors `(length, ...)`.
+
+    Examples
+    --------
+    >>> from shmtensor.nn.utils.rnn import pack_sequence, unpack_sequence
+    >>> unpack_sequence(pack_sequence([st.tensor([1, 2]), st.tensor([3])]))
+    [tensor([1, 2]), tensor([3])]
+    """
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
 

@@ -201,7 +201,7 @@ def nll_loss(
     input : Tensor
         Log-probabilities: `(N, C)`, `(C,)` or `(N, C, d1, ...)`.
     target : Tensor
-        Class numbers: `(N)`, `()` or `(N, d1, ...)`.
+        Class numbers, int64 or uint8: `(N)`, `()` or `(N, d1, ...)`.
     weight : Tensor, optional
         `(C,)`: a weight per class; "mean" divides by the targets' weights.
     size_average : bool, optional
@@ -400,7 +400,8 @@ def cross_entropy(
     input : Tensor
         Logits: `(N, C)`, `(C,)` or `(N, C, d1, ...)`.
     target : Tensor
-        Class numbers `(N)`, `()` or `(N, d1, ...)`, or probabilities of the input's shape.
+        Class numbers `(N)`, `()` or `(N, d1, ...)`, of int64 or uint8; or probabilities of the
+        input's shape.
     weight : Tensor, optional
         `(C,)`: a weight per class; "mean" divides by the targets' weights.
     size_average : bool, optional
@@ -428,8 +429,7 @@ def cross_entropy(
     ValueError
         The batch sizes of input and target differ.
     RuntimeError
-        Other sizes do not match, the class numbers are not whole, or label_smoothing is not within
-        0 and 1.
+        Other sizes or dtypes do not match, or label_smoothing is not within 0 and 1.
 
     See Also
     --------

@@ -345,7 +345,7 @@ def conv1d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, group
         `(K,)`, added to each output channel.
     stride : int, optional
         Steps from one window to the next.
-    padding : {T} or str, optional
+    padding : int or str, optional
         Zeros added on either side; "valid" adds none, "same" so many that the result has the
         input's size (for stride 1).
     dilation : int, optional
@@ -397,7 +397,7 @@ def conv2d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, group
         `(K,)`, added to each output channel.
     stride : int or (int, int), optional
         Steps from one window to the next.
-    padding : {T} or str, optional
+    padding : int or (int, int) or str, optional
         Zeros added on either side; "valid" adds none, "same" so many that the result has the
         input's size (for stride 1).
     dilation : int or (int, int), optional
@@ -450,7 +450,7 @@ def conv3d(ops, input, weight, bias=None, stride=1, padding=0, dilation=1, group
         `(K,)`, added to each output channel.
     stride : int or (int, int, int), optional
         Steps from one window to the next.
-    padding : {T} or str, optional
+    padding : int or (int, int, int) or str, optional
         Zeros added on either side; "valid" adds none, "same" so many that the result has the
         input's size (for stride 1).
     dilation : int or (int, int, int), optional
