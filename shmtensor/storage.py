@@ -1,8 +1,6 @@
 """Storages: the memory that several tensors may be views of, as `torch.UntypedStorage`.
 
 NumPy's array owns a tensor's memory; a storage is an object over it that is created on demand.
-
-The file is long because its methods have full docstrings.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Tensors from existing data: lists, NumPy arrays, DLPack, buffers.
-
-The file is long because its functions have full docstrings.
-"""
+"""Tensors from existing data: lists, NumPy arrays, DLPack, buffers."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""New tensors: filled with a number, and with the shape of others.
-
-The file is long because its functions have full docstrings.
-"""
+"""New tensors: filled with a number, and with the shape of others."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""Reading and writing along one dimension: index_select, index_add, gather, scatter.
-
-The file is long because its functions have full docstrings.
-"""
+"""Reading and writing along one dimension: index_select, index_add, gather, scatter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """`x[index]`, index_put, where, masked_fill, take, nonzero: reading and writing at indices and
 masks.
-
-The file is long because its functions have full docstrings.
 """
 
 from __future__ import annotations

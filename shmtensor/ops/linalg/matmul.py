@@ -1,7 +1,4 @@
-"""Products of matrices and vectors.
-
-The file is long because its functions have full docstrings.
-"""
+"""Products of matrices and vectors."""
 
 from __future__ import annotations
 

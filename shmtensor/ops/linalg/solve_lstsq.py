@@ -1,7 +1,4 @@
-"""Systems of equations, inverses, least squares, ranks: `torch.linalg` by name. Batched.
-
-The file is long because its functions have full docstrings.
-"""
+"""Systems of equations, inverses, least squares, ranks: `torch.linalg` by name. Batched."""
 
 from __future__ import annotations
 

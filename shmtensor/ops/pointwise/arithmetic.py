@@ -1,7 +1,4 @@
-"""Arithmetic, element by element: add, sub, mul, div, addcmul, lerp, square, sqrt, abs, sign.
-
-The file is long because its functions have full docstrings.
-"""
+"""Arithmetic, element by element: add, sub, mul, div, addcmul, lerp, square, sqrt, abs, sign."""
 
 from __future__ import annotations
 

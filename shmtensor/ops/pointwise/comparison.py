@@ -1,7 +1,4 @@
-"""Comparisons and tests, element by element; the results are bool.
-
-The file is long because its functions have full docstrings.
-"""
+"""Comparisons and tests, element by element; the results are bool."""
 
 from __future__ import annotations
 

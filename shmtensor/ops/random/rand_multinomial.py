@@ -1,7 +1,4 @@
-"""Random tensors, from `philox` streams.
-
-The file is long because its functions have full docstrings.
-"""
+"""Random tensors, from `philox` streams."""
 
 from __future__ import annotations
 

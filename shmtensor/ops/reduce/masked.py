@@ -3,8 +3,6 @@ sum, -infinity for a maximum), and have no gradient.
 
 A mask is true where an element counts; it is broadcast to the input's shape, and may have any
 dtype. Without a mask all elements count.
-
-The file is long because its functions have full docstrings.
 """
 
 from __future__ import annotations

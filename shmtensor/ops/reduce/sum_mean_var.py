@@ -1,7 +1,4 @@
-"""Reductions: sum, mean, prod, amax, argmax, all, any, var, std.
-
-The file is long because its functions have full docstrings.
-"""
+"""Reductions: sum, mean, prod, amax, argmax, all, any, var, std."""
 
 from __future__ import annotations
 

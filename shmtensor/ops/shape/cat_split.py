@@ -1,7 +1,4 @@
-"""cat, stack and their variants; split, chunk, unbind; repeat_interleave, block_diag.
-
-The file is long because its functions have full docstrings.
-"""
+"""cat, stack and their variants; split, chunk, unbind; repeat_interleave, block_diag."""
 
 from __future__ import annotations
 

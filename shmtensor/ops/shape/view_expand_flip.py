@@ -1,7 +1,4 @@
-"""The same elements in another shape or order: views if the strides allow it, else copies.
-
-The file is long because its functions have full docstrings.
-"""
+"""The same elements in another shape or order: views if the strides allow it, else copies."""
 
 from __future__ import annotations
 

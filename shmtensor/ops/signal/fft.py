@@ -3,8 +3,6 @@ dimensions are transformed one after the other.
 
 A transform is linear, so its gradient is its adjoint: the transform in the other direction with the
 same scale, that is with the norm `ADJOINT_NORM[norm]`.
-
-The file is long because its functions have full docstrings.
 """
 
 from __future__ import annotations

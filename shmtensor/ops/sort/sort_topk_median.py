@@ -1,7 +1,4 @@
-"""max and min along a dimension, kthvalue, median, mode, sort, topk.
-
-The file is long because its functions have full docstrings.
-"""
+"""max and min along a dimension, kthvalue, median, mode, sort, topk."""
 
 from __future__ import annotations
 
