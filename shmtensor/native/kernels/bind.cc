@@ -72,8 +72,20 @@ PyMethodDef kernel(const char* name, const char* doc) {
 }
 
 PyMethodDef methods[] = {
-    {"set_num_threads", set_num_threads, METH_O, "set_num_threads(n): number of threads of the pool, the caller included."},
-    {"get_num_threads", get_num_threads, METH_NOARGS, "get_num_threads() -> int"},
+    {"set_num_threads", set_num_threads, METH_O,
+     "set_num_threads(n)\n--\n\n"
+     "Sets how many threads kernels run in, in this process.\n\n"
+     "Parameters\n----------\nn : int\n    At least 1, the calling thread included.\n\n"
+     "Returns\n-------\nNone\n\nRaises\n------\nValueError\n    n is less than 1.\n\n"
+     "Notes\n-----\nResults have the same bits for any number of threads.\n\n"
+     "Examples\n--------\n>>> n = st.get_num_threads()\n>>> st.set_num_threads(1)\n>>> st.get_num_threads()\n1\n"
+     ">>> st.set_num_threads(n)\n"},
+    {"get_num_threads", get_num_threads, METH_NOARGS,
+     "get_num_threads()\n--\n\n"
+     "How many threads kernels run in, the calling thread included.\n\n"
+     "Returns\n-------\nint\n    SHMTENSOR_NUM_THREADS, OMP_NUM_THREADS, or the processors that this process may use, unless\n"
+     "    `set_num_threads` was called.\n\n"
+     "Examples\n--------\n>>> st.get_num_threads() >= 1\nTrue\n"},
     {"share_threads", share_threads, METH_O,
      "share_threads(n): this process is one of n that compute at once and uses 1/n of the CPUs, "
      "unless SHMTENSOR_NUM_THREADS or OMP_NUM_THREADS sets the number of threads."},

@@ -156,9 +156,13 @@ PyMemberDef dtype_members[] = {
 
 PyType_Slot dtype_slots[] = {
     {Py_tp_doc,
-     const_cast<char*>("dtype(spelling): the type of a tensor's elements, one object per dtype (`shmtensor.float32`).\n\n"
-                       "Args:\n    spelling: a dtype of shmtensor's or NumPy's, a class of numbers, a name.\n\n"
-                       "Raises:\n    TypeError: tensors cannot have it.")},
+     const_cast<char*>("dtype(spelling)\n--\n\n"
+                       "The type of a tensor's elements; there is one object for each dtype (`shmtensor.float32`).\n\n"
+                       "Parameters\n----------\nspelling : dtype, type or str\n"
+                       "    A dtype of shmtensor's or NumPy's, a class of numbers, or a name.\n\n"
+                       "Raises\n------\nTypeError\n    Tensors cannot have it.\n\n"
+                       "Examples\n--------\n>>> st.dtype(\"float32\") is st.float32\nTrue\n"
+                       ">>> st.dtype(np.int64), st.dtype(bool)\n(shmtensor.int64, shmtensor.bool)\n")},
     {Py_tp_new, reinterpret_cast<void*>(dtype_new)},
     {Py_tp_repr, reinterpret_cast<void*>(dtype_repr)},
     {Py_tp_hash, reinterpret_cast<void*>(dtype_hash)},
