@@ -180,7 +180,8 @@ def inspect(node: Any, grads: tuple[Any, ...]) -> None:
     for i, g in enumerate(grads):
         g = getattr(g, "numbers", g)  # of a sparse gradient
         array = g.array if isinstance(g, native.TensorBase) else g
-        if native.is_array(array) and array.dtype.kind in "fc" and has_nan(array):
+        is_numbers = native.is_array(array) or isinstance(array, np.generic)  # no dimensions
+        if is_numbers and array.dtype.kind in "fc" and has_nan(array):
             raise RuntimeError(
                 f"backward: Function '{node_name(node)}' returned nan values in its {i}th output."
             )
@@ -188,7 +189,7 @@ def inspect(node: Any, grads: tuple[Any, ...]) -> None:
 
 def has_nan(array: Any) -> bool:
     """Whether an array has a NaN; reads one on a GPU, so it waits for the work on it."""
-    if isinstance(array, np.ndarray):
+    if isinstance(array, (np.ndarray, np.generic)):
         return bool(np.isnan(array).any())
     with array.device:
         return bool((array != array).any())

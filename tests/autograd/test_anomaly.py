@@ -27,8 +27,9 @@ def test_entering_it_warns() -> None:
         autograd.detect_anomaly()
 
 
-def test_nan_names_the_forward_line() -> None:
-    x = st.tensor([-1.0], requires_grad=True)
+@pytest.mark.parametrize("shape", [(), (1,)])
+def test_nan_names_the_forward_line(shape: tuple[int, ...]) -> None:
+    x = st.full(shape, -1.0, requires_grad=True)
     with detected():
         y = wrong_line(x)
         with (
