@@ -195,7 +195,8 @@ class LinearCrossEntropyLoss(_WeightedLoss):
         weight: (C,), a weight per class.
         ignore_index: targets of this class are ignored; None: -100, for class numbers.
         label_smoothing: the share of each target that is distributed over all classes.
-        options: checked, and without effect: see `LinearCrossEntropyOptions`.
+        options: how the logits are computed in chunks of rows (`LinearCrossEntropyOptions`); None:
+            at once. With weight, label_smoothing, out_features or probabilities also at once.
 
     Raises: RuntimeError if weight has another shape or label_smoothing is not within 0 and 1.
     """

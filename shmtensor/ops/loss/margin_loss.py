@@ -1,4 +1,4 @@
-"""Losses with a margin, losses of several labels, and the cross entropy of a linear layer."""
+"""Losses with a margin, and losses of several labels."""
 
 from __future__ import annotations
 
@@ -166,54 +166,3 @@ def triplet_margin_with_distance_loss(
 def pairwise(ops: Any, p: float = 2.0, eps: float = 1e-6) -> Callable[[Any, Any], Any]:
     """`pairwise_distance` of two tensors."""
     return lambda x, y: ops.norm(ops.add(ops.sub(x, y), eps), p, -1)
-
-
-@composite(method=False, function=False)
-def linear_cross_entropy(
-    ops,
-    input,
-    linear_weight,
-    target,
-    *,
-    linear_bias=None,
-    weight=None,
-    reduction="mean",
-    ignore_index=None,
-    label_smoothing=0.0,
-    options=None,
-):
-    """`cross_entropy` of `linear(input, linear_weight, linear_bias)`: (N, E) and (C, ..., E).
-
-    Args:
-        options: PyTorch's options to save memory; accepted, and without effect here.
-    """
-    name = "linear_cross_entropy"
-    shape, weight_shape = tuple(input.shape), tuple(linear_weight.shape)
-    if len(shape) not in (1, 2):
-        raise RuntimeError(f"{name}: expected input with dimensionality 1 or 2: {shape}")
-    if len(weight_shape) < 2 or weight_shape[-1] != shape[-1]:
-        raise RuntimeError(f"{name}: expected linear_weight (C, ..., {shape[-1]}): {weight_shape}")
-    if linear_bias is not None and tuple(linear_bias.shape) != weight_shape[:-1]:
-        raise RuntimeError(
-            f"{name}: expected linear_bias of shape {weight_shape[:-1]}: {tuple(linear_bias.shape)}"
-        )
-    if len(weight_shape) > 2 and len(shape) == 1:
-        raise RuntimeError(
-            f"{name}: such a linear_weight needs a batched input: {weight_shape}, {shape}"
-        )
-    inner = (*shape[:-1], *weight_shape[:-1])
-    if ignore_index is not None and tuple(target.shape) == inner:
-        raise RuntimeError(
-            f"{name}: ignore_index needs class indices, not probabilities: {ignore_index}"
-        )
-    flat = ops.reshape(linear_weight, (-1, weight_shape[-1]))
-    bias = None if linear_bias is None else ops.reshape(linear_bias, (-1,))
-    logits = ops.reshape(ops.linear(input, flat, bias), inner)
-    return ops.cross_entropy(
-        logits,
-        target,
-        weight,
-        ignore_index=-100 if ignore_index is None else ignore_index,
-        reduction=reduction,
-        label_smoothing=label_smoothing,
-    )
