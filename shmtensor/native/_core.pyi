@@ -392,7 +392,13 @@ def cross_entropy(
     logits: _Array, target: _Array, ignore_index: int, reduction: str, /
 ) -> tuple[_Array, _Array]: ...
 def cross_entropy_backward(
-    g: _Array, probabilities: _Array, target: _Array, ignore_index: int, reduction: str, /
+    g: _Array,
+    logits: _Array,
+    normalizers: _Array,
+    target: _Array,
+    ignore_index: int,
+    reduction: str,
+    /,
 ) -> _Array: ...
 def sum(
     x: _Array, dim: int | tuple[int, ...] | list[int] | None = None, keepdim: bool = False, /

@@ -63,6 +63,7 @@ FAMILIES = (
     "loss.pointwise_loss",
     "loss.mse_bce_kl",
     "loss.margin_loss",
+    "loss.linear_cross_entropy",
     "nn.embedding_bag",
     "nn.batch_norm",
     "reduce.histogram",

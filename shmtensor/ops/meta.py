@@ -246,6 +246,11 @@ def layer_norm_backward(
     return new(x.shape, x.dtype), new(length, x.dtype), new(length, x.dtype)
 
 
+@on_meta("_cross_entropy_backward")
+def cross_entropy_backward(xp: Any, g: Any, logits: Any, *_: Any) -> Any:
+    return new(logits.shape, logits.dtype)
+
+
 @on_meta("_attention")
 def attention(xp: Any, xs: Any, *_: Any) -> Any:
     query, value = xs[0], xs[2]

@@ -138,9 +138,9 @@ struct Kernels {
   T (*attention_weights)(T* s, int64_t n, T shift);
   void (*attention_backward)(const T* p, T* dp, int64_t n, T d, T scale);
   T (*attention_dot)(const T* x, const T* y, int64_t n);
-  // One row of cross entropy: probabilities, and -log of the target's.
-  T (*cross_entropy_row)(const T* x, T* probabilities, int64_t m, int64_t target);
-  void (*scale)(const T* x, T* out, int64_t n, T factor);
+  // A row's largest element, and the logarithm of the sum of e^(x - that); then its softmax from these, times a factor.
+  void (*logsumexp_row)(const T* x, int64_t m, T* max_value, T* log_total);
+  void (*scaled_softmax_row)(const T* x, T* out, int64_t m, T max_value, T log_total, T factor);
 
   // Sums: of n elements, of n elements 2 apart, of short rows, and of each column (added to acc).
   double (*sum)(const T* x, int64_t n);

@@ -1,4 +1,4 @@
-"""LinearCrossEntropyOptions: how PyTorch's `linear_cross_entropy` would save memory."""
+"""LinearCrossEntropyOptions: how `linear_cross_entropy` saves memory."""
 
 from __future__ import annotations
 
@@ -17,21 +17,27 @@ _DTYPES = ("float16", "bfloat16", "float32", "float64")
 class LinearCrossEntropyOptions:
     """The options of `LinearCrossEntropyLoss`, checked as PyTorch checks them.
 
-    In PyTorch they choose how the logits are computed in chunks. Here the logits are computed at
-    once, whatever the options are: the loss and its gradients are the same.
+    With options the logits exist for some rows at a time, and backward computes them again: one
+    product more, and no (N, C) array. 16-bit floats are computed and summed in float32.
 
     Parameters
     ----------
     allow_retain_graph : bool, optional
-        Whether backward may run twice (here it always may).
+        Whether backward may run twice with `retain_graph=True`. Here it always may: no gradient is
+        kept from forward.
     batch_chunk_size : int, optional
-        Rows of the input in one chunk.
+        Rows of the input in one chunk; None: all, or as `chunking_method` says.
     chunking_method : str, optional
-        "auto", "aspect_ratio", "aspect_ratio:N" or None.
+        "aspect_ratio": as many rows as make the chunk's logits as large as the input, rounded up to
+        a power of two; "aspect_ratio:N": divided by N; None: as `batch_chunk_size` says; "auto":
+        `batch_chunk_size`, or else in_features rows, whose logits are as large as the weight
+        (PyTorch's choice is smaller, and here 5 times as slow).
     acc_policy : str, optional
-        "auto", "accurate", "balanced" or "compact".
+        "compact" and "auto" add a chunk's part of the weight's gradient for some classes at a time;
+        "accurate" and "balanced" compute it in an array of its size first.
     acc_dtype : dtype, optional
-        The floating-point dtype of sums over chunks.
+        float64: the gradients of weight and bias are summed over chunks in it; others and None: in
+        the input's dtype, float32 for 16-bit floats.
 
     Raises
     ------

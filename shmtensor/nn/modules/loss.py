@@ -401,7 +401,8 @@ class LinearCrossEntropyLoss(_WeightedLoss):
     label_smoothing : float, optional
         The share of each target that is distributed evenly over all classes.
     options : LinearCrossEntropyOptions, optional
-        Checked, and without effect.
+        How the logits are computed in chunks of rows; by default at once. With `weight`,
+        `label_smoothing`, `out_features` or probabilities also at once.
 
     Raises
     ------

@@ -168,10 +168,10 @@ def _cross_entropy(xp: Any, x: Any, target: Any, ignore_index: int, reduction: s
 
 @ROWS["_cross_entropy_backward"].on("cuda")
 def _cross_entropy_backward(
-    xp: Any, x: Any, logits: Any, p: Any, target: Any, ignore_index: int, reduction: str
+    xp: Any, x: Any, logits: Any, normalizers: Any, target: Any, ignore_index: int, reduction: str
 ) -> Any:
-    # p is what the forward above saves: not the softmax, but what it follows from
-    return cross_entropy_backward(x, logits, p, target, None, ignore_index, reduction)
+    # normalizers are what the forward above saves
+    return cross_entropy_backward(x, logits, normalizers, target, None, ignore_index, reduction)
 
 
 @ROWS["_cross_entropy_weighted"].on("cuda")

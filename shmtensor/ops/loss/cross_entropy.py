@@ -243,32 +243,33 @@ def nll_loss(
 
 @op(
     numpy=native.cross_entropy,
-    saves="p",
+    saves="normalizers",
     samples=[((5, 4), ints((5,), 4), 1, "mean"), ((5, 4), ints((5,), 4), -100, "sum")],
     vmap="cross_entropy",
 )
 def _cross_entropy(xp, x, target, /, ignore_index, reduction):
-    """-log(softmax(x))[c] for each target c: the mean over those that count, or the sum. Saves the
-    softmax.
+    """-log(softmax(x))[c] for each target c: the mean over those that count, or the sum. Saves
+    of each row the largest logit, and the logarithm of the sum of exp(x - that).
     """
     safe, mask = class_indices("cross_entropy", x.shape, target, ignore_index)
-    logp = x - x.max(1, keepdims=True)
-    logp -= xp.log(xp.exp(logp).sum(1, keepdims=True))
+    top = x.max(1, keepdims=True)
+    log_total = xp.log(xp.exp(x - top).sum(1, keepdims=True))
+    logp = x - top - log_total
     total = -xp.where(mask, xp.take_along_axis(logp, safe.reshape(-1, 1), 1)[..., None], 0).sum()
     if reduction == "mean":
         total = xp.true_divide(total, x.dtype.type(mask.sum()))
-    return xp.asarray(total, x.dtype), xp.exp(logp)
+    return xp.asarray(total, x.dtype), xp.concatenate([top, log_total], 1)
 
 
-@op(numpy=(native.cross_entropy_backward, "x, p, target, ignore_index, reduction"), samples=[])
-def _cross_entropy_backward(xp, x, logits, p, target, /, ignore_index, reduction):
+@op(numpy=native.cross_entropy_backward, samples=[])
+def _cross_entropy_backward(xp, x, logits, normalizers, target, /, ignore_index, reduction):
     """(softmax - one hot) times the incoming gradient x, 0 where the class is ignored.
 
-    p is the softmax of the logits, which are an input only for the second gradient.
+    normalizers: what the forward saves; on a device of another form.
     """
     target = native.private_index(target)
     mask = target != ignore_index
-    out = p.copy()
+    out = xp.exp(logits - normalizers[:, :1] - normalizers[:, 1:])
     out[xp.arange(len(target)), xp.where(mask, target, 0)] -= 1
     scale = x / x.dtype.type(mask.sum()) if reduction == "mean" else x
     out *= xp.where(mask, scale, 0)[:, None]
@@ -276,8 +277,8 @@ def _cross_entropy_backward(xp, x, logits, p, target, /, ignore_index, reduction
 
 
 _cross_entropy.pullback(
-    x=lambda ops, g, x, p, target, ignore_index, reduction: ops._cross_entropy_backward(
-        g, x, p, target, ignore_index, reduction
+    x=lambda ops, g, x, normalizers, target, ignore_index, reduction: ops._cross_entropy_backward(
+        g, x, normalizers, target, ignore_index, reduction
     )
 )
 

@@ -159,19 +159,29 @@ def attention_gradients(
     ops: Any, needed: tuple[tuple[bool, ...]], g: Any, xs: Any, out: Any, logsumexp: Any,
     scale: float, is_causal: bool, p: float, seed: int, offset: int,
 ) -> tuple[list[Any]]:  # fmt: skip
-    """The gradients of query, key, value and the mask: by the kernel, or with history or for a mask
-    by composition.
+    """The gradients of query, key, value and the mask: by the kernel, but that of the mask and all
+    that have history by composition.
     """
-    query, key, value, *masks = xs
-    if isinstance(g, np.ndarray) and not any(needed[0][3:]):
-        arrays = [upcast_half(ops, x) for x in (g, out, logsumexp, query, key, value, *masks)]
-        mask = arrays.pop() if masks else None
-        gradients = native.call(
-            native.attention_backward, *arrays, mask, scale, is_causal, p, seed, offset
-        )
-        if gradients is not None:
-            return ([*gradients, *(None for _ in masks)],)
-    mask = masks[0] if masks else None
+    options = scale, is_causal, p, seed, offset
+    is_mask_needed, gradients = any(needed[0][3:]), None
+    if isinstance(g, np.ndarray):
+        g, out, logsumexp, *operands = (upcast_half(ops, x) for x in (g, out, logsumexp, *xs))
+        operands.extend([None] * (4 - len(xs)))
+        gradients = native.call(native.attention_backward, g, out, logsumexp, *operands, *options)
+        if gradients is not None and not is_mask_needed:
+            return ([*gradients, *(None for _ in xs[3:])],)
+    mask = xs[3] if len(xs) > 3 else None
+    composed = composed_gradients(
+        ops, g, xs[0], xs[1], xs[2], mask, scale, is_causal, p, seed, offset
+    )
+    return ([*(gradients or composed[:3]), *composed[3 : len(xs)]],)
+
+
+def composed_gradients(
+    ops: Any, g: Any, query: Any, key: Any, value: Any, mask: Any, scale: float, is_causal: bool,
+    p: float, seed: int, offset: int,
+) -> list[Any]:  # fmt: skip
+    """The gradients of query, key, value and the mask, None without one of numbers."""
     heads = None if query.ndim < 3 or key.shape[-3] == query.shape[-3] else key.shape[-3]
     if heads:
         key, value = repeat_heads(ops, query, key, value)
@@ -188,11 +198,9 @@ def attention_gradients(
     g_value = ops.matmul(ops.transpose(kept, -2, -1), g)
     if heads:
         g_key, g_value = sum_groups(ops, g_key, heads), sum_groups(ops, g_value, heads)
-    is_mask_needed = any(needed[0][3:])
-    by_mask = (
-        [ops._sum_to_size(g_scores, tuple(mask.shape)) if is_mask_needed else None] if masks else []
-    )
-    return ([g_query, g_key, g_value, *by_mask],)
+    has_numbers = mask is not None and mask.dtype != np.bool_
+    g_mask = ops._sum_to_size(g_scores, tuple(mask.shape)) if has_numbers else None
+    return [g_query, g_key, g_value, g_mask]
 
 
 _attention.joint_pullback(attention_gradients, xs="xs")

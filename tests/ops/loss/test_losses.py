@@ -49,6 +49,28 @@ def test_gradients_of_the_fused_cross_entropy(reduction: str) -> None:
     assert st.autograd.gradgradcheck(loss, (x,))
 
 
+@pytest.mark.parametrize("dtype", [st.float32, st.bfloat16])
+def test_cross_entropy_saves_two_numbers_a_row(dtype: Any) -> None:
+    """Beside its operands; the softmax is computed again."""
+    x = st.randn(20, 300, dtype=dtype, requires_grad=True)
+    c, saved = st.arange(20), []
+
+    def pack(tensor: Any) -> Any:
+        saved.append(tensor)
+        return tensor
+
+    with st.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        loss = functional.cross_entropy(x, c)
+    others = [v for v in saved if tuple(v.shape) not in ((20, 300), (20,))]
+    assert [(tuple(v.shape), v.dtype) for v in others] == [((20, 2), st.float32)]
+    assert sum(v.numel() == x.numel() for v in saved) == 1
+    loss.backward()
+    softmax = functional.softmax(x.detach().float(), 1)
+    expected = (softmax - functional.one_hot(c, 300)) / 20
+    bound = 1e-6 if dtype == st.float32 else 1e-3
+    assert np.allclose(x.grad.float().numpy(), expected.numpy(), atol=bound)
+
+
 def test_there_is_one_weight_for_each_class() -> None:
     x, classes, chances = st.zeros(2, 3), st.tensor([0, 2]), st.ones(2, 3) / 3
     for shape in ((4,), (1,), (), (1, 3), (3, 1)):

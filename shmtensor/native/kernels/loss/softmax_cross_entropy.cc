@@ -215,16 +215,17 @@ using ChangedRow = std::atomic<int64_t>;
 // The losses of the rows [start, stop), and their sum. Returns the row of such a target, or -1. A separate function, see
 // docs/design/native.md, Loops in lambdas.
 template <class T>
-int64_t row_losses(const LossArguments l, const T* x, T* probabilities, T* out, int64_t start, int64_t stop, double* total) {
-  const auto row = kernels<T>().cross_entropy_row;
+int64_t row_losses(const LossArguments l, const T* x, T* normalizers, T* out, int64_t start, int64_t stop, double* total) {
+  const auto row = kernels<T>().logsumexp_row;
   double sum = 0;
   *total = 0;  // if it ends early
   for (int64_t i = start; i < stop; ++i) {
     int64_t target;
     if (!l.read_target(i, &target)) return i;
     const bool ignored = target == l.ignore;
-    T loss = row(x + i * l.classes, probabilities + i * l.classes, l.classes, ignored ? 0 : target);
-    if (ignored) loss = 0;
+    T *max_value = normalizers + 2 * i, *log_total = max_value + 1;
+    row(x + i * l.classes, l.classes, max_value, log_total);
+    const T loss = ignored ? T(0) : *log_total - (x[i * l.classes + target] - *max_value);
     sum += static_cast<double>(loss);
     if (l.reduction == Reduction::None) out[i] = loss;
   }
@@ -234,13 +235,13 @@ int64_t row_losses(const LossArguments l, const T* x, T* probabilities, T* out, 
 
 // The losses of slices are added in order, so results do not depend on the number of threads.
 template <class T>
-int64_t compute_losses(const LossArguments& l, const T* x, T* probabilities, T* out) {
+int64_t compute_losses(const LossArguments& l, const T* x, T* normalizers, T* out) {
   const int64_t grain = row_grain(l), pieces = (l.rows + grain - 1) / grain;
   const Buffer<double> buffer(pieces);
   double* partial_sums = buffer.get();
   ChangedRow changed{-1};
   ranges(l.rows, grain, [&](int64_t start, int64_t stop) {
-    const int64_t row = row_losses(l, x, probabilities, out, start, stop, partial_sums + start / grain);
+    const int64_t row = row_losses(l, x, normalizers, out, start, stop, partial_sums + start / grain);
     if (row >= 0) changed = row;
   });
   if (l.reduction != Reduction::None) {
@@ -254,8 +255,9 @@ int64_t compute_losses(const LossArguments& l, const T* x, T* probabilities, T* 
 
 // The gradients of the rows [start, stop); returns as row_losses.
 template <class T>
-int64_t row_gradients(const LossArguments l, const T* g, const T* probabilities, T* gx, int64_t start, int64_t stop) {
-  const auto scale = kernels<T>().scale;
+int64_t row_gradients(const LossArguments l, const T* g, const T* x, const T* normalizers, T* gx, int64_t start,
+                      int64_t stop) {
+  const auto row = kernels<T>().scaled_softmax_row;
   for (int64_t i = start; i < stop; ++i) {
     T factor = l.reduction == Reduction::None ? g[i] : *g;
     if (l.reduction == Reduction::Mean) factor /= static_cast<T>(l.counted_rows);
@@ -266,17 +268,17 @@ int64_t row_gradients(const LossArguments l, const T* g, const T* probabilities,
       memset(to, 0, sizeof(T) * static_cast<size_t>(l.classes));
       continue;
     }
-    scale(probabilities + i * l.classes, to, l.classes, factor);
+    row(x + i * l.classes, to, l.classes, normalizers[2 * i], normalizers[2 * i + 1], factor);
     to[target] -= factor;
   }
   return -1;
 }
 
 template <class T>
-int64_t compute_gradients(const LossArguments& l, const T* g, const T* probabilities, T* gx) {
+int64_t compute_gradients(const LossArguments& l, const T* g, const T* x, const T* normalizers, T* gx) {
   ChangedRow changed{-1};
   ranges(l.rows, row_grain(l), [&](int64_t start, int64_t stop) {
-    const int64_t row = row_gradients(l, g, probabilities, gx, start, stop);
+    const int64_t row = row_gradients(l, g, x, normalizers, gx, start, stop);
     if (row >= 0) changed = row;
   });
   return changed;
@@ -284,7 +286,8 @@ int64_t compute_gradients(const LossArguments& l, const T* g, const T* probabili
 
 }  // namespace
 
-// cross_entropy(logits, target, ignore_index, reduction) -> (loss, probabilities)
+// cross_entropy(logits, target, ignore_index, reduction) -> (loss, normalizers): of each row the largest logit, and the
+// logarithm of the sum of e^(x - that), in the dtype in which it computes
 PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "cross_entropy";
   if (!takes(where, n, 4)) return nullptr;
@@ -294,48 +297,53 @@ PyObject* cross_entropy(PyObject*, PyObject* const* args, Py_ssize_t n) {
   LossArguments l;
   if (!x || !floating(where, x, &type) || !loss_arguments(where, x, args + 1, &target, &l)) return nullptr;
   Ref in = contiguous_as(x, type.compute);
-  Ref probabilities(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
-  npy_intp rows = l.rows;
+  npy_intp rows = l.rows, pairs[] = {rows, 2};
+  Ref normalizers(in ? new_array(2, pairs, type.compute) : nullptr);
   const int nd = l.reduction == Reduction::None ? PyArray_NDIM(x) - 1 : 0;
-  Ref out(probabilities ? new_array(nd, &rows, type.compute) : nullptr);
+  Ref out(normalizers ? new_array(nd, &rows, type.compute) : nullptr);
   if (!out) return nullptr;
   int64_t changed;
   {
     Unlocked unlocked(l.rows * l.classes > kUnlock);
-    changed = type.compute == NPY_FLOAT
-                  ? compute_losses(l, data<float>(in), data<float>(probabilities), data<float>(out))
-                  : compute_losses(l, data<double>(in), data<double>(probabilities), data<double>(out));
+    changed = type.compute == NPY_FLOAT ? compute_losses(l, data<float>(in), data<float>(normalizers), data<float>(out))
+                                        : compute_losses(l, data<double>(in), data<double>(normalizers), data<double>(out));
   }
   if (changed >= 0) return raise_changed(where, changed);
   Ref loss(finish(std::move(out), type));
-  Ref result(loss ? finish(std::move(probabilities), type) : nullptr);
-  return result ? PyTuple_Pack(2, loss.get(), result.get()) : nullptr;
+  return loss ? PyTuple_Pack(2, loss.get(), normalizers.get()) : nullptr;
 }
 
-// cross_entropy_backward(g, probabilities, target, ignore_index, reduction) -> gradient of the logits
+// cross_entropy_backward(g, logits, normalizers, target, ignore_index, reduction) -> gradient of the logits
 PyObject* cross_entropy_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
   constexpr const char* where = "cross_entropy_backward";
-  if (!takes(where, n, 5)) return nullptr;
+  if (!takes(where, n, 6)) return nullptr;
   PyArrayObject* g = array_argument(where, "g", args[0]);
-  PyArrayObject* y = g ? array_argument(where, "probabilities", args[1]) : nullptr;
+  PyArrayObject* x = g ? array_argument(where, "logits", args[1]) : nullptr;
+  PyArrayObject* pairs = x ? array_argument(where, "normalizers", args[2]) : nullptr;
   Floating type;
   Ref target;
   LossArguments l;
-  if (!y || !floating(where, y, &type) || !loss_arguments(where, y, args + 2, &target, &l)) return nullptr;
+  if (!pairs || !floating(where, x, &type) || !loss_arguments(where, x, args + 3, &target, &l)) return nullptr;
+  if (PyArray_SIZE(pairs) != 2 * l.rows) {
+    return raise("ValueError", "%s: normalizers have another size: %s, expected %lld rows of 2", where,
+                 shape_text(pairs).c_str(), static_cast<long long>(l.rows));
+  }
   const int64_t expected = l.reduction == Reduction::None ? l.rows : 1;
   if (PyArray_SIZE(g) != expected) {
     return raise("ValueError", "%s: g has another size: %s, expected %lld elements", where, shape_text(g).c_str(),
                  static_cast<long long>(expected));
   }
   Ref a = contiguous_as(g, type.compute);
-  Ref b = a ? contiguous_as(y, type.compute) : Ref();
-  Ref out(b ? new_array(PyArray_NDIM(y), PyArray_DIMS(y), type.compute) : nullptr);
+  Ref b = a ? contiguous_as(x, type.compute) : Ref();
+  Ref c = b ? contiguous_as(pairs, type.compute) : Ref();
+  Ref out(c ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type.compute) : nullptr);
   if (!out) return nullptr;
   int64_t changed;
   {
     Unlocked unlocked(l.rows * l.classes > kUnlock);
-    changed = type.compute == NPY_FLOAT ? compute_gradients(l, data<float>(a), data<float>(b), data<float>(out))
-                                        : compute_gradients(l, data<double>(a), data<double>(b), data<double>(out));
+    changed = type.compute == NPY_FLOAT
+                  ? compute_gradients(l, data<float>(a), data<float>(b), data<float>(c), data<float>(out))
+                  : compute_gradients(l, data<double>(a), data<double>(b), data<double>(c), data<double>(out));
   }
   if (changed >= 0) return raise_changed(where, changed);
   return finish(std::move(out), type);

@@ -61,11 +61,14 @@ void log_softmax(const T* x, T* out, int64_t rows, int64_t m) {
 }
 
 template <class T>
-T cross_entropy_row(const T* x, T* probabilities, int64_t m, int64_t target) {
-  T max_value = row_max(x, m);
-  T total = row_exp<T, true>(x, probabilities, m, max_value);
-  scale<T>(probabilities, probabilities, m, T(1) / total);
-  return scalar_log(total) - (x[target] - max_value);
+void logsumexp_row(const T* x, int64_t m, T* max_value, T* log_total) {
+  *max_value = row_max(x, m);
+  *log_total = scalar_log(row_exp<T, false>(x, nullptr, m, *max_value));
+}
+
+template <class T>
+void scaled_softmax_row(const T* x, T* out, int64_t m, T max_value, T log_total, T factor) {
+  map1(x, out, m, [=](V<T> v) INLINE_LAMBDA { return exp_nonpositive(v - max_value - log_total) * factor; });
 }
 
 template <class T>

@@ -24,9 +24,6 @@ template <class T>
 void logsumexp_rows(const ReducedLayout& r, T* out) {
   const T* x = data<T>(r.x);
   ranges(r.outer, 1 + kPiece / r.m, [&](int64_t start, int64_t stop) {
-    T stack_buffer[256];
-    std::vector<T> heap_buffer(r.m > 256 ? static_cast<size_t>(r.m) : 0);
-    T* probabilities = r.m > 256 ? heap_buffer.data() : stack_buffer;
     for (int64_t i = start; i < stop; ++i) {
       const T* row = x + i * r.m;
       const T max_value = folds<T>().minmax[kMaximum](row, r.m);
@@ -34,8 +31,9 @@ void logsumexp_rows(const ReducedLayout& r, T* out) {
         out[i] = max_value;  // the result is infinite or NaN, too
         continue;
       }
-      const int64_t max_index = folds<T>().find(row, r.m, max_value);
-      out[i] = kernels<T>().cross_entropy_row(row, probabilities, r.m, max_index) + max_value;
+      T top, log_total;
+      kernels<T>().logsumexp_row(row, r.m, &top, &log_total);
+      out[i] = log_total + top;
     }
   });
 }

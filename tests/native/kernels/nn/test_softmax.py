@@ -83,17 +83,23 @@ def check_cross_entropy(shape: tuple[int, ...], reduction: str, dtype: str) -> N
     want = {"mean": losses.sum() / mask.sum(), "sum": losses.sum(), "none": losses}[reduction]
     targets = target.reshape(-1)
     target = np.where(mask, target, -100)
-    loss, probabilities = native.cross_entropy(x, target, -100, reduction)
+    loss, normalizers = native.cross_entropy(x, target, -100, reduction)
     assert loss.dtype == dtype
     np.testing.assert_allclose(loss, want, rtol=1e-5, atol=1e-5)
-    np.testing.assert_allclose(probabilities, y, rtol=1e-5, atol=1e-6)
+    assert normalizers.shape == (len(rows), 2)
+    top, log_total = normalizers.T.astype("float64")
+    logits = x.reshape(rows.shape)
+    np.testing.assert_array_equal(top, logits.max(1))
+    np.testing.assert_allclose(
+        np.exp(logits - top[:, None] - log_total[:, None]), rows, rtol=1e-5, atol=1e-6
+    )
     g = RNG.standard_normal(loss.shape).astype(dtype)
     one_hot = np.zeros_like(rows)
     one_hot[np.arange(len(rows)), targets] = 1
     gx = (rows - one_hot).reshape(shape) * np.asarray(mask)[..., None] * np.asarray(g)[..., None]
     if reduction == "mean":
         gx = gx / mask.sum()
-    got = native.cross_entropy_backward(g, probabilities, target, -100, reduction)
+    got = native.cross_entropy_backward(g, x, normalizers, target, -100, reduction)
     np.testing.assert_allclose(got, gx, rtol=1e-4, atol=1e-5)
 
 
@@ -123,4 +129,6 @@ def test_errors_show_the_values() -> None:
     with pytest.raises(ValueError, match="unknown reduction: 'max'"):
         native.cross_entropy(x, np.array([0, 1]), -100, "max")
     with pytest.raises(ValueError, match=r"g has another size: \(3,\), expected 2"):
-        native.cross_entropy_backward(np.ones(3), x, np.array([0, 1]), -100, "none")
+        native.cross_entropy_backward(np.ones(3), x, x[:, :2], np.array([0, 1]), -100, "none")
+    with pytest.raises(ValueError, match=r"normalizers have another size: \(2, 3\), expected 2"):
+        native.cross_entropy_backward(np.ones(2), x, x, np.array([0, 1]), -100, "none")
