@@ -177,7 +177,7 @@ def rrelu(
     if not training:
         return _apply_slope("rrelu", ops.leaky_relu, input, (lower + upper) / 2, inplace)
     slopes = ops.rand_like(input) * (upper - lower) + lower
-    return _apply(lambda x: ops._where(x > 0, x, x * slopes), input, inplace)
+    return _apply(lambda x: ops._prelu_kernel(x, slopes), input, inplace)
 
 
 def rrelu_(
@@ -224,7 +224,7 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
 
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|)."""
-    return input / (input.abs() + 1)
+    return input / (input.abs() + 1) if input.dtype.is_complex else ops.softsign(input)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
