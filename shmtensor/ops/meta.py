@@ -328,7 +328,7 @@ def of_size(xp: Any, x: Any, size: Shape, *_: Any) -> Any:
     return images("pool_backward", x, x.shape[: x.ndim - len(size)], size)
 
 
-@on_meta("_max_pool_backward")
+@on_meta("_max_pool_backward", "_max_unpool")
 def max_pool_backward(xp: Any, x: Any, indices: Any, size: Shape, *_: Any) -> Any:
     return of_size(xp, x, size)
 

@@ -177,14 +177,50 @@ INLINE V<double> exp_nonpositive(V<double> x) {
   return x < low ? splat(0.0) : y;
 }
 
-// e^x - 1 for x <= 0; near 0 by a series, since e^x - 1 cancels.
-template <class T>
-INLINE V<T> exp_minus_one(V<T> x) {
-  constexpr int kTerms = sizeof(T) == 4 ? 8 : 14;
-  V<T> s = splat(T(1));
-#pragma GCC unroll 16
-  for (int k = kTerms; k > 1; --k) s = s * x * T(1.0 / k) + T(1);
-  return x > splat(T(-0.35)) ? s * x : exp_nonpositive(x) - T(1);
+// e^x - 1 for x <= 0, to 2 units in the last place. With x = n ln 2 + r, |r| <= ln 2 / 2, it is 2^n (e^r - 1) + (2^n - 1):
+// the second term is exact, and for n < 0 larger than the first one. -0 stays -0, NaN stays NaN.
+INLINE V<float> exp_minus_one(V<float> x) {
+  const V<float> low = splat(-87.3365f);
+  const V<float> c = x < low ? low : x;
+  const V<float> shifted = c * 1.44269504f + 12582912.0f;  // as in exp_nonpositive
+  const V<float> n = shifted - 12582912.0f;
+  V<float> r = c - n * 0.693359375f;
+  r = r + n * 2.12194440e-4f;
+  V<float> p = splat(1.0f / 5040);
+  p = p * r + 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r * r + r;
+  typedef Vec<float>::bits I;
+  const V<float> power = (V<float>)(((I)shifted - 0x4B400000 + 127) << 23);
+  return x == splat(0.0f) ? x : p * power + (power - 1.0f);
+}
+
+INLINE V<double> exp_minus_one(V<double> x) {
+  const V<double> low = splat(-708.39);
+  const V<double> c = x < low ? low : x;
+  const V<double> shifted = c * 1.4426950408889634 + 6755399441055744.0;
+  const V<double> n = shifted - 6755399441055744.0;
+  V<double> r = c - n * 6.93147180369123816490e-01;
+  r = r - n * 1.90821492927058770002e-10;
+  V<double> p = splat(1.0 / 6227020800.0);
+  p = p * r + 1.0 / 479001600.0;
+  p = p * r + 1.0 / 39916800.0;
+  p = p * r + 1.0 / 3628800.0;
+  p = p * r + 1.0 / 362880.0;
+  p = p * r + 1.0 / 40320.0;
+  p = p * r + 1.0 / 5040.0;
+  p = p * r + 1.0 / 720.0;
+  p = p * r + 1.0 / 120.0;
+  p = p * r + 1.0 / 24.0;
+  p = p * r + 1.0 / 6.0;
+  p = p * r + 0.5;
+  p = p * r * r + r;
+  typedef Vec<double>::bits I;
+  const V<double> power = (V<double>)(((I)shifted - 0x4338000000000000LL + 1023) << 52);
+  return x == splat(0.0) ? x : p * power + (power - 1.0);
 }
 
 // The sum of z^k / (2 k + 1) from k = 0 to n.

@@ -432,7 +432,7 @@ def rrelu(
     if not training:
         return _apply_slope("rrelu", ops.leaky_relu, input, (lower + upper) / 2, inplace)
     slopes = ops.rand_like(input) * (upper - lower) + lower
-    return _apply(lambda x: ops._where(x > 0, x, x * slopes), input, inplace)
+    return _apply(lambda x: ops._prelu_kernel(x, slopes), input, inplace)
 
 
 def rrelu_(
@@ -645,7 +645,7 @@ def softsign(input: Tensor) -> Tensor:
     >>> F.softsign(st.tensor([-1., 0., 3.]))
     tensor([-0.5000,  0.0000,  0.7500])
     """
-    return input / (input.abs() + 1)
+    return input / (input.abs() + 1) if input.dtype.is_complex else ops.softsign(input)
 
 
 def tanhshrink(input: Tensor) -> Tensor:

@@ -323,4 +323,4 @@ def _alpha_dropout(
     scale = 1 / math.sqrt(keep * (1 + p * limit * limit))
     mask: Any = ops.dropout(input.new_ones(shape), p) * keep  # ones and zeros
     shift: Any = (1 - mask) * (limit * scale) - scale * p * limit
-    return input.mul_(mask * scale).add_(shift) if inplace else input * (mask * scale) + shift
+    return input.mul_(mask * scale).add_(shift) if inplace else (input * (mask * scale)).add_(shift)

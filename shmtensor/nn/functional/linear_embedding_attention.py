@@ -333,7 +333,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     x1, x2 = ops.broadcast_tensors(x1, x2)
     n1 = x1.norm(2, dim, keepdim=True).clamp(min=eps)
     n2 = x2.norm(2, dim, keepdim=True).clamp(min=eps)
-    return (x1 / n1 * (x2 / n2)).sum(dim)
+    # x1 / n1 cannot overflow when it is multiplied, as x1 could
+    return (x1 / n1 * x2).sum(dim) / n2.squeeze(dim)
 
 
 def pairwise_distance(

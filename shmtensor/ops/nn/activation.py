@@ -508,6 +508,36 @@ def celu(ops, input, alpha=1.0):
     return ops.elu(input, alpha, 1.0, 1.0 / alpha)
 
 
+def softsign_derivative(f: Any, x: Any) -> Any:
+    """1 / (1 + |x|)^2."""
+    d = f.where(x > 0, x, -x) + 1
+    return 1 / (d * d)
+
+
+def softsign_second_derivative(ops: Any, x: Any) -> Any:
+    """-2 sign(x) / (1 + |x|)^3."""
+    d = ops.abs(x) + 1
+    return ops.sign(x) * -2 / (d * d * d)
+
+
+@op(
+    native=native.activation("softsign"),
+    method=False,
+    function=False,
+    promote="float",
+    inplace=False,
+    samples=BOTH_SIDES,
+    layout="pointwise",
+)
+def softsign(xp, x, /):
+    """x / (1 + |x|)."""
+    return x / (xp.abs(x) + 1)
+
+
+softsign.pullback(x=lambda ops, g, x: ops._activation_backward(g, x, "softsign"))
+declare_derivatives(softsign, softsign_derivative, softsign_second_derivative)
+
+
 @op(
     native=native.activation("hardtanh"),
     **IN_NAMESPACE,
@@ -720,8 +750,15 @@ def _prelu_kernel(xp, x, weight, /):
     return xp.where(x > 0, x, weight * x)
 
 
+def prelu_gradient(ops: Any, g: Any, x: Any, weight: Any) -> Any:
+    """The gradient by x: in one pass for one weight, if it is not differentiated again."""
+    if isinstance(g, np.ndarray) and weight.size == 1 and g.shape == x.shape:
+        return ops._activation_backward(g, x, "leaky_relu", weight.item())
+    return ops._where(x > 0, g, weight * g)
+
+
 _prelu_kernel.pullback(
-    x=lambda ops, g, x, weight: ops._where(x > 0, g, weight * g),
+    x=prelu_gradient,
     weight=lambda ops, g, x: ops._where_other(x > 0, g * x, 0.0),
 )
 

@@ -248,7 +248,8 @@ def pixel_shuffle(ops, input, upscale_factor):
     n = len(batch)
     parts = ops.reshape(input, (*batch, c // (r * r), r, r, h, w))
     parts = ops.permute(parts, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
-    return like_image(ops, ops.reshape(parts, (*batch, c // (r * r), h * r, w * r)), input)
+    shape = (*batch, c // (r * r), h * r, w * r)
+    return like_image(ops, ops.reshape(ops._contiguous(parts), shape), input)
 
 
 @composite(method=False)

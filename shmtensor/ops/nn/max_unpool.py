@@ -6,9 +6,30 @@ import math
 
 import numpy as np
 
-from ..table.constants import zeros
-from ..table.memory_format import like_image
+from ..table.op_table import ROWS, op
+from ..table.samples import ints
+from .pooling import chosen_elements
 from .sliding_window import as_ints, expand_to_tuple
+
+
+@op(
+    samples=[
+        ((2, 3, 4), ints((2, 3, 4), 9, unique=True), (9,)),
+        ((1, 2, 2, 3), ints((1, 2, 2, 3), 20, unique=True), (4, 5)),
+    ],
+    layout="images x",
+    vmap="alone",
+)
+def _max_unpool(xp, x, indices, /, size):
+    """Zeros in images of a size, with each number at its index."""
+    lead = x.shape[: x.ndim - len(size)]
+    rows = (*lead, math.prod(x.shape[len(lead) :]))
+    empty = xp.zeros((*lead, math.prod(size)), x.dtype)
+    out = ROWS["_scatter"].forward(xp, empty, x.reshape(rows), indices.reshape(rows), -1)
+    return out.reshape(*lead, *size)
+
+
+_max_unpool.pullback(x=lambda ops, g, indices, size: chosen_elements(ops, g, indices, len(size)))
 
 
 def max_unpool(ops, n, input, indices, kernel_size, stride, padding, output_size):
@@ -30,7 +51,7 @@ def max_unpool(ops, n, input, indices, kernel_size, stride, padding, output_size
         )
     if len(shape) not in (n + 1, n + 2):
         raise RuntimeError(f"{name}: expected {n + 1} or {n + 2} dimensions: {shape}")
-    batch, inner = shape[: len(shape) - n], shape[len(shape) - n :]
+    inner = shape[len(shape) - n :]
     default_size = tuple(
         (m - 1) * s + k - 2 * p for m, s, k, p in zip(inner, stride, kernel, padding, strict=True)
     )
@@ -42,11 +63,7 @@ def max_unpool(ops, n, input, indices, kernel_size, stride, padding, output_size
     is_near = all(abs(a - b) < s for a, b, s in zip(size, default_size, stride, strict=True))
     if not is_near or min(size) < 0:
         raise ValueError(f"{name}: invalid output_size: {size}, near {default_size} is expected")
-    rows, total = (*batch, math.prod(inner)), math.prod(size)
-    places = ops.reshape(indices, rows)
-    empty = zeros(ops, (*batch, total), input.dtype, input)
     try:
-        out = ops._scatter(empty, ops.reshape(input, rows), places, -1)
+        return ops._max_unpool(input, indices, size)
     except RuntimeError as error:
         raise RuntimeError(f"{name}: output size {size}: {error}") from None
-    return like_image(ops, ops.reshape(out, (*batch, *size)), input)

@@ -322,3 +322,12 @@ def test_a_grid_of_nothing_has_a_gradient() -> None:
         F.grid_sample(x, points, align_corners=False).sum().backward()
         assert (x.grad == 0).all()
         assert points.grad.shape == grid
+
+
+def test_each_of_equal_indices_of_max_unpool_gets_the_gradient() -> None:
+    x = st.tensor([[[1.0, 2.0, 2.0]]], requires_grad=True)
+    out = F.max_unpool1d(x, st.tensor([[[0, 3, 3]]]), 2)
+    assert out.tolist() == [[[1, 0, 0, 2, 0, 0]]]
+    out.backward(st.arange(6.0).reshape(1, 1, 6) + 1)
+    assert x.grad is not None
+    assert x.grad.tolist() == [[[1, 4, 4]]]

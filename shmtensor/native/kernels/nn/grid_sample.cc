@@ -1,10 +1,11 @@
-// The neighbours of a point are computed once and read in all channels.
+// The neighbours of a block of points are read once, and used in all channels.
 #include <cstring>
 #include <type_traits>
 
 #include "kernels/arguments.h"
 #include "kernels/index/indices.h"
 #include "kernels/operand.h"
+#include "threading/scratch.h"
 #include "threading/thread_pool.h"
 
 namespace shmtensor {
@@ -33,24 +34,25 @@ void blocks(const SampleSizes& s, F body) {
   });
 }
 
-// Up to four neighbours of one point: f(channel, elements) for all channels; elements outside the image are 0.
-template <class T, int kNeighbours, class F>
-void for_channels(const SampleSizes& s, const T* x, const int64_t* indices, F f) {
-  int64_t at[kNeighbours];
-  bool inside = true;
-  for (int k = 0; k < kNeighbours; ++k) {
-    at[k] = load_once(indices + k * s.points);
-    inside = inside && in_range(at[k], s.m);
-  }
-  T elements[kNeighbours];
-  for (int64_t c = 0; c < s.channels; ++c, x += s.m) {
-    if (inside) {  // the common case
-      for (int k = 0; k < kNeighbours; ++k) elements[k] = x[at[k]];
-    } else {
-      for (int k = 0; k < kNeighbours; ++k) elements[k] = in_range(at[k], s.m) ? x[at[k]] : 0;
+// The indices of kCount neighbours of n points, read once; -1 outside the image. Returns whether all are inside.
+template <int kCount>
+bool read_places(const SampleSizes& s, const int64_t* indices, int64_t n, int64_t* places) {
+  bool all = true;
+  for (int i = 0; i < kCount; ++i) {
+    for (int64_t p = 0; p < n; ++p) {
+      const int64_t at = load_once(indices + i * s.points + p);
+      const bool inside = in_range(at, s.m);
+      all &= inside;
+      places[i * kBlock + p] = inside ? at : -1;
     }
-    f(c, elements);
   }
+  return all;
+}
+
+// The element of an image at a place; 0 outside.
+template <bool kInside, class T>
+T element_at(const T* image, int64_t place) {
+  return kInside || place >= 0 ? image[place] : 0;
 }
 
 // f(first neighbour, a constant number of neighbours) for all neighbours.
@@ -61,23 +63,26 @@ void for_groups_of_four(int64_t neighbours, F f) {
   for (; k < neighbours; ++k) f(k, std::integral_constant<int, 1>());
 }
 
+template <class T, int kCount, bool kInside>
+void add_weighted(const T* image, const int64_t* places, const T* w, int64_t stride, int64_t n, bool first, T* to) {
+  for (int64_t p = 0; p < n; ++p) {
+    T sum = first ? 0 : to[p];
+    for (int i = 0; i < kCount; ++i) sum += element_at<kInside>(image, places[i * kBlock + p]) * w[p + i * stride];
+    to[p] = sum;
+  }
+}
+
 template <class T>
 void gather_weighted(const SampleSizes& s, const T* x, const T* weights, const int64_t* indices, T* out) {
   blocks(s, [&](int64_t image, int64_t start, int64_t n) {
     const int64_t first = image * s.neighbours * s.points + start;
     T* to = out + image * s.channels * s.points + start;
+    int64_t* places = scratch.get<int64_t>(4 * kBlock);
     for_groups_of_four(s.neighbours, [&](int64_t k, auto count) {
-      const int64_t* at = indices + first + k * s.points;
-      const T* w = weights + first + k * s.points;
-      for (int64_t p = 0; p < n; ++p) {
-        T weight[count];
-        for (int i = 0; i < count; ++i) weight[i] = w[p + i * s.points];
-        for_channels<T, count>(s, x + image * s.channels * s.m, at + p, [&](int64_t c, const T* v) {
-          T sum = k ? to[c * s.points + p] : 0;
-          for (int i = 0; i < count; ++i) sum += v[i] * weight[i];
-          to[c * s.points + p] = sum;
-        });
-      }
+      const bool inside = read_places<count>(s, indices + first + k * s.points, n, places);
+      const auto add = inside ? add_weighted<T, count, true> : add_weighted<T, count, false>;
+      for (int64_t c = 0; c < s.channels; ++c)
+        add(x + (image * s.channels + c) * s.m, places, weights + first + k * s.points, s.points, n, !k, to + c * s.points);
     });
     if (!s.neighbours) {
       for (int64_t c = 0; c < s.channels; ++c) memset(to + c * s.points, 0, sizeof(T) * static_cast<size_t>(n));
@@ -85,24 +90,50 @@ void gather_weighted(const SampleSizes& s, const T* x, const T* weights, const i
   });
 }
 
+template <class T, int kCount, bool kInside>
+void add_scattered(const T* g, const int64_t* places, const T* w, int64_t stride, int64_t n, T* to) {
+  for (int64_t p = 0; p < n; ++p) {
+    for (int i = 0; i < kCount; ++i) {
+      const int64_t at = places[i * kBlock + p];
+      if (kInside || at >= 0) to[at] += g[p] * w[p + i * stride];
+    }
+  }
+}
+
+// A few channels of an image at a time, so that the places are read for all of them.
 template <class T>
 void scatter_weighted(const SampleSizes& s, const T* g, const T* weights, const int64_t* indices, T* out) {
-  Unlocked unlocked(s.images * s.channels * (s.neighbours * s.points + s.m) > kUnlock);
-  ranges(s.images * s.channels, 1 + kPiece / (s.neighbours * s.points + 1), [&](int64_t c, int64_t stop) {
-    for (; c < stop; ++c) {
-      const int64_t offset = c / s.channels * s.neighbours * s.points;
-      const T *w = weights + offset, *from = g + c * s.points;
-      const int64_t* at = indices + offset;
-      T* to = out + c * s.m;
-      memset(to, 0, sizeof(T) * static_cast<size_t>(s.m));
-      for (int64_t k = 0; k < s.neighbours; ++k, w += s.points, at += s.points) {
-        for (int64_t p = 0; p < s.points; ++p) {
-          const int64_t index = load_once(at + p);
-          if (in_range(index, s.m)) to[index] += from[p] * w[p];
-        }
-      }
-    }
-  });
+  constexpr int64_t kChannels = 8;
+  const int64_t groups = (s.channels + kChannels - 1) / kChannels, work = s.neighbours * s.points + s.m;
+  Unlocked unlocked(s.images * s.channels * work > kUnlock);
+  ranges(s.images * groups, 1 + kPiece / (work * (s.channels < kChannels ? s.channels : kChannels)),
+         [&](int64_t i, int64_t end) {
+           int64_t* places = scratch.get<int64_t>(4 * kBlock);
+           for (; i < end; ++i) {
+             const int64_t image = i / groups, channel = i % groups * kChannels;
+             const int64_t stop = channel + kChannels < s.channels ? channel + kChannels : s.channels;
+             const T* from = g + image * s.channels * s.points;
+             T* to = out + image * s.channels * s.m;
+             memset(to + channel * s.m, 0, sizeof(T) * static_cast<size_t>((stop - channel) * s.m));
+             for (int64_t start = 0; start < s.points; start += kBlock) {
+               const int64_t n = s.points - start < kBlock ? s.points - start : kBlock;
+               for_groups_of_four(s.neighbours, [&](int64_t k, auto count) {
+                 const int64_t first = (image * s.neighbours + k) * s.points + start;
+                 const bool inside = read_places<count>(s, indices + first, n, places);
+                 const auto add = inside ? add_scattered<T, count, true> : add_scattered<T, count, false>;
+                 for (int64_t c = channel; c < stop; ++c)
+                   add(from + c * s.points + start, places, weights + first, s.points, n, to + c * s.m);
+               });
+             }
+           }
+         });
+}
+
+template <class T, int kCount, bool kInside>
+void add_products(const T* g, const T* image, const int64_t* places, int64_t stride, int64_t n, bool first, T* to) {
+  for (int i = 0; i < kCount; ++i, to += stride, places += kBlock) {
+    for (int64_t p = 0; p < n; ++p) to[p] = (first ? 0 : to[p]) + g[p] * element_at<kInside>(image, places[p]);
+  }
 }
 
 template <class T>
@@ -110,16 +141,12 @@ void backward_weights(const SampleSizes& s, const T* g, const T* x, const int64_
   blocks(s, [&](int64_t image, int64_t start, int64_t n) {
     const int64_t first = image * s.neighbours * s.points + start;
     const T* g_image = g + image * s.channels * s.points + start;
+    int64_t* places = scratch.get<int64_t>(4 * kBlock);
     for_groups_of_four(s.neighbours, [&](int64_t k, auto count) {
-      const int64_t* at = indices + first + k * s.points;
-      T* to = out + first + k * s.points;
-      for (int64_t p = 0; p < n; ++p) {
-        T sum[count] = {};
-        for_channels<T, count>(s, x + image * s.channels * s.m, at + p, [&](int64_t c, const T* v) {
-          for (int i = 0; i < count; ++i) sum[i] += g_image[c * s.points + p] * v[i];
-        });
-        for (int i = 0; i < count; ++i) to[p + i * s.points] = sum[i];
-      }
+      const bool inside = read_places<count>(s, indices + first + k * s.points, n, places);
+      const auto add = inside ? add_products<T, count, true> : add_products<T, count, false>;
+      for (int64_t c = 0; c < s.channels; ++c)
+        add(g_image + c * s.points, x + (image * s.channels + c) * s.m, places, s.points, n, !c, out + first + k * s.points);
     });
   });
 }
@@ -234,15 +261,29 @@ void neighbour_indices(const Image& image, const T* x, int64_t* out, int64_t poi
   constexpr int64_t kFirst = kKernelSize == 4 ? -1 : 0;
   const int64_t *size = image.size, missing_dims = 3 - image.nd;
   for (int64_t p = 0; p < n; ++p) {
+    int64_t lows[3] = {};
+    bool inside = true;
+    for (int64_t d = 0; d < image.nd; ++d) {
+      lows[d] = floor_to_int64(load_once(x + d * points + p)) + kFirst;
+      inside &= lows[d] >= 0 && lows[d] + kKernelSize <= size[missing_dims + d];
+    }
+    int64_t* to = out + p;
+    if (inside) {  // the common case
+      int64_t first = 0;
+      for (int64_t d = 0; d < image.nd; ++d) first = first * size[missing_dims + d] + lows[d];
+      for (int i = 0; i < (missing_dims > 0 ? 1 : kKernelSize); ++i)
+        for (int j = 0; j < (missing_dims > 1 ? 1 : kKernelSize); ++j)
+          for (int k = 0; k < kKernelSize; ++k, to += points) *to = first + (i * size[1] + j) * size[2] + k;
+      continue;
+    }
     int64_t axis_indices[3][kKernelSize] = {};  // coordinates in each dimension, -1: outside
     for (int64_t d = 0; d < image.nd; ++d) {
-      const int64_t low = floor_to_int64(load_once(x + d * points + p)) + kFirst, m = size[missing_dims + d];
+      const int64_t low = lows[d], m = size[missing_dims + d];
       for (int k = 0; k < kKernelSize; ++k) {
         const int64_t i = reflect_or_clamp(low + k, m, image.padding_mode);
         axis_indices[missing_dims + d][k] = in_range(i, m) ? i : -1;
       }
     }
-    int64_t* to = out + p;
     for (int i = 0; i < (missing_dims > 0 ? 1 : kKernelSize); ++i) {
       for (int j = 0; j < (missing_dims > 1 ? 1 : kKernelSize); ++j) {
         const int64_t a = axis_indices[0][i], b = axis_indices[1][j], row = (a * size[1] + b) * size[2];

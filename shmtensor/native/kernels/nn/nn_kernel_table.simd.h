@@ -1,5 +1,6 @@
 // One instruction-set level of nn_kernel_table.h. nn_kernel_table.simd.cc includes it; setup.py compiles that once per
 // level, with SHMTENSOR_LEVEL defined. It uses no inline code of the standard library (cpu_capability.h).
+#include <stddef.h>
 #include <stdint.h>
 
 #pragma GCC diagnostic ignored "-Wmaybe-uninitialized"

@@ -20,8 +20,8 @@ INLINE void combine_loop(const T* const* rows, const T* weights, int64_t count, 
   V<T> sums[4];
   int64_t i = 0;
   for (; i + 4 * kL <= n; i += 4 * kL) {
-    combine_vectors<T, kWeights, 4>(rows, weights, count, [i](const T* p, int j) INLINE_LAMBDA { return load(p + i + j * kL); },
-                                    sums);
+    combine_vectors<T, kWeights, 4>(
+        rows, weights, count, [i](const T* p, int j) INLINE_LAMBDA { return load(p + i + j * kL); }, sums);
     for (int j = 0; j < 4; ++j) store(out + i + j * kL, sums[j]);
   }
   for (; i + kL <= n; i += kL) {
@@ -56,9 +56,8 @@ bool max_of_rows(const T* const* rows, int64_t count, T* best, RowNumber<T>* row
   I any_nan = {};
   for (int64_t i = 0; i < n; i += kL) {
     const int64_t part = n - i < kL ? n - i : kL;
-    const auto vector = [=](int64_t k) INLINE_LAMBDA {
-      return part == kL ? load(rows[k] + i) : load_part(rows[k] + i, part, T(0));
-    };
+    const auto vector = [=](int64_t k)
+                            INLINE_LAMBDA { return part == kL ? load(rows[k] + i) : load_part(rows[k] + i, part, T(0)); };
     V<T> value = vector(0);
     I at = {}, number = {};
     for (int64_t k = 1; k < count; ++k) {

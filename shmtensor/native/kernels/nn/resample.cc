@@ -208,7 +208,7 @@ class Resampler {
     int64_t i = 0;
     for (int64_t end : groups_) {
       const int64_t first = x.first[i];
-      const T v = sum<kWeights>(row, x.element.data() + first, x.weight.data() + first, x.count(i));
+      const T v = sum<kWeights>(row, x.element.data() + first, kWeights ? x.weight.data() + first : nullptr, x.count(i));
       for (; i < end; ++i) out[i] = v;
     }
   }
@@ -243,7 +243,8 @@ class Resampler {
     const T* weight = taps[2].weight.data();
     for (int64_t i = start; i < stop; ++i) {
       const int64_t begin = kCount ? i * kCount : first[i];
-      out[i] = sum<kWeights>(row, element + begin, weight + begin, kCount ? kCount : first[i + 1] - begin);
+      out[i] =
+          sum<kWeights>(row, element + begin, kWeights ? weight + begin : nullptr, kCount ? kCount : first[i + 1] - begin);
     }
   }
 

@@ -10,7 +10,7 @@ INLINE V<T> sigmoid_of(V<T> x) {
 
 template <class T>
 INLINE V<T> tanh_of(V<T> x) {
-  const V<T> u = exp_minus_one<T>(T(-2) * absolute<T>(x)), y = -u / (T(2) + u);
+  const V<T> u = exp_minus_one(T(-2) * absolute<T>(x)), y = -u / (T(2) + u);
   return x < splat(T(0)) ? -y : y;
 }
 

@@ -110,6 +110,22 @@ struct LeakyRelu : ActivationDefaults {  // p: slope
   }
 };
 
+// Is any element of a vector's comparison true?
+template <class T>
+INLINE bool any_lane(typename Vec<T>::bits mask) {
+#if defined(__AVX512F__)
+  return _mm512_test_epi64_mask((__m512i)mask, (__m512i)mask) != 0;
+#elif defined(__AVX2__)
+  return !_mm256_testz_si256((__m256i)mask, (__m256i)mask);
+#else
+  int64_t words[kWidth / 8], any = 0;
+  __builtin_memcpy(words, &mask, sizeof words);
+  for (int i = 0; i < kWidth / 8; ++i) any |= words[i];
+  return any != 0;
+#endif
+}
+
+// Positive vectors, as a ReLU's results, need no exponential.
 struct Elu : ActivationDefaults {  // p: alpha * scale, scale, input_scale (not negative)
   static constexpr const char* name = "elu";
   static constexpr int parameters = 3;
@@ -120,14 +136,33 @@ struct Elu : ActivationDefaults {  // p: alpha * scale, scale, input_scale (not 
   }
   template <class T>
   static INLINE V<T> at(V<T> x, const T* p) {
+    const V<T> high = x * p[1];
+    const auto positive = x > splat(T(0));
+    if (!any_lane<T>((typename Vec<T>::bits) ~positive)) return high;
     const V<T> clamped = x < splat(T(0)) ? x : splat(T(0));
-    const V<T> y = x > splat(T(0)) ? x * p[1] : exp_minus_one<T>(clamped * p[2]) * p[0];
+    const V<T> y = positive ? high : exp_minus_one(clamped * p[2]) * p[0];
     return x == x ? y : x;
   }
   template <class T>
   static INLINE V<T> backward(V<T> g, V<T> x, const T* p) {
-    const V<T> low = x > splat(T(0)) ? splat(T(0)) : x;
-    return x > splat(T(0)) ? g * p[1] : g * exp_nonpositive(low * p[2]) * (p[0] * p[2]);
+    const V<T> high = g * p[1];
+    const auto positive = x > splat(T(0));
+    if (!any_lane<T>((typename Vec<T>::bits) ~positive)) return high;
+    const V<T> low = positive ? splat(T(0)) : x;
+    return positive ? high : g * exp_nonpositive(low * p[2]) * (p[0] * p[2]);
+  }
+};
+
+struct Softsign : ActivationDefaults {
+  static constexpr const char* name = "softsign";
+  template <class T>
+  static INLINE V<T> at(V<T> x, const T*) {
+    return x / (T(1) + absolute<T>(x));
+  }
+  template <class T>
+  static INLINE V<T> backward(V<T> g, V<T> x, const T*) {
+    const V<T> d = T(1) + absolute<T>(x);
+    return g / (d * d);
   }
 };
 
@@ -244,8 +279,8 @@ struct Numbers : ActivationDefaults {  // p: the replacements of NaN, infinity a
 
 template <class... A>
 struct ActivationList {};
-using Activations = ActivationList<Silu, Softplus, LogSigmoid, Mish, LeakyRelu, Elu, HardTanh, HardSigmoid, HardSwish,
-                                   HardShrink, SoftShrink, Threshold, Numbers>;
+using Activations = ActivationList<Silu, Softplus, LogSigmoid, Mish, LeakyRelu, Elu, Softsign, HardTanh, HardSigmoid,
+                                   HardSwish, HardShrink, SoftShrink, Threshold, Numbers>;
 
 template <class T, class Function>
 void activation(const T* x, T* out, int64_t n, const T* p) {

@@ -186,7 +186,8 @@ void copy_strided(const StridedSource& s, T* to) {
   for (int d = 0; d < last; ++d) {
     if (s.strides[d] && magnitude(s.strides[d]) < magnitude(s.strides[nearest_dim])) nearest_dim = d;
   }
-  if (nearest_dim == last || s.dims[nearest_dim] < 4 || s.dims[last] < 4) return copy_rows(s, to);
+  const bool is_small = s.dims[nearest_dim] < 4 || (s.dims[last] < 4 && s.dims[nearest_dim] < 16);
+  if (nearest_dim == last || is_small) return copy_rows(s, to);
   copy_tiles(s, to, nearest_dim);
 }
 
