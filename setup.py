@@ -43,6 +43,8 @@ COMMON = [
     "-pthread",
     "-fno-math-errno",
     "-fno-trapping-math",  # so that loops with sqrt and selects become vector code
+    "-fno-plt",  # 15 jumps less in a small op, each of which calls CPython
+    "-falign-functions=32",  # a small op's time depends less on the code around it
     "-Wall",
     "-Wextra",
     "-Werror=return-type",
@@ -145,6 +147,9 @@ class Build(build_ext):
         if stale and sys.stdout.isatty():
             print()
         objects = [str(target) for _, target, _ in units]
+        for path in set(map(str, out.rglob("*.o"))) - set(objects):  # of sources that are gone
+            Path(path).unlink()
+            Path(path).with_suffix(".made").unlink(missing_ok=True)
         target = Path(self.get_ext_fullpath(ext.name))
         target.parent.mkdir(parents=True, exist_ok=True)
         partial = target.with_suffix(f".{os.getpid()}.tmp")

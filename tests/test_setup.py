@@ -95,6 +95,16 @@ def test_only_what_changed_is_compiled(sources: Path, build: Build) -> None:
     assert build(CXXFLAGS="-DOTHER") == sorted(["module", "a", "b", *of_levels(LEVELS)])
 
 
+def test_objects_of_sources_that_are_gone_are_removed(sources: Path, build: Build) -> None:
+    build()
+    objects = sources.parents[1] / "build" / "objects"
+    assert len(list(objects.rglob("b.*"))) == 2  # the object and its record
+    (sources / "b.cc").unlink()
+    assert build() == []
+    assert not list(objects.rglob("b.*"))
+    assert len(list(objects.rglob("a.*"))) == 2
+
+
 def test_the_precompiled_header_is_a_file_that_was_read(sources: Path, build: Build) -> None:
     build()
     os.utime(sources / "size.h")

@@ -6,6 +6,8 @@ import copy
 import inspect
 import pickle
 import pydoc
+import re
+import sys
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -187,3 +189,27 @@ def test_attributes_may_be_hung_on_functions() -> None:
     st.exp.noted = 1  # type: ignore[attr-defined]
     assert st.exp.noted == 1  # type: ignore[attr-defined]
     del st.exp.noted  # type: ignore[attr-defined]
+
+
+def test_the_files_of_a_call_are_those_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "design" / "ops.md").read_text()
+    section = page.partition("## A call, step by step")[2].partition("\n## ")[0]
+    named = {name.rpartition("/")[2] for name in re.findall(r"`([\w/]+\.py)`", section)}
+    x, y = (st.ones(4, requires_grad=True) for _ in range(2))
+    package = str(Path(st.__file__).parent)
+    files = set()
+
+    def note(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename.startswith(package):
+            files.add(Path(frame.f_code.co_filename).name)
+
+    former = sys.getprofile()
+    for profile in (former, note):  # the first call makes the plans
+        x.grad = y.grad = None
+        sys.setprofile(profile)
+        try:
+            (x * y).sum().backward()
+        finally:
+            sys.setprofile(former)
+    assert {"backward.py", "arithmetic.py"} <= files
+    assert files <= named
