@@ -57,7 +57,8 @@ def test_a_huge_model_costs_nothing() -> None:
         y = layer(st.empty(128, 16, 65536))
     assert y.shape == (128, 16, 65536)
     assert sum(p.numel() for p in layer.parameters()) > 5 * 10**10
-    assert st.memory.statistics().committed_bytes == before
+    # Stand-ins may be the first small arrays of the process: a slab is committed for each size.
+    assert st.memory.statistics().committed_bytes < before + 2**22
 
 
 # The arguments of layers that need other ones than numbers.
