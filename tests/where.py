@@ -80,7 +80,7 @@ OPS: list[tuple[str, str, str]] = [
     ("layer_norm", "_native_layer_norm", "kernels/nn/layer_norm.cc"),
     ("batch_norm", "_native_batch_norm", "kernels/nn/batch_norm.cc"),
     ("embedding", "_embedding", "kernels/index/gather.cc"),
-    ("conv2d", "_convolution", "kernels/nn/conv_im2col.cc"),
+    ("conv2d", "_convolution", "kernels/nn/convolution.cc"),
     ("max_pool2d", "_max_pool", "kernels/nn/pooling.cc"),
     ("grid_sample", "_weighted_gather", "kernels/nn/grid_sample.cc"),
     ("lstm", "_rnn_layer", "kernels/nn/rnn.cc"),

@@ -33,9 +33,11 @@ CONVOLUTIONS: list[tuple[Any, ...]] = [
     ((2, 3, 8, 9), 5, (3, 3), (1, 1), (1, 1), (1, 1), 1),
     ((2, 4, 8, 9), 6, (3, 2), (2, 1), (1, 0), (1, 2), 2),
     ((1, 4, 7, 7), 4, (3, 3), (1, 1), (1, 1), (1, 1), 4),
-    ((2, 16, 12, 13), 16, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # from here on Winograd's
-    ((3, 17, 15, 22), 20, (3, 3), (1, 1), (0, 0), (1, 1), 1),
-    ((8, 32, 7, 7), 32, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((6, 16, 12, 13), 16, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # from here on Winograd's
+    ((4, 17, 15, 22), 20, (3, 3), (1, 1), (0, 0), (1, 1), 1),
+    ((17, 32, 7, 7), 32, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # few tiles an image
+    ((70, 18, 4, 5), 33, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((16, 370, 8, 8), 24, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # many channels
     ((2, 16, 20, 20), 16, (3, 3), (1, 1), (2, 2), (1, 1), 1),
     ((1, 24, 20, 150), 16, (3, 3), (1, 1), (1, 1), (1, 1), 1),
     ((4, 16, 16, 16), 32, (3, 3), (1, 1), (2, 1), (1, 1), 1),  # and up to here
@@ -46,6 +48,22 @@ CONVOLUTIONS: list[tuple[Any, ...]] = [
     ((2, 3, 32, 32), 16, (7, 7), (2, 2), (3, 3), (1, 1), 1),
     ((1, 2, 5, 6, 7), 4, (2, 3, 2), (1, 2, 1), (1, 1, 0), (1, 1, 2), 2),
     ((2, 3, 4, 4), 2, (3, 3), (1, 1), (4, 4), (1, 1), 1),  # a frame wider than the filter
+    ((3, 1, 28, 28), 9, (3, 3), (1, 1), (0, 0), (1, 1), 1),  # few channels
+    ((2, 3, 33, 30), 19, (5, 4), (1, 3), (2, 1), (1, 1), 1),
+    ((1, 4, 200, 180), 8, (3, 3), (2, 2), (1, 1), (1, 1), 1),  # an image in pieces
+    ((1, 2, 5000), 3, (9,), (2,), (4,), (3,), 1),
+    ((1, 1, 70000), 2, (3,), (1,), (1,), (1,), 1),
+    ((3, 40, 14, 14), 50, (3, 3), (2, 2), (1, 1), (1, 1), 1),  # many channels
+    ((2, 300, 9, 9), 12, (2, 2), (1, 1), (0, 0), (1, 1), 1),
+    ((14, 20, 8, 8), 40, (4, 4), (2, 2), (1, 1), (1, 1), 1),  # short rows: columns
+    ((65, 17, 3, 3), 64, (2, 2), (1, 1), (1, 1), (1, 1), 1),
+    ((9, 32, 5, 6), 48, (3, 3), (2, 3), (1, 1), (1, 2), 2),
+    ((5, 24, 3, 4, 5), 32, (2, 3, 2), (2, 1, 2), (1, 1, 1), (1, 1, 1), 1),
+    ((2, 6, 9, 10, 11), 7, (3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1),  # planes
+    ((1, 3, 20, 30, 31), 4, (3, 2, 3), (1, 2, 1), (0, 1, 2), (1, 1, 1), 1),
+    ((3, 8, 20, 20), 16, (3, 3), (2, 2), (1, 1), (1, 1), 8),  # channel by channel, strided
+    ((4, 7, 5, 4), 6, (5, 4), (1, 1), (0, 0), (1, 1), 1),  # one window
+    ((3, 5, 7, 6), 4, (1, 1), (3, 2), (0, 0), (1, 1), 1),  # pixels without a tap
 ]
 
 
@@ -72,6 +90,30 @@ def test_convolution_is_the_plain_sum(case: tuple[Any, ...], dtype: Any) -> None
         ROWS["_convolution_backward_weight"].forward(np, wide[0], g.astype(float), kernel, *steps),
         dtype,
     )
+
+
+@pytest.mark.parametrize(
+    ("shape", "k", "kernel", "steps"),
+    [
+        ((2, 3, 9, 11), 5, (3, 3), ((1, 1), (1, 1), (1, 1), 1)),
+        ((3, 20, 5, 5), 40, (4, 4), ((2, 2), (1, 1), (1, 1), 1)),
+        ((6, 16, 12, 13), 16, (3, 3), ((1, 1), (1, 1), (1, 1), 1)),
+    ],
+)
+def test_gradients_of_a_weight_use_no_memory_that_was_not_written(
+    shape: tuple[int, ...], k: int, kernel: tuple[int, int], steps: tuple[Any, ...]
+) -> None:
+    # The copies of earlier calls, which hold NaN, lie where these calls put theirs.
+    x, w = numbers(*shape), numbers(k, shape[1], *kernel, seed=1)
+    g = numbers(*native.convolution(x, w, None, *steps).shape, seed=2)  # type: ignore[union-attr]
+    expected = native.convolution_backward_weight(x, g, kernel, *steps)
+    larger = np.full((shape[0] + 5, shape[1], *(n + 9 for n in shape[2:])), np.nan)
+    full = native.convolution(larger, w, None, *steps)
+    assert full is not None
+    assert np.isnan(full).any()
+    native.convolution_backward_weight(larger, full, kernel, *steps)
+    result = native.convolution_backward_weight(x, g, kernel, *steps)
+    assert np.array_equal(result, expected)  # type: ignore[arg-type]
 
 
 def test_convolution_takes_strided_images() -> None:
@@ -104,7 +146,7 @@ def test_gradients_of_gradients_of_winograd() -> None:
     def f(x: Any, w: Any, b: Any) -> Any:
         return (st.nn.functional.conv2d(x, w, b, padding=1) ** 2).mean()
 
-    arrays = [numbers(1, 16, 16, 16), numbers(16, 16, 3, 3, seed=1) / 10, numbers(16, seed=2)]
+    arrays = [numbers(4, 16, 16, 16), numbers(16, 16, 3, 3, seed=1) / 10, numbers(16, seed=2)]
     x, w, b = (st.tensor(v, requires_grad=True) for v in arrays)
     slopes = st.autograd.grad(f(x, w, b), (x, w, b), create_graph=True)
     along = [numbers(*v.shape, seed=5 + i) for i, v in enumerate(arrays)]
@@ -273,13 +315,31 @@ def test_bits_do_not_depend_on_threads(threads: Any) -> None:
     y = np.ascontiguousarray(x[:, :, ::2, ::2])
     one = ((1, 1), (1, 1), (1, 1), 1)
     two = ((2, 2), (1, 1), (1, 1), 1)
+    pairs = []  # images and results of direct convolutions: pieces of an image, columns, planes
+    for shape, k, kernel, steps in (
+        ((2, 3, 90, 80), 7, (5, 5), ((2, 2), (2, 2), (1, 1), 1)),
+        ((40, 9, 4, 4), 64, (2, 2), ((1, 1), (0, 0), (1, 1), 1)),
+        ((2, 4, 9, 10, 12), 6, (3, 3, 3), ((1,) * 3, (1,) * 3, (1,) * 3, 1)),
+    ):
+        image = numbers(*shape, dtype=np.float32)
+        filters = numbers(k, shape[1], *kernel, dtype=np.float32)
+        pairs.append((image, filters, native.convolution(image, filters, None, *steps), steps))
     results = []
     for n in (1, 2, 5):
         threads(n)
+        direct = []
+        for image, filters, result, steps in pairs:
+            assert result is not None
+            direct += [
+                native.convolution(image, filters, None, *steps),
+                native.conv_transpose(result, filters, image.shape[2:], *steps),
+                native.convolution_backward_weight(image, result, filters.shape[2:], *steps),
+            ]
         _, mean, rstd = native.layer_norm(x, None, None, 3, 0, 1e-5, True)  # type: ignore[misc]
         _, average, inv_std = native.batch_norm(x, None, None, 1e-5)  # type: ignore[misc]
         results.append(
             [
+                *direct,
                 native.convolution(x, w, None, *one),
                 native.conv_transpose(y, w, (20, 20), *two),
                 native.convolution_backward_weight(x, x, (3, 3), *one),

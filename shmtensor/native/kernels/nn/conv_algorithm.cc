@@ -1,6 +1,20 @@
-// Convolutions with specialised algorithms: Winograd and depthwise.
+// Chooses the algorithm of a convolution by its shape. The first row that fits counts:
+//
+//   shape                                                algorithm   why
+//   one window, which is the image                       product     a matrix of images times one of filters, by BLAS
+//   depthwise, 3 x 3, stride 1                           depthwise   a row of pixels is loaded once for nine taps
+//   3 x 3, stride 1, 16 channels and filters or more,    winograd    a quarter of the multiplications; with fewer
+//     64 tiles of 4 x 4 results or more in the batch,                channels or tiles transforms take longer than that
+//     at most 2^19 filters times channels                            saves, and more filters do not fit into the cache
+//   any other                                            direct      register tiles, conv_direct.cc: padded rows; columns
+//                                                                    of several images if their rows are short
+//
+// The gradient of the input with stride 1 is a convolution with rotated filters, so the same rows choose for it. That of the
+// weight needs 2048 filters times channels for winograd, because its two phases exchange their planes between the cores.
+// docs/design/convolution.md has the times.
 #include <cstring>
 
+#include "kernels/linalg/openblas.h"
 #include "kernels/nn/convolution.h"
 #include "kernels/nn/nn_kernel_table.h"
 #include "threading/thread_pool.h"
@@ -10,7 +24,7 @@ namespace shmtensor {
 namespace {
 
 constexpr int64_t kPiece = 8192;  // elements of a slice
-constexpr int64_t kSlack = 16;    // elements read beyond a row
+constexpr int64_t kSlack = 16;  // elements read beyond a row
 
 bool is_depthwise(const Convolution& v) {
   bool fits = v.groups == v.c && v.k == v.c && v.groups > 1 && v.size[0] == 1 && v.kernel[0] == 1 && v.padding[0] == 0;
@@ -65,23 +79,66 @@ void depthwise_backward_weight(const Convolution& v, const T* x, const T* y, T* 
   });
 }
 
+// One window that is the image: the convolution is a product of matrices.
+bool is_product(const Convolution& v) {
+  bool is_one = v.groups == 1;
+  for (int i = 0; i < 3; ++i) is_one = is_one && v.kernel[i] == v.size[i] && v.padding[i] == 0 && v.out_size[i] == 1;
+  return is_one;
+}
+
+// c (m x n) = op(a) op(b)
+template <class T>
+void product(const T* a, bool a_transposed, const T* b, bool b_transposed, T* c, int64_t m, int64_t n, int64_t k) {
+  gemm(Gemm<T>{a, b, c, m, n, k, a_transposed ? m : k, b_transposed ? k : n, n, a_transposed, b_transposed, T(0)});
+}
+
 }  // namespace
 
-bool has_specialized_conv(const Convolution& v) { return is_winograd(v) || is_depthwise(v); }
-
 template <class T>
-void specialized_conv(const Convolution& v, const T* x, const T* w, const T* bias, T* y, bool rotated) {
-  is_depthwise(v) ? depthwise(v, x, w, bias, y, rotated) : winograd(v, x, w, bias, y, rotated);
+void conv_forward(const Convolution& v, const T* x, const T* w, const T* bias, T* y) {
+  if (is_product(v)) {
+    product(x, false, w, true, y, v.n, v.k, v.c * v.taps());
+    for (int64_t i = 0; bias && i < v.n * v.k; ++i) y[i] += bias[i % v.k];
+    return;
+  }
+  if (is_depthwise(v)) return depthwise(v, x, w, bias, y, false);
+  if (is_winograd(v)) return winograd(v, x, w, bias, y, false);
+  direct_conv(v, x, w, bias, y, false);
 }
 
 template <class T>
-void specialized_conv_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
-  is_depthwise(v) ? depthwise_backward_weight(v, x, y, w) : winograd_backward_weight(v, x, y, w);
+void conv_backward_input(const Convolution& v, const T* y, const T* w, T* x) {
+  if (is_product(v)) return product(y, false, w, false, x, v.n, v.c * v.taps(), v.k);
+  Convolution rotated = v;  // stride 1: a convolution with rotated filters and padding 2 - padding
+  rotated.c = v.k;
+  rotated.k = v.c;
+  for (int i = 0; i < 3; ++i) {
+    rotated.size[i] = v.out_size[i];
+    rotated.out_size[i] = v.size[i];
+    rotated.padding[i] = v.kernel[i] - 1 - v.padding[i];
+  }
+  const bool covers_all =
+      v.out_size[1] == v.size[1] + 2 * v.padding[1] - 2 && v.out_size[2] == v.size[2] + 2 * v.padding[2] - 2;
+  if (covers_all && rotated.padding[1] >= 0 && rotated.padding[2] >= 0) {
+    if (is_depthwise(rotated)) return depthwise<T>(rotated, y, w, nullptr, x, true);
+    if (is_winograd(rotated)) return winograd<T>(rotated, y, w, nullptr, x, true);
+  }
+  direct_conv<T>(v, y, w, nullptr, x, true);
 }
 
-template void specialized_conv(const Convolution&, const float*, const float*, const float*, float*, bool);
-template void specialized_conv(const Convolution&, const double*, const double*, const double*, double*, bool);
-template void specialized_conv_backward_weight(const Convolution&, const float*, const float*, float*);
-template void specialized_conv_backward_weight(const Convolution&, const double*, const double*, double*);
+template <class T>
+void conv_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
+  if (is_product(v)) return product(y, true, x, false, w, v.k, v.c * v.taps(), v.n);
+  if (is_depthwise(v)) return depthwise_backward_weight(v, x, y, w);
+  if (is_winograd(v) && v.c * v.k >= 2048) return winograd_backward_weight(v, x, y, w);
+  direct_conv_backward_weight(v, x, y, w);
+}
+
+template void conv_forward(const Convolution&, const float*, const float*, const float*, float*);
+template void conv_forward(const Convolution&, const double*, const double*, const double*, double*);
+template void conv_backward_input(const Convolution&, const float*, const float*, float*);
+template void conv_backward_input(const Convolution&, const double*, const double*, double*);
+template void conv_backward_weight(const Convolution&, const float*, const float*, float*);
+template void conv_backward_weight(const Convolution&, const double*, const double*, double*);
 
 }  // namespace shmtensor

@@ -42,9 +42,3 @@ void depthwise_3x3_backward_weight(const T* x, const T* g, T* w, int64_t rows, i
 #pragma GCC unroll 9
   for (int t = 0; t < 9; ++t) w[t] += sum_lanes<T>(sums[t]);
 }
-
-// out[i] = x[2 i]
-template <class T>
-void take_even(const T* __restrict x, T* __restrict out, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) out[i] = x[2 * i];
-}

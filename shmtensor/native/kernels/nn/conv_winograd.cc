@@ -1,27 +1,30 @@
 // Winograd's convolution: tiles of 4 x 4 results from 6 x 6 pixels, as 36 products of matrices.
 //
-//   pixels --split_row_overlapping--> d[36][tiles] --transform_input--> V[36][C][tiles]   some tile rows at a time,
-//   filters ----------------------------------------------------------> U[36][K][C]       so that V and M stay in L2
-//   M[36] = U[36] V[36] --transform_output--> y[16][tiles] --merge_row--> results
+//   pixels --split_pixels--> d[36][tiles] --transform_input--> V[36][C][tiles]   some tile rows at a time, so that
+//   filters -------------------------------------------------> U[36][K][C]       V stays in the cache, and M of
+//   M[36] = U[36] V[36] --transform_output--> y[16][tiles] --merge_results-->    some filters, too
 //
 // The gradient of the filters is the exact adjoint, in two phases: transforms over channels, then products over the 36
 // planes, added in the order of the pieces. So results do not depend on the number of threads.
 #include <cstring>
-#include <memory>
+#include <vector>
 
-#include "kernels/linalg/openblas.h"
 #include "kernels/nn/convolution.h"
 #include "kernels/nn/nn_kernel_table.h"
-#include "threading/thread_pool.h"
 #include "threading/scratch.h"
+#include "threading/thread_pool.h"
 
 namespace shmtensor {
 namespace {
 
 constexpr int64_t kGroup = 16;  // the number of tiles side by side is a multiple of this
-constexpr int64_t kMaxElements = 1 << 18;  // elements of V and M together
+constexpr int64_t kMaxElements = 1 << 17;  // elements of V
+constexpr int64_t kGap = 16;               // elements between planes, which would lie in the same cache sets
 
 int64_t round_up(int64_t n) { return (n + kGroup - 1) / kGroup * kGroup; }
+
+// Memory for the transformed filters, of the calling thread: new pages would cost more than the transform.
+thread_local Scratch filter_memory;
 
 // The tiles of all images, in rows of `across` tiles.
 struct Tiles {
@@ -75,6 +78,9 @@ void transform_filter_adjoint(const T (*u)[16], T (*w)[16]) {
                    w[3 * r], w[3 * r + 1], w[3 * r + 2]);
 }
 
+// The distance of the 36 planes of filters.
+int64_t filter_plane(const Convolution& v) { return v.k * v.c + kGap; }
+
 // Transforms all filters: U[36][k][c].
 template <class T>
 void transform_filters(const Convolution& v, const T* w, T* u, bool rotated) {
@@ -92,34 +98,60 @@ void transform_filters(const Convolution& v, const T* w, T* u, bool rotated) {
           for (int t = 0; t < 9; ++t) in[t][i] = 0;
         }
         transform_filter<T>(in, out);
-        for (int t = 0; t < 36; ++t) memcpy(u + (t * v.k + k) * v.c + c, out[t], sizeof(T) * static_cast<size_t>(m));
+        for (int t = 0; t < 36; ++t)
+          memcpy(u + t * filter_plane(v) + k * v.c + c, out[t], sizeof(T) * static_cast<size_t>(m));
       }
     }
   });
 }
 
+// Calls f(row, next, y, height) for the tile rows [first, last) of each image: its results begin in line y of the image,
+// and there are `height` lines of them.
+template <class F>
+void for_images(const Convolution& v, const Tiles& t, int64_t first, int64_t last, F f) {
+  for (int64_t row = first, next; row < last; row = next) {
+    next = (row / t.down + 1) * t.down;
+    next = next < last ? next : last;
+    const int64_t y = row % t.down * 4, rows = 4 * (next - row);
+    f(row, next, y, rows < v.out_size[1] - y ? rows : v.out_size[1] - y);
+  }
+}
+
+// Elements of the zero-padded pixels under some tile rows of an image.
+int64_t padded_size(const Tiles& t, int64_t rows) { return (4 * rows + 2) * (4 * t.across + 2) + 64; }
+
 // The pixels of one channel under tile rows [first, last), as 36 planes of `plane` tiles.
 template <class T>
 void gather_tiles(const Convolution& v, const Tiles& t, const T* x, int64_t c, int64_t first, int64_t last, T* d,
-                  int64_t plane, T* row_buffer) {
+                  int64_t plane, T* padded) {
+  const NnKernels<T>& kernels_ = nn_kernels<T>();
   const int64_t height = v.size[1], width = v.size[2], row_size = 4 * t.across + 2;
-  const int64_t offset = v.padding[2] < row_size ? v.padding[2] : row_size;
-  const int64_t copied = width < row_size - offset ? width : row_size - offset;
-  for (int64_t i = 0; i < offset; ++i) row_buffer[i] = 0;
-  for (int64_t i = offset + copied; i < row_size; ++i) row_buffer[i] = 0;
-  for (int64_t row = first; row < last; ++row) {
-    const T* image = x + (row / t.down * v.c + c) * height * width;
-    T* to = d + (row - first) * t.across;
-    for (int64_t r = 0; r < 6; ++r) {
-      const int64_t y = row % t.down * 4 + r - v.padding[1];
-      if (y < 0 || y >= height) {
-        for (int j = 0; j < 6; ++j) memset(to + (6 * r + j) * plane, 0, sizeof(T) * static_cast<size_t>(t.across));
-        continue;
-      }
-      memcpy(row_buffer + offset, image + y * width, sizeof(T) * static_cast<size_t>(copied));
-      nn_kernels<T>().split_row_overlapping(row_buffer, to + 6 * r * plane, t.across, plane);
+  const int64_t left = v.padding[2] < row_size ? v.padding[2] : row_size;
+  const int64_t copied = width < row_size - left ? width : row_size - left;
+  for_images(v, t, first, last, [&](int64_t row, int64_t next, int64_t line, int64_t) {
+    const int64_t rows = 4 * (next - row) + 2, y = line - v.padding[1];
+    const int64_t top = y < 0 ? (-y < rows ? -y : rows) : 0;
+    int64_t bottom = height - y < rows ? height - y : rows;
+    bottom = bottom < top ? top : bottom;
+    const T* image = x + ((row / t.down * v.c + c) * height + y + top) * width;
+    memset(padded, 0, sizeof(T) * static_cast<size_t>(top * row_size));
+    kernels_.load_rows(image, width, 1, padded + top * row_size, row_size, bottom - top, left, copied, row_size);
+    memset(padded + bottom * row_size, 0, sizeof(T) * static_cast<size_t>((rows - bottom) * row_size));
+    kernels_.split_pixels(padded, row_size, next - row, t.across, d + (row - first) * t.across, plane);
+  });
+}
+
+// For images of few tiles: the pixels of the tiles of one image that are no padding, in planes of `plane` tiles.
+std::vector<ConvMove> tile_moves(const Convolution& v, const Tiles& t, int64_t plane) {
+  std::vector<ConvMove> moves;
+  for (int64_t tile = 0; tile < t.down * t.across; ++tile) {
+    for (int64_t p = 0; p < 36; ++p) {
+      const int64_t y = tile / t.across * 4 + p / 6 - v.padding[1], x = tile % t.across * 4 + p % 6 - v.padding[2];
+      const bool is_inside = y >= 0 && y < v.size[1] && x >= 0 && x < v.size[2];
+      if (is_inside) moves.push_back({y * v.size[2] + x, p * plane + tile});
     }
   }
+  return moves;
 }
 
 template <class T>
@@ -128,22 +160,39 @@ void zero_tail(T* planes, int n, int64_t plane, int64_t tile_count) {
     memset(planes + p * plane + tile_count, 0, sizeof(T) * static_cast<size_t>(plane - tile_count));
 }
 
+// c (m x n) = a (m x k) b (k x n), n a multiple of 16.
 template <class T>
-void multiply(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k, int64_t ldb, bool rotated, T beta) {
-  Gemm<T> g;
-  g.a = a;
-  g.b = b;
-  g.c = c;
-  g.m = m;
-  g.n = n;
-  g.k = k;
-  g.lda = k;
-  g.ldb = ldb;
-  g.ldc = n;
-  g.a_transposed = false;
-  g.b_transposed = rotated;
-  g.beta = beta;
-  blas_gemm(g);
+void multiply(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k) {
+  const ConvTap tap = {0, 0};
+  ConvTile<T> tile{};
+  tile.x = b;
+  tile.x_channel = n;
+  tile.tap = &tap;
+  tile.taps = 1;
+  tile.channels = k;
+  tile.w = a;
+  tile.w_row = k;
+  tile.w_channel = 1;
+  tile.y = c;
+  tile.y_row = n;
+  tile.n = n;
+  nn_kernels<T>().conv_tiles(tile, m);
+}
+
+// c (m x n) += a (m x k) times the transpose of b (n x k), k a multiple of 16.
+template <class T>
+void multiply_transposed(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k, const int64_t* rows_of_b) {
+  ConvWeightTile<T> tile{};
+  tile.x = b;
+  tile.column = rows_of_b;
+  tile.columns = n;
+  tile.y = a;
+  tile.y_row = k;
+  tile.planes = 1;
+  tile.n = k;
+  tile.w = c;
+  tile.w_row = n;
+  nn_kernels<T>().conv_weight_tiles(tile, m);
 }
 
 }  // namespace
@@ -153,41 +202,68 @@ bool is_winograd(const Convolution& v) {
   const bool is_supported =
       v.stride[1] == 1 && v.stride[2] == 1 && v.dilation[1] == 1 && v.dilation[2] == 1 && v.padding[0] == 0 && v.groups == 1;
   const bool worthwhile = v.c >= 16 && v.k >= 16 && v.out_size[1] >= 4 && v.out_size[2] >= 4 && v.out_size[2] <= 1024;
-  return square && is_supported && worthwhile && v.n * v.out_size[1] * v.out_size[2] >= 256;
+  return square && is_supported && worthwhile && Tiles(v).rows * Tiles(v).across >= 64 && v.c * v.k <= 1 << 19;
 }
 
 template <class T>
 void winograd(const Convolution& v, const T* x, const T* w, const T* bias, T* y, bool rotated) {
   const NnKernels<T>& kernels_ = nn_kernels<T>();
   const Tiles t(v);
-  std::unique_ptr<T[]> u(new T[static_cast<size_t>(36 * v.k * v.c)]);
-  transform_filters(v, w, u.get(), rotated);
-  int64_t max_tiles = kMaxElements / 36 / (v.c + v.k);  // tiles in a piece
-  max_tiles = max_tiles < 32 ? 32 : max_tiles > 96 ? 96 : max_tiles;
-  const int64_t rows = max_tiles / t.across ? max_tiles / t.across : 1, plane = round_up(rows * t.across);
+  T* u = filter_memory.get<T>(36 * filter_plane(v));
+  transform_filters(v, w, u, rotated);
+  // Tiles in a piece, and filters whose products are transformed together: V stays in the cache, or if it is too large,
+  // one plane of it for many filters.
+  int64_t max_tiles = kMaxElements / 36 / v.c;
+  const bool is_wide = max_tiles < 10;
+  max_tiles = is_wide || max_tiles > 96 ? 96 : max_tiles < 32 ? 32 : max_tiles;
+  const int64_t share = t.rows * t.across / 8 < 32 ? 32 : t.rows * t.across / 8;  // of eight pieces
+  max_tiles = max_tiles < share ? max_tiles : share;
+  const int64_t filters_at_once = is_wide ? 64 : 8;
+  const bool is_small = t.down * t.across <= 4;  // pieces of whole images
+  int64_t rows = max_tiles / t.across ? max_tiles / t.across : 1;
+  if (is_small) rows = rows / t.down * t.down;
+  const int64_t plane = round_up(rows * t.across), tiles = t.down * t.across;
+  const std::vector<ConvMove> moves = is_small ? tile_moves(v, t, plane) : std::vector<ConvMove>();
+  const int64_t pixels = v.size[1] * v.size[2];
   const int64_t height = v.out_size[1], width = v.out_size[2];
-  ranges(t.rows, rows, [&](int64_t first, int64_t last) {
+  // Filters are divided, too, if there are few pieces; the pixels are then transformed for each block.
+  const int64_t pieces = (t.rows + rows - 1) / rows;
+  int64_t k_blocks = pieces < 8 ? (8 + pieces - 1) / pieces : 1;
+  const int64_t panels = (v.k + filters_at_once - 1) / filters_at_once;
+  const int64_t k_block = (panels + k_blocks - 1) / k_blocks * filters_at_once;
+  k_blocks = (v.k + k_block - 1) / k_block;
+  slices(pieces * k_blocks, [&](int64_t piece) {
+    const int64_t first = piece / k_blocks * rows, last = first + rows < t.rows ? first + rows : t.rows;
+    const int64_t k_begin = piece % k_blocks * k_block, k_end = k_begin + k_block < v.k ? k_begin + k_block : v.k;
     const int64_t tile_count = (last - first) * t.across, n = round_up(tile_count);
-    T* vs = scratch.get<T>(36 * plane * (v.c + v.k + 2) + 8 * t.across + 64);
-    T* ms = vs + 36 * v.c * n;
-    T* d = ms + 36 * v.k * n;
-    T* out = d + 36 * n;
-    T* row_buffer = out + 16 * n;
-    zero_tail(d, 36, n, tile_count);
+    T* vs = scratch.get<T>(36 * (plane * (v.c + filters_at_once + 2) + 2 * kGap) + padded_size(t, rows));
+    const int64_t v_plane = v.c * n + kGap, m_plane = filters_at_once * n + kGap;
+    T* ms = vs + 36 * v_plane;
+    T* d = ms + 36 * m_plane;
+    T* out = d + 36 * plane;
+    T* padded = out + 16 * n;
+    if (is_small) memset(d, 0, sizeof(T) * static_cast<size_t>(36 * plane));
+    zero_tail(d, 36, plane, tile_count);
     for (int64_t c = 0; c < v.c; ++c) {
-      gather_tiles(v, t, x, c, first, last, d, n, row_buffer);
-      kernels_.transform_input(d, vs + c * n, n, n, v.c * n);
+      if (is_small) {
+        const T* image = x + (first / t.down * v.c + c) * pixels;
+        move_pixels(moves, image, v.c * pixels, (last - first) / t.down, d, tiles);
+      } else {
+        gather_tiles(v, t, x, c, first, last, d, plane, padded);
+      }
+      kernels_.transform_input(d, vs + c * n, n, plane, v_plane);
     }
-    for (int p = 0; p < 36; ++p)
-      multiply<T>(u.get() + p * v.k * v.c, vs + p * v.c * n, ms + p * v.k * n, v.k, n, v.c, n, false, T(0));
-    for (int64_t k = 0; k < v.k; ++k) {
-      kernels_.transform_output(ms + k * n, out, n, v.k * n, n);
-      for (int64_t row = first; row < last; ++row) {
-        T* image = y + (row / t.down * v.k + k) * height * width;
-        for (int64_t r = 0; r < 4 && row % t.down * 4 + r < height; ++r) {
-          kernels_.merge_row(out + 4 * r * n + (row - first) * t.across, row_buffer, t.across, n, bias ? bias[k] : T(0));
-          memcpy(image + (row % t.down * 4 + r) * width, row_buffer, sizeof(T) * static_cast<size_t>(width));
-        }
+    for (int64_t k0 = k_begin; k0 < k_end; k0 += filters_at_once) {
+      const int64_t filters = k_end - k0 < filters_at_once ? k_end - k0 : filters_at_once;
+      for (int p = 0; p < 36; ++p)
+        multiply(u + p * filter_plane(v) + k0 * v.c, vs + p * v_plane, ms + p * m_plane, filters, n, v.c);
+      for (int64_t k = 0; k < filters; ++k) {
+        kernels_.transform_output(ms + k * n, out, n, m_plane, n);
+        for_images(v, t, first, last, [&](int64_t row, int64_t, int64_t line, int64_t rows_of_image) {
+          T* image = y + ((row / t.down * v.k + k0 + k) * height + line) * width;
+          kernels_.merge_results(out + (row - first) * t.across, n, t.across, image, rows_of_image, width,
+                                 bias ? bias[k0 + k] : T(0));
+        });
       }
     }
   });
@@ -198,45 +274,47 @@ void winograd_backward_weight(const Convolution& v, const T* x, const T* y, T* w
   const NnKernels<T>& kernels_ = nn_kernels<T>();
   const Tiles t(v);
   const int64_t height = v.out_size[1], width = v.out_size[2];
+  const bool is_small = t.down * t.across <= 4;  // pieces of whole images
   int64_t rows = 256 / t.across;
   rows = rows < 1 ? 1 : rows > t.rows ? t.rows : rows;
+  if (is_small) rows = rows / t.down * t.down;
   const int64_t plane = round_up(rows * t.across);
-  std::unique_ptr<T[]> u(new T[static_cast<size_t>(36 * v.k * v.c)]);
-  std::unique_ptr<T[]> planes(new T[static_cast<size_t>(36 * plane * (v.c + v.k))]);
-  T *vs = planes.get(), *ms = vs + 36 * plane * v.c;
+  T* u = filter_memory.get<T>(36 * (filter_plane(v) + plane * (v.c + v.k) + 2 * kGap));
+  const std::vector<ConvMove> moves = is_small ? tile_moves(v, t, plane) : std::vector<ConvMove>();
+  T *vs = u + 36 * filter_plane(v), *ms = vs + 36 * (plane * v.c + kGap);
   for (int64_t first = 0; first < t.rows; first += rows) {
     const int64_t last = first + rows < t.rows ? first + rows : t.rows;
     const int64_t tile_count = (last - first) * t.across, n = round_up(tile_count);
+    const int64_t v_plane = v.c * n + kGap, m_plane = v.k * n + kGap;
     ranges(v.c + v.k, 4, [&](int64_t start, int64_t stop) {
-      T* d = scratch.get<T>(36 * plane + 8 * t.across + 64);
-      T* row_buffer = d + 36 * n;
+      T* d = scratch.get<T>(36 * plane + padded_size(t, rows));
       for (int64_t i = start; i < stop; ++i) {
-        zero_tail(d, 36, n, tile_count);
+        zero_tail(d, 36, plane, tile_count);
         if (i < v.c) {
-          gather_tiles(v, t, x, i, first, last, d, n, row_buffer);
-          kernels_.transform_input(d, vs + i * n, n, n, v.c * n);
+          if (is_small) {
+            memset(d, 0, sizeof(T) * static_cast<size_t>(36 * plane));
+            const T* image = x + (first / t.down * v.c + i) * v.size[1] * v.size[2];
+            move_pixels(moves, image, v.c * v.size[1] * v.size[2], (last - first) / t.down, d, t.down * t.across);
+          } else {
+            gather_tiles(v, t, x, i, first, last, d, plane, d + 36 * plane);
+          }
+          kernels_.transform_input(d, vs + i * n, n, plane, v_plane);
           continue;
         }
         const int64_t k = i - v.c;
-        for (int64_t j = 0; j < 4 * t.across; ++j) row_buffer[j] = 0;
-        for (int64_t row = first; row < last; ++row) {
-          const T* image = y + (row / t.down * v.k + k) * height * width;
-          T* to = d + (row - first) * t.across;
-          for (int64_t r = 0; r < 4; ++r) {
-            const int64_t at = row % t.down * 4 + r;
-            if (at < height) {
-              memcpy(row_buffer, image + at * width, sizeof(T) * static_cast<size_t>(width));
-              kernels_.split_row(row_buffer, to + 4 * r * n, t.across, n);
-            } else {
-              for (int j = 0; j < 4; ++j) memset(to + (4 * r + j) * n, 0, sizeof(T) * static_cast<size_t>(t.across));
-            }
-          }
-        }
-        kernels_.transform_output_adjoint(d, ms + k * n, n, n, v.k * n);
+        for_images(v, t, first, last, [&](int64_t row, int64_t next, int64_t line, int64_t rows_of_image) {
+          const T* image = y + ((row / t.down * v.k + k) * height + line) * width;
+          kernels_.split_results(image, rows_of_image, width, next - row, t.across, d + (row - first) * t.across, plane);
+        });
+        kernels_.transform_output_adjoint(d, ms + k * n, n, plane, m_plane);
       }
     });
+    std::vector<int64_t> rows_of_v;
+    for (int64_t i = 0; i < v.c; ++i) rows_of_v.push_back(i * n);
     slices(36, [&](int64_t p) {
-      multiply<T>(ms + p * v.k * n, vs + p * v.c * n, u.get() + p * v.k * v.c, v.k, v.c, n, n, true, first ? T(1) : T(0));
+      T* to = u + p * filter_plane(v);
+      if (!first) memset(to, 0, sizeof(T) * static_cast<size_t>(v.k * v.c));
+      multiply_transposed(ms + p * m_plane, vs + p * v_plane, to, v.k, v.c, n, rows_of_v.data());
     });
   }
   ranges(v.k, 1 + 4096 / v.c, [&](int64_t start, int64_t stop) {
@@ -245,7 +323,7 @@ void winograd_backward_weight(const Convolution& v, const T* x, const T* y, T* w
       for (int64_t c = 0; c < v.c; c += 16) {
         const int64_t m = v.c - c < 16 ? v.c - c : 16;
         for (int p = 0; p < 36; ++p) {
-          for (int i = 0; i < 16; ++i) in[p][i] = i < m ? u[static_cast<size_t>((p * v.k + k) * v.c + c + i)] : T(0);
+          for (int i = 0; i < 16; ++i) in[p][i] = i < m ? u[p * filter_plane(v) + k * v.c + c + i] : T(0);
         }
         transform_filter_adjoint<T>(in, out);
         for (int64_t i = 0; i < m; ++i) {

@@ -10,39 +10,69 @@ constexpr T kA = T(0.70710678118654752440);
 template <class T>
 constexpr T kB = T(1.41421356237309504880);
 
-// Six planes of every fourth element: d[j][t] = row[4 t + j].
+// Tiles of one image in `down` rows of `across`: 36 planes of pixels or 16 of results.
+
+// d[6 r + j][tile (i, t)] = x[4 i + r][4 t + j] for r, j < 6.
 template <class T>
-void split_row_overlapping(const T* __restrict row, T* __restrict d, int64_t n, int64_t plane) {
-  for (int64_t t = 0; t < n; ++t) {
-    d[t] = row[4 * t];
-    d[plane + t] = row[4 * t + 1];
-    d[2 * plane + t] = row[4 * t + 2];
-    d[3 * plane + t] = row[4 * t + 3];
-  }
-  for (int64_t t = 0; t < n; ++t) {
-    d[4 * plane + t] = row[4 * t + 4];
-    d[5 * plane + t] = row[4 * t + 5];
+void split_pixels(const T* __restrict x, int64_t row_size, int64_t down, int64_t across, T* __restrict d, int64_t plane) {
+  for (int64_t i = 0; i < down; ++i, d += across) {
+    for (int64_t r = 0; r < 6; ++r) {
+      const T* row = x + (4 * i + r) * row_size;
+      T* to = d + 6 * r * plane;
+      if (across < 8) {
+        for (int64_t t = 0; t < across; ++t) {
+#pragma GCC unroll 6
+          for (int j = 0; j < 6; ++j) to[j * plane + t] = row[4 * t + j];
+        }
+        continue;
+      }
+      for (int64_t t = 0; t < across; ++t) {
+        to[t] = row[4 * t];
+        to[plane + t] = row[4 * t + 1];
+        to[2 * plane + t] = row[4 * t + 2];
+        to[3 * plane + t] = row[4 * t + 3];
+      }
+      for (int64_t t = 0; t < across; ++t) {
+        to[4 * plane + t] = row[4 * t + 4];
+        to[5 * plane + t] = row[4 * t + 5];
+      }
+    }
   }
 }
 
-// Four planes: y[j][t] = row[4 t + j].
+// d[4 r + j][tile (i, t)] = y[4 i + r][4 t + j] for r, j < 4; 0 from `height` and `width` on.
 template <class T>
-void split_row(const T* __restrict row, T* __restrict y, int64_t n, int64_t plane) {
-  for (int64_t t = 0; t < n; ++t) {
-    y[t] = row[4 * t];
-    y[plane + t] = row[4 * t + 1];
-    y[2 * plane + t] = row[4 * t + 2];
-    y[3 * plane + t] = row[4 * t + 3];
+void split_results(const T* __restrict y, int64_t height, int64_t width, int64_t down, int64_t across, T* __restrict d,
+                   int64_t plane) {
+  for (int64_t row = 0; row < 4 * down; ++row, y += width) {
+    T* to = d + row / 4 * across + row % 4 * 4 * plane;
+    const int64_t whole = row < height ? width / 4 : 0;
+    for (int64_t t = 0; t < whole; ++t) {
+      to[t] = y[4 * t];
+      to[plane + t] = y[4 * t + 1];
+      to[2 * plane + t] = y[4 * t + 2];
+      to[3 * plane + t] = y[4 * t + 3];
+    }
+    for (int64_t t = whole; t < across; ++t) {
+      for (int64_t j = 0; j < 4; ++j) to[j * plane + t] = row < height && 4 * t + j < width ? y[4 * t + j] : T(0);
+    }
   }
 }
 
+// The inverse of split_results, plus bias.
 template <class T>
-void merge_row(const T* __restrict y, T* __restrict row, int64_t n, int64_t plane, T bias) {
-  for (int64_t t = 0; t < n; ++t) {
-    row[4 * t] = y[t] + bias;
-    row[4 * t + 1] = y[plane + t] + bias;
-    row[4 * t + 2] = y[2 * plane + t] + bias;
-    row[4 * t + 3] = y[3 * plane + t] + bias;
+void merge_results(const T* __restrict d, int64_t plane, int64_t across, T* __restrict y, int64_t height, int64_t width,
+                   T bias) {
+  for (int64_t row = 0; row < height; ++row, y += width) {
+    const T* from = d + row / 4 * across + row % 4 * 4 * plane;
+    const int64_t whole = width / 4;
+    for (int64_t t = 0; t < whole; ++t) {
+      y[4 * t] = from[t] + bias;
+      y[4 * t + 1] = from[plane + t] + bias;
+      y[4 * t + 2] = from[2 * plane + t] + bias;
+      y[4 * t + 3] = from[3 * plane + t] + bias;
+    }
+    for (int64_t i = 4 * whole; i < width; ++i) y[i] = from[i % 4 * plane + whole] + bias;
   }
 }
 

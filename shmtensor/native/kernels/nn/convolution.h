@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "python.h"
 
@@ -25,7 +26,20 @@ struct Convolution {
   int64_t outputs() const { return out_size[0] * out_size[1] * out_size[2]; }
 };
 
-// conv_winograd.cc: F(4 x 4, 3 x 3). Is it supported and faster than im2col here?
+// A pixel of an image and its place in a copy.
+struct ConvMove {
+  int64_t from, to;
+};
+
+// Copies pixels of some images, `distance` elements apart, whose copies are `step` elements apart.
+template <class T>
+void move_pixels(const std::vector<ConvMove>& moves, const T* x, int64_t distance, int64_t images, T* out, int64_t step) {
+  for (int64_t i = 0; i < images; ++i, x += distance, out += step) {
+    for (const ConvMove& m : moves) out[m.to] = x[m.from];
+  }
+}
+
+// conv_winograd.cc: F(4 x 4, 3 x 3). Is it supported and faster than direct sums here?
 bool is_winograd(const Convolution&);
 // x (n, c, size) convolved with w (k, c, 3, 3), plus bias (k) or null. `rotated`: w is (c, k, 3, 3) and each filter is
 // rotated by 180 degrees, as the gradient of the input needs it.
@@ -34,11 +48,18 @@ void winograd(const Convolution&, const T* x, const T* w, const T* bias, T* y, b
 template <class T>
 void winograd_backward_weight(const Convolution&, const T* x, const T* y, T* w);
 
-// conv_algorithm.cc: chooses Winograd or depthwise (3 x 3, stride 1).
-bool has_specialized_conv(const Convolution&);
+// conv_direct.cc: any convolution, and the gradients of its input (is_gradient) and its weight.
 template <class T>
-void specialized_conv(const Convolution&, const T* x, const T* w, const T* bias, T* y, bool rotated);
+void direct_conv(const Convolution&, const T* source, const T* w, const T* bias, T* result, bool is_gradient);
 template <class T>
-void specialized_conv_backward_weight(const Convolution&, const T* x, const T* y, T* w);
+void direct_conv_backward_weight(const Convolution&, const T* x, const T* y, T* w);
+
+// conv_algorithm.cc: chooses the algorithm.
+template <class T>
+void conv_forward(const Convolution&, const T* x, const T* w, const T* bias, T* y);
+template <class T>
+void conv_backward_input(const Convolution&, const T* y, const T* w, T* x);
+template <class T>
+void conv_backward_weight(const Convolution&, const T* x, const T* y, T* w);
 
 }  // namespace shmtensor

@@ -1,5 +1,5 @@
 // Serial kernels of network layers, compiled once per instruction-set level: norms, transforms of convolutions, steps
-// of CTC, gates of recurrent networks. nn_kernel_table.cc chooses the level; layer_norm.cc, conv_im2col.cc, ctc_loss.cc
+// of CTC, gates of recurrent networks. nn_kernel_table.cc chooses the level; layer_norm.cc, convolution.h, ctc_loss.cc
 // and rnn.cc divide the work among threads.
 #pragma once
 
@@ -20,6 +20,38 @@ struct SameWidth<double> {
 };
 template <class T>
 using RowNumber = typename SameWidth<T>::type;
+
+// A tap of a filter: where its pixel and its weight are.
+struct ConvTap {
+  int64_t x, w;
+};
+
+// y[r][p] (+)= the sum over channels and taps of w[r] and the pixel p: `rows` filters, n pixels, rounded up to vectors.
+template <class T>
+struct ConvTile {
+  const T* x;
+  int64_t x_channel;
+  const ConvTap* tap;
+  int64_t taps, channels;
+  const T* w;
+  int64_t w_row, w_channel;
+  T* y;
+  int64_t y_row, n;
+  bool add;
+};
+
+// w[r][j] += the sum over planes and n pixels, rounded up to vectors, of y[r][p] x[column[j] + p].
+template <class T>
+struct ConvWeightTile {
+  const T* x;
+  int64_t x_plane;
+  const int64_t* column;
+  int64_t columns;
+  const T* y;
+  int64_t y_row, y_plane, planes, n;
+  T* w;
+  int64_t w_row;
+};
 
 template <class T>
 struct NnKernels {
@@ -43,13 +75,21 @@ struct NnKernels {
   void (*dots_columns)(const T* g, const T* x, const T* mean, T* sums, T* dots, int64_t rows, int64_t n, int64_t stride);
   void (*norm_backward_columns)(const T* g, const T* x, const T* mean, const T* p, const T* a, const T* q, T* gx, int64_t n);
 
+  // ---- direct convolution (conv_direct.simd.h)
+  void (*conv_tiles)(const ConvTile<T>&, int64_t rows);
+  void (*conv_weight_tiles)(const ConvWeightTile<T>&, int64_t rows);
+  void (*load_rows)(const T* x, int64_t x_row, int64_t step, T* out, int64_t out_row, int64_t rows, int64_t left, int64_t n,
+                    int64_t width);
+  void (*pack_rows)(const T* x, int64_t x_plane, int64_t x_row, T* out, int64_t planes, int64_t rows, int64_t width);
+  void (*store_rows)(const T* x, int64_t x_row, int64_t x_phase, int64_t phases, T* y, int64_t y_row, int64_t rows,
+                     int64_t width, T bias);
+
   // ---- convolution: 3 x 3 on one channel; Winograd F(4 x 4, 3 x 3) on 36 planes of n tiles, `plane` elements apart
   void (*depthwise_3x3)(const T* x, const T* w, T bias, T* y, int64_t rows, int64_t width, int64_t line);
   void (*depthwise_3x3_backward_weight)(const T* x, const T* g, T* w, int64_t rows, int64_t width, int64_t line);
-  void (*take_even)(const T* x, T* out, int64_t n);  // out[i] = x[2 i]
-  void (*split_row_overlapping)(const T* row, T* d, int64_t n, int64_t plane);  // d[j][t] = row[4 t + j], j < 6
-  void (*split_row)(const T* row, T* y, int64_t n, int64_t plane);    // d[j][t] = row[4 t + j], j < 4
-  void (*merge_row)(const T* y, T* row, int64_t n, int64_t plane, T bias);  // the inverse of split_row, plus bias
+  void (*split_pixels)(const T* x, int64_t row_size, int64_t down, int64_t across, T* d, int64_t plane);
+  void (*split_results)(const T* y, int64_t height, int64_t width, int64_t down, int64_t across, T* d, int64_t plane);
+  void (*merge_results)(const T* d, int64_t plane, int64_t across, T* y, int64_t height, int64_t width, T bias);
   void (*transform_input)(const T* d, T* v, int64_t n, int64_t d_plane, int64_t v_plane);    // B' d B
   void (*transform_output)(const T* m, T* y, int64_t n, int64_t m_plane, int64_t y_plane);   // A' m A
   void (*transform_output_adjoint)(const T* y, T* m, int64_t n, int64_t y_plane, int64_t m_plane);  // A y A'

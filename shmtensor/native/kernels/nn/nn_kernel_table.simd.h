@@ -21,6 +21,7 @@ namespace SHMTENSOR_LEVEL {
 //
 #include "kernels/loss/ctc_loss.simd.h"
 #include "kernels/nn/conv_depthwise.simd.h"
+#include "kernels/nn/conv_direct.simd.h"
 #include "kernels/nn/rnn_gates.simd.h"
 #include "kernels/nn/normalization.simd.h"
 #include "kernels/nn/conv_winograd.simd.h"
@@ -41,12 +42,16 @@ constexpr NnKernels<T> nn_kernels = {
     KERNEL(affine_columns),
     KERNEL(dots_columns),
     KERNEL(norm_backward_columns),
+    KERNEL(conv_tiles),
+    KERNEL(conv_weight_tiles),
+    KERNEL(load_rows),
+    KERNEL(pack_rows),
+    KERNEL(store_rows),
     KERNEL(depthwise_3x3),
     KERNEL(depthwise_3x3_backward_weight),
-    KERNEL(take_even),
-    KERNEL(split_row_overlapping),
-    KERNEL(split_row),
-    KERNEL(merge_row),
+    KERNEL(split_pixels),
+    KERNEL(split_results),
+    KERNEL(merge_results),
     KERNEL(transform_input),
     KERNEL(transform_output),
     KERNEL(transform_output_adjoint),
