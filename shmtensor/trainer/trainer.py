@@ -25,16 +25,15 @@ from ..tensor import Tensor
 from . import arguments as checks
 from . import checkpoint as checkpoints
 from .auto import choose_nprocs
-from .batch_loss import LossFunction, inputs_of
+from .batch_loss import LossFunction, Steps, inputs_of
 from .batches import as_tensors, concatenate, on_device, on_host
 from .callbacks import Callback, Schedule
-from .history import Epoch, History, TrainerStatistics
+from .history import Epoch, Figures, History, TrainerStatistics
 from .lead import Lead
 from .nodes import local_size, ranks_of
 from .plan import Plan, calling, ordered_callbacks, schedules, seed_epoch, states_kept
-from .progress_board import Figures
-from .rank_step import InterruptsDeferred, Steps
-from .ranks import Ranks, launched_group
+from .rank_step import interrupts_deferred
+from .ranks import Ranks
 from .run import serve
 from .setup import (
     adopt,
@@ -42,6 +41,7 @@ from .setup import (
     device_of,
     hand_over,
     home_of,
+    launched_group,
     make_setup,
     start_children,
 )
@@ -361,7 +361,7 @@ class Trainer:
             if updates % optimizers:
                 return False
             self.step = updates // optimizers
-            self._last_lr = groups[0]["lr"]
+            self._last_lr = self.optimizer.param_groups[0]["lr"]
             for callback in listeners:
                 callback.on_step(self)
             if listeners:
@@ -523,6 +523,7 @@ class Trainer:
                     with self._lead(lead):
                         yield lead
             finally:
+                interrupts_deferred.restore()
                 self.model.train(training)
                 native.set_num_threads(threads)
                 if device.type == "cuda" and self.nprocs != 1:
@@ -537,7 +538,7 @@ class Trainer:
             yield
             lead.stop(self._progress())
         except BaseException as error:
-            with InterruptsDeferred():  # a second Ctrl-C must not leave the weights torn
+            with interrupts_deferred:  # a second Ctrl-C must not leave the weights torn
                 if lead.ranks.is_lost:  # between two passes
                     updates, failure = lead.failure()
                     self._set_updates(updates)

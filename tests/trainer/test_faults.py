@@ -103,7 +103,7 @@ class Deadly:
             die("before update")
             if is_due("mid update"):
                 for i, runs in enumerate(self.runs):
-                    begin, end = self.range(i, rank)
+                    begin, end = self.ranges[i][rank]
                     self.gradients.reduce(i, begin, end, self.factor)
                     self.optimizer.step_part(i, runs, begin, (begin + end) // 2)
             die("mid update")

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from copy import deepcopy
 from typing import Any
 
 import numpy as np
@@ -259,6 +260,61 @@ def test_a_group_added_after_an_epoch() -> None:
         return {"on_epoch": on_epoch}
 
     check_same(nn.CrossEntropyLoss(), classes(), make_optimizer=first_layer, prepare=prepare)
+
+
+def write_zeros(optimizer: Any, saved: Any) -> None:
+    for entry in optimizer.state.values():
+        entry["exp_avg"].zero_()
+
+
+def write_counts(optimizer: Any, saved: Any) -> None:
+    for entry in optimizer.state.values():
+        entry["step"].fill_(1)
+
+
+def replace_state(optimizer: Any, saved: Any) -> None:
+    for entry in optimizer.state.values():
+        entry["exp_avg"] = st.zeros_like(entry["exp_avg"])
+
+
+STATES: dict[str, Callable[[Any, Any], None]] = {
+    "write zeros": write_zeros,
+    "write counts": write_counts,
+    "replace": replace_state,
+    "clear": lambda optimizer, saved: optimizer.state.clear(),
+    "load": lambda optimizer, saved: optimizer.load_state_dict(saved),
+}
+
+
+@pytest.mark.parametrize("how", STATES)
+@pytest.mark.parametrize("when", ["on_step", "on_epoch"])
+def test_state_of_the_optimizer_changed_by_a_callback(how: str, when: str) -> None:
+    def prepare(trainer: Trainer) -> dict[str, Any]:
+        saved: list[Any] = []
+
+        def change(_: Any) -> None:
+            saved.append(deepcopy(trainer.optimizer.state_dict()))
+            if len(saved) == 3:
+                STATES[how](trainer.optimizer, saved[1])
+
+        return {when: change}
+
+    check_same(nn.CrossEntropyLoss(), classes(), prepare=prepare, ranks=(2,))
+
+
+def test_state_that_is_the_programs() -> None:
+    def outside(model: Any) -> Any:
+        optimizer = adam(model)
+        for p in model.parameters():
+            zeros = {name: st.zeros_like(p) for name in ("exp_avg", "exp_avg_sq")}
+            optimizer.state[p] = {"step": st.tensor(0.0), **zeros}
+        return optimizer
+
+    one = fit(1, nn.CrossEntropyLoss(), classes(), make_optimizer=outside)
+    two = check_same(nn.CrossEntropyLoss(), classes(), make_optimizer=outside, ranks=(2,))
+    for x, y in zip(one.optimizer.state.values(), two.optimizer.state.values(), strict=True):
+        assert x["step"] == y["step"] == EPOCHS * STEPS
+        np.testing.assert_allclose(x["exp_avg"].numpy(), y["exp_avg"].numpy(), rtol=1e-9)
 
 
 @pytest.mark.parametrize("when", ["on_step", "on_epoch"])

@@ -58,18 +58,23 @@ class Callback:
         """Restores what `state_dict` returned."""
 
 
-class Functions(Callback):
-    """The functions `on_step` and `on_epoch` of `Trainer.fit`, or None."""
+class StepFunction(Callback):
+    """The function `on_step` of `Trainer.fit`."""
 
-    def __init__(self, step: Any, epoch: Any) -> None:
-        self.step = step
-        self.epoch = epoch
-        self.reads_weights = step is not None
+    reads_weights = True
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
 
     def on_step(self, trainer: Any) -> None:
-        if self.step is not None:
-            self.step(trainer.step)
+        self.function(trainer.step)
+
+
+class EpochFunction(Callback):
+    """The function `on_epoch` of `Trainer.fit`."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
 
     def on_epoch_end(self, trainer: Any) -> None:
-        if self.epoch is not None:
-            self.epoch(trainer.history.epochs[-1])
+        self.function(trainer.history.epochs[-1])
