@@ -167,9 +167,8 @@ class Gradients:
             if key not in self._shards:  # views are kept: making them takes as long as a small sum
                 self._shards[key] = [row[begin:end] for row in self.rows[i]]
             shards = self._shards[key]
-            own = shards[self.rank]
-            native.reduce_into(own, shards, "sum")
-            multiply_and_clip(own, factor, limit)
+            native.reduce_into(shards[self.rank], shards, "sum")
+            multiply_and_clip(shards[self.rank], factor, limit)
 
     def sum_of_squares(self, i: int, begin: int, end: int) -> float:
         """Of the sums of the ranks' rows of part i from begin to end, which are not written.

@@ -23,13 +23,14 @@ class Unread(NamedTuple):
     """Figures of a batch that a GPU may not have computed yet.
 
     Attributes:
-        number, index: of the step and the optimizer; None: of an evaluation.
+        number: of the step; None: nothing is to be said of its loss.
+        optimizer: its index.
         loss, weight, correct: tensors on the GPU, or numbers; weight: as in `BatchLoss`.
         samples: of the batch.
     """
 
     number: int | None
-    index: int
+    optimizer: int
     loss: Any
     weight: Any
     samples: int
@@ -105,9 +106,11 @@ class Figures:
         )
         for batch, loss, weight, correct in zip(unread, losses, weights, corrects, strict=True):
             if weight is None:  # a sum
-                self.add_sums([0.0, batch.samples, loss, correct], batch.index)
+                self.add_sums([0.0, batch.samples, loss, correct], batch.optimizer)
             else:
-                self.add_sums([0.0, weight, loss * weight if weight else 0.0, correct], batch.index)
+                self.add_sums(
+                    [0.0, weight, loss * weight if weight else 0.0, correct], batch.optimizer
+                )
             if weight != 0 and not isfinite(loss) and batch.number is not None:
                 text = f"Trainer: the loss was {loss} at step {batch.number + 1} on rank 0"
                 warnings.warn(text, RuntimeWarning, stacklevel=2)

@@ -109,6 +109,9 @@ class Lead(Member):
         self.go_back = go_back
         self.counter = Counter()
         self.used: set[int] = set()
+        self.options: Any = None
+        self.memory: dict[int, Any] = {}
+        self.depth = 0
         self.snapshot: Snapshot | None = None
         self.uncounted: tuple[Figures, int, int] | None = None
         self.has_written = False
@@ -339,12 +342,10 @@ class Lead(Member):
 
         Copies: one of these.
         """
-        generation, counts = self.generation, self.counts()
-        arrays = self.arrays() if self.ranks.spans_nodes else []
-        before = [x.copy() for x in (*counts, *arrays)]
+        arrays = self.counts() + (self.arrays() if self.ranks.spans_nodes else [])
+        before = [x.copy() for x in arrays]
         stops = after(updates)
-        is_same = all(map(np.array_equal, (*counts, *arrays), before))
-        if not is_same and self.generation == generation:  # else the ranks are new
+        if not all(map(np.array_equal, arrays, before)):
             self.options, self.has_written = None, self.ranks.spans_nodes
         return stops
 
@@ -359,14 +360,12 @@ class Lead(Member):
 
     def end_pass(self) -> None:
         """Ends a pass on the other ranks."""
-        if self.size > 1:
-            self.meet(END)
+        self.meet(END)
         self.depth -= 1
 
     def complete(self) -> None:
         """Returns when all ranks have updated their shards. They wait for the next meeting."""
-        if self.size > 1:
-            self.meet(AGAIN)
+        self.meet(AGAIN)
 
     def stop(self, message: Any) -> None:
         """Ends the passes in which the other ranks are, and the run there."""
@@ -381,13 +380,16 @@ class Lead(Member):
     # ---------------------------------------------------------------- new ranks
     def sign(self) -> Any:
         """What the ranks were set up for: it changes if the program replaces parameters, adds a
-        group, replaces state, or registers a hook of an optimizer; on GPUs also if it freezes
-        parameters."""
+        group, replaces state, sets an option that needs more of it, or registers a hook of an
+        optimizer; on GPUs also if it freezes parameters."""
         on_gpus = self.setup.shared is None
         return [
             (
-                is_flat(optimizer),
-                is_flat(optimizer) and (optimizer._is_state_replaced(), *map(id, optimizer._flats)),
+                is_flat(optimizer)
+                and (
+                    optimizer._is_state_replaced(),
+                    [(id(flat), optimizer._names(flat.group)) for flat in optimizer._flats],
+                ),
                 [
                     [(id(p), id(p.array), on_gpus and p.requires_grad) for p in group["params"]]
                     for group in optimizer.param_groups
@@ -438,9 +440,7 @@ class Lead(Member):
             this, position: the pass in which it died, and where; None: between two.
         """
         updates, error = self.failure()
-        done = 0
-        if this is not None and this.training:
-            done = updates - this.updates
+        done = updates - this.updates if this is not None and this.training else 0
         self.count_restart(error)
         self.ranks.close()
         self.close()

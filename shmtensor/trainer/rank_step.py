@@ -270,7 +270,8 @@ class InterruptsDeferred(ContextDecorator):
     """
 
     def __init__(self) -> None:
-        self.depth, self.has_come, self.handler = 0, False, None
+        self.depth, self.has_come = 0, False
+        self.handler: Any = None
         self.note_signal = self.note  # one object, which `is` can find
 
     def __enter__(self) -> None:

@@ -4,6 +4,7 @@ situation.
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from copy import deepcopy
@@ -300,6 +301,29 @@ def test_state_of_the_optimizer_changed_by_a_callback(how: str, when: str) -> No
         return {when: change}
 
     check_same(nn.CrossEntropyLoss(), classes(), prepare=prepare, ranks=(2,))
+
+
+@pytest.mark.parametrize("make_optimizer", [adam, lambda m: optim.SGD(m.parameters(), lr=0.1)])
+@pytest.mark.parametrize("when", ["on_step", "on_epoch"])
+def test_an_option_that_needs_more_state(make_optimizer: Any, when: str) -> None:
+    options = {"amsgrad": True, "momentum": 0.9}
+    kept = []
+    for nprocs in (1, 2):
+        model = net()
+        optimizer = make_optimizer(model)
+        trainer = Trainer(
+            model, optimizer, nn.CrossEntropyLoss(), nprocs=nprocs, progress=False, timeout=60
+        )
+        group, calls = optimizer.param_groups[0], itertools.count()
+
+        def change(_: Any, group: Any = group, calls: Any = calls) -> None:
+            if next(calls) == 2:
+                group.update({name: x for name, x in options.items() if name in group})
+
+        trainer.fit(classes(), EPOCHS, **{when: change})
+        kept.append([x for entry in optimizer.state.values() for x in entry.values()])
+    for x, y in zip(*kept, strict=True):
+        np.testing.assert_allclose(y.numpy(), x.numpy(), rtol=1e-9, atol=1e-13)
 
 
 def test_state_that_is_the_programs() -> None:
