@@ -27,6 +27,7 @@ from .batches import (
     share,
 )
 from .checkpoint import Snapshot
+from .gradients import parameters_of
 from .history import Figures
 from .plan import seed_of
 from .rank_step import interrupts_deferred
@@ -379,28 +380,29 @@ class Lead(Member):
 
     # ---------------------------------------------------------------- new ranks
     def sign(self) -> Any:
-        """What the ranks were set up for: it changes if the program replaces parameters, adds a
-        group, replaces state, sets an option that needs more of it, or registers a hook of an
-        optimizer; on GPUs also if it freezes parameters."""
+        """What the ranks were set up for: it changes if the program replaces an optimizer; if there
+        are several ranks, also if it replaces parameters or state, adds a group, sets an option
+        that needs more state, or registers a hook; on GPUs also if it freezes parameters."""
+        if self.size == 1:
+            return list(self.setup.optimizers)
         on_gpus = self.setup.shared is None
         return [
             (
-                is_flat(optimizer)
+                each,
+                is_flat(each)
                 and (
-                    optimizer._is_state_replaced(),
-                    [(id(flat), optimizer._names(flat.group)) for flat in optimizer._flats],
+                    each._is_state_replaced(),
+                    [(id(flat), each._names(flat.group)) for flat in each._flats],
                 ),
-                [
-                    [(id(p), id(p.array), on_gpus and p.requires_grad) for p in group["params"]]
-                    for group in optimizer.param_groups
-                ],
+                [len(group["params"]) for group in each.param_groups],
+                [(id(p), id(p.array), on_gpus and p.requires_grad) for p in parameters_of(each)],
             )
-            for optimizer in self.setup.optimizers
+            for each in self.setup.optimizers
         ]
 
     def check_setup(self, updates: int) -> None:
         """Sets the ranks up anew if the program has changed what they need."""
-        if self.size > 1 and self.sign() != self.signature:
+        if self.sign() != self.signature:
             self.set_up_anew(updates)
             self.snapshot = None
             self.take_snapshot(updates)
@@ -408,8 +410,6 @@ class Lead(Member):
     def set_up_anew(self, updates: int) -> None:
         """Starts other ranks, between two updates. The snapshot stays: the arrays are the same."""
         self.stop(None)
-        self.ranks.close()
-        self.close()
         self.used = set()
         self.start_ranks(updates)
 
@@ -417,6 +417,8 @@ class Lead(Member):
         if self.generation:
             self.counter.nbytes += self.ranks.bytes_copied
             self.seconds_waited += self.ranks.seconds_waited
+            self.ranks.close()
+            self.close()
         while True:
             try:
                 setup, ranks = self.start(updates)
@@ -442,8 +444,6 @@ class Lead(Member):
         updates, error = self.failure()
         done = updates - this.updates if this is not None and this.training else 0
         self.count_restart(error)
-        self.ranks.close()
-        self.close()
         self.start_ranks(updates)
         if done == position and this is not None and this.training:  # the update is made again
             for buffer, copy in zip(self.setup.buffers, self.former_buffers, strict=False):

@@ -326,6 +326,21 @@ def test_an_option_that_needs_more_state(make_optimizer: Any, when: str) -> None
         np.testing.assert_allclose(y.numpy(), x.numpy(), rtol=1e-9, atol=1e-13)
 
 
+@pytest.mark.parametrize("when", ["on_step", "on_epoch"])
+def test_an_optimizer_replaced_by_a_callback(when: str) -> None:
+    calls = itertools.count(1)
+
+    def prepare(trainer: Trainer) -> dict[str, Any]:
+        def change(_: Any) -> None:
+            if next(calls) % 5 == 2:
+                trainer.optimizers[0] = momentum(trainer.model)
+
+        return {when: change}
+
+    two = check_same(nn.CrossEntropyLoss(), classes(), prepare=prepare, ranks=(2,))
+    assert [*two.optimizer.state[two.model[0].weight]] == ["momentum_buffer"]
+
+
 def test_state_that_is_the_programs() -> None:
     def outside(model: Any) -> Any:
         optimizer = adam(model)
