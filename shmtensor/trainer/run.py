@@ -19,6 +19,7 @@ group of batches (one, or several whose gradients are accumulated).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..dataloaders.loader.seeding import seed_everything
@@ -34,6 +35,7 @@ from .weights import ByRankZero, OneProcess, Sharded
 
 STEP, OPTIONS, AGAIN, PASS, END = range(5)
 SAME = "same"
+REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 class Pass(NamedTuple):
@@ -65,6 +67,7 @@ class Member:
     Attributes:
         setup, ranks, board, step: of the present ranks; rank, size: this rank's number, and theirs.
         weights: for each optimizer, how this rank updates it (weights.py).
+        optimizers: those that every rank steps.
         meetings: how many there were.
         loaders: of this rank's samples, by the number of the data set.
         lists: of batches, by the same.
@@ -94,6 +97,8 @@ class Member:
             use_gpu(device)
             setup.model.to(device)
         self.weights = [self.make_weights(i) for i in range(len(setup.optimizers))]
+        everywhere = [each for each in self.weights if not isinstance(each, ByRankZero)]
+        self.optimizers = [each.optimizer for each in everywhere]
         batch_norms = None
         if setup.sync_batchnorm and ranks.group is not None:
             group = getattr(self.weights[0], "group", ranks.group)
@@ -282,17 +287,12 @@ def options_of(member: Member) -> Any:
     if setup.shared is not None and setup.precision.scaler is not None:
         scaler = setup.precision.scaler.state_dict()
     groups = [{**group, "params": None} for group in groups_of(member)]
-    return scaler, groups, [p.requires_grad for p in member.parameters]
+    return scaler, groups, list(map(REQUIRES_GRAD, member.parameters))
 
 
 def groups_of(member: Member) -> list[Any]:
     """The groups of the optimizers that every rank steps."""
-    return [
-        group
-        for each in member.weights
-        if not isinstance(each, ByRankZero)
-        for group in each.optimizer.param_groups
-    ]
+    return [group for each in member.optimizers for group in each.param_groups]
 
 
 def set_options(member: Member, options: Any) -> None:
