@@ -103,7 +103,10 @@ class Trainer:
         clip_grad_norm: limits the gradients' common norm, as `clip_grad_norm_`.
         clip_grad_value: limits each element, as `clip_grad_value_`.
         on_nonfinite: if the loss of a step is NaN or infinite: "raise", "skip" the update, or
-            "warn". With a GradScaler it is the scaler that leaves out steps.
+            "warn". With a GradScaler it is the scaler that leaves out steps. "raise" and "skip"
+            have to know the loss before the update, so on a GPU each step waits for it. With "warn"
+            or a GradScaler one rank reads the losses of 64 steps at once, or when figures are
+            asked for, and warns then; several ranks read each.
         sync_batchnorm: in training, `BatchNorm` layers take mean and variance from the samples of
             all ranks, as in one process; each layer costs two small all_reduce calls a batch. The
             layers themselves do not change. Without it, the running statistics are rank 0's: those

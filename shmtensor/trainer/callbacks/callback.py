@@ -12,16 +12,17 @@ class Callback:
     `model`, `optimizer`, `step`, `epoch`, `history`, and `figures`: the means of this epoch so far
     ("loss", "accuracy", what the training step returned), "lr", and after an evaluation
     "eval_loss", "eval_accuracy" and "eval_" with the name of each metric. It may change options of
-    the optimizer, add groups, freeze or replace parameters, and end the run by
-    `trainer.should_stop = True`.
+    the optimizer, write, replace or load its state, replace it in `trainer.optimizers`, add
+    groups, freeze or replace parameters, and end the run by `trainer.should_stop = True`. What is
+    replaced or added starts the other ranks anew.
 
     A run calls on_fit_begin; for each epoch on_epoch_begin, on_step after each step, on_epoch_end;
     on_eval_begin and on_eval_end around each evaluation; and on_fit_end.
 
     Attributes:
-        reads_weights: `on_step` needs the model's weights complete, to read or write them; costs a
-            barrier a step (on several nodes a copy of the weights, too), so it is False in the
-            base.
+        reads_weights: `on_step` needs weights and the optimizer's state complete, to read or write
+            them; costs a barrier a step (on several nodes a copy of them, too), so it is False in
+            the base.
     """
 
     reads_weights = False
