@@ -103,10 +103,8 @@ class Trainer:
         clip_grad_norm: limits the gradients' common norm, as `clip_grad_norm_`.
         clip_grad_value: limits each element, as `clip_grad_value_`.
         on_nonfinite: if the loss of a step is NaN or infinite: "raise", "skip" the update, or
-            "warn". With a GradScaler it is the scaler that leaves out steps. "raise" and "skip"
-            have to know the loss before the update, so on a GPU each step waits for it. With "warn"
-            or a GradScaler one rank reads the losses of 64 steps at once, or when figures are
-            asked for, and warns then; several ranks read each.
+            "warn". With a GradScaler it is the scaler that leaves out steps. On a GPU "raise" and
+            "skip" wait for each loss; with "warn" or a scaler one rank reads 64 losses at once.
         sync_batchnorm: in training, `BatchNorm` layers take mean and variance from the samples of
             all ranks, as in one process; each layer costs two small all_reduce calls a batch. The
             layers themselves do not change. Without it, the running statistics are rank 0's: those
@@ -340,10 +338,9 @@ class Trainer:
     def _run_epoch(self, run: Lead, plan: Plan) -> bool:
         """Returns whether the epoch is complete."""
         epoch, optimizers = self.epoch + 1, len(self.optimizers)
-        groups = self.optimizer.param_groups
         if not self.position:
             self._figures = Figures()
-            self._seconds, self._lr = 0.0, float(groups[0]["lr"])
+            self._seconds, self._lr = 0.0, float(self.optimizer.param_groups[0]["lr"])
         seed_epoch(plan.train, self.seed, epoch)
         for callback in plan.callbacks:
             callback.on_epoch_begin(self)
