@@ -13,7 +13,7 @@ import warnings
 from _signal import getsignal, signal  # type: ignore[import-not-found]
 from contextlib import ContextDecorator
 from math import isfinite
-from signal import SIGINT
+from signal import SIGINT, default_int_handler
 from threading import current_thread, main_thread
 from typing import Any
 
@@ -272,15 +272,14 @@ class InterruptsDeferred(ContextDecorator):
     def __init__(self) -> None:
         self.depth, self.has_come = 0, False
         self.handler: Any = None
-        self.note_signal = self.note  # one object, which `is` can find
 
     def __enter__(self) -> None:
         if current_thread() is main_thread():
             self.has_come &= self.depth > 0
             handler = getsignal(SIGINT)
-            if handler is not self.note_signal and callable(handler):
+            if handler != self.note and callable(handler):
                 self.handler = handler
-                signal(SIGINT, self.note_signal)
+                signal(SIGINT, self.note)
             self.depth += 1
 
     def __exit__(self, *error: object) -> None:
@@ -294,12 +293,14 @@ class InterruptsDeferred(ContextDecorator):
         if self.depth:
             self.has_come = True
         else:
-            self.handler(number, frame)
+            (self.handler or default_int_handler)(number, frame)
 
     def restore(self) -> None:
         """Gives the program its handler back."""
-        if current_thread() is main_thread() and getsignal(SIGINT) is self.note_signal:
-            signal(SIGINT, self.handler)
+        if current_thread() is main_thread():
+            if getsignal(SIGINT) == self.note:
+                signal(SIGINT, self.handler)
+            self.handler = None
 
 
 interrupts_deferred = InterruptsDeferred()

@@ -97,8 +97,7 @@ class Member:
             use_gpu(device)
             setup.model.to(device)
         self.weights = [self.make_weights(i) for i in range(len(setup.optimizers))]
-        everywhere = [each for each in self.weights if not isinstance(each, ByRankZero)]
-        self.optimizers = [each.optimizer for each in everywhere]
+        self.optimizers = [w.optimizer for w in self.weights if not isinstance(w, ByRankZero)]
         batch_norms = None
         if setup.sync_batchnorm and ranks.group is not None:
             group = getattr(self.weights[0], "group", ranks.group)
