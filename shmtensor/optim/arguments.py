@@ -43,8 +43,10 @@ def check_implementations(name: str, defaults: Group) -> None:
 
 def as_numbers(group: Group) -> Group:
     """The group with numbers as hyperparameters; a new one if some of them are tensors."""
-    hyperparameters = (group["lr"], group.get("weight_decay"), *group.get("betas", ()))
-    if not any(isinstance(value, Tensor) for value in hyperparameters):
+    for value in (group["lr"], group.get("weight_decay"), *group.get("betas", ())):
+        if isinstance(value, Tensor):
+            break
+    else:  # the usual one: a loop takes half of the time of `any`
         return group
     betas = {"betas": tuple(float(beta) for beta in group["betas"])} if "betas" in group else {}
     return {name: number(value) for name, value in {**group, **betas}.items()}

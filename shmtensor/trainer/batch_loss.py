@@ -16,18 +16,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import native
+from ..amp import autocast
 from ..nn import CrossEntropyLoss, NLLLoss, functional
+from ..optim.arguments import number
 from ..tensor import Tensor
 from .progress_board import NAMED
 
 LossFunction = Callable[[Any, Any], Any]
 IGNORED = -100  # the default of the functions' ignore_index
+NO_CONTEXT = nullcontext()
 TARGETS = ("labels", "label", "targets", "target")  # in a dictionary
+
+
+class Precision(NamedTuple):
+    """In which dtype forward and loss run under autocast, if in one, and who scales the loss."""
+
+    device_type: str = "cpu"
+    dtype: Any = None
+    scaler: Any = None
+
+    def context(self) -> Any:
+        """The context of forward and loss."""
+        return NO_CONTEXT if self.dtype is None else autocast(self.device_type, self.dtype)
+
+
+class Steps(NamedTuple):
+    """How the program wants the loss of a batch computed, and what follows it.
+
+    Attributes:
+        training_step, eval_step: the program's own; None: the model and the loss function.
+        on_nonfinite: "raise", "skip" or "warn", if the loss is NaN or infinite.
+        keeps_outputs: evaluations keep outputs and targets, for metrics.
+    """
+
+    loss: LossFunction | None
+    training_step: Callable[..., Any] | None = None
+    eval_step: Callable[..., Any] | None = None
+    on_nonfinite: str = "raise"
+    keeps_outputs: bool = False
 
 
 class BatchLoss(NamedTuple):
@@ -35,13 +67,14 @@ class BatchLoss(NamedTuple):
 
     Attributes:
         loss: one element.
-        weight: of the mean; None: the losses of parts are added, because this is a sum.
+        weight: of the mean; None: the losses of parts are added, because this is a sum. On a GPU it
+            may be a tensor, which is not read yet.
         outputs, targets: for accuracy and metrics, or None.
         figures: further means over the samples, by name.
     """
 
     loss: Tensor
-    weight: float | None
+    weight: Any
     outputs: Any = None
     targets: Any = None
     figures: dict[str, float] | None = None
@@ -98,8 +131,8 @@ def compute_loss(model: Any, loss_function: LossFunction | None, batch: Any, n: 
     return BatchLoss(loss, weight, outputs, targets)
 
 
-def weight_of(loss_function: LossFunction, targets: Any, n: int) -> float:
-    """The weight of a mean over n samples."""
+def weight_of(loss_function: LossFunction, targets: Any, n: int) -> Any:
+    """The weight of a mean over n samples; on a GPU a tensor, if it depends on the targets."""
     class_weight, ignored = None, IGNORED
     if isinstance(loss_function, (CrossEntropyLoss, NLLLoss)):
         # Module.__getattr__ takes half of this function's time.
@@ -112,10 +145,10 @@ def weight_of(loss_function: LossFunction, targets: Any, n: int) -> float:
         equal = native.count_equal(targets.array, ignored)
         if equal is not None:
             return targets.numel() - equal
-    counted = targets[targets != ignored]
-    if class_weight is None:
-        return counted.numel()
-    return float(class_weight.detach()[counted].sum().item())
+    counts = targets != ignored
+    if class_weight is not None:
+        counts = counts * class_weight.detach()[targets.masked_fill(~counts, 0)]
+    return counts.sum() if targets.is_cuda else number(counts.sum())
 
 
 # ---------------------------------------------------------------- the program's own step
@@ -193,12 +226,13 @@ def is_classification(outputs: Any, targets: Any) -> bool:
     )
 
 
-def count_correct(outputs: Any, targets: Any) -> int:
-    """How many samples have their highest score at the target; -1 if it is not a classification."""
+def count_correct(outputs: Any, targets: Any) -> Any:
+    """How many samples have their highest score at the target, on a GPU as a tensor; -1 if it is
+    not a classification."""
     if not is_classification(outputs, targets):
         return -1
     if outputs.is_cuda:
-        return int((outputs.detach().argmax(1) == targets).sum().item())
+        return (outputs.detach().argmax(1) == targets).sum()
     correct = native.count_correct(outputs.array, targets.array)
     if correct is None:
         correct = int(np.count_nonzero(outputs.array.argmax(1) == targets.array))

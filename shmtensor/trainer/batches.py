@@ -13,7 +13,9 @@ with its share of the workers.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import accumulate, pairwise
+from functools import lru_cache
+from itertools import accumulate, count, islice, pairwise
+from operator import is_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,16 +23,18 @@ import numpy as np
 from .. import native
 from ..dataloaders import DataLoader
 from ..dataloaders.collate import default_collate
-from ..dataloaders.loader.seeding import new_seed
+from ..dataloaders.loader.seeding import mix, new_seed
 from ..dataloaders.loader.worker_pool import MAX_RECIPE_BYTES, as_message
 from ..device import Device
 from ..functions import cat, stack
 from ..memory.layout import empty_shared
 from ..other_names import foreign_module
+from ..random import manual_seed
 from ..tensor import Tensor
 from ..tensor.dlpack import from_dlpack
 from ..tensor.from_data import from_numpy
 
+TENSORS = frozenset([Tensor])
 MOST = 20_000_000  # samples whose order is drawn at once
 
 
@@ -75,6 +79,7 @@ def first_size(batch: Any) -> int | None:
     return None
 
 
+@lru_cache(1024)
 def split_range(total: int, rank: int, ranks: int, least: int = 2) -> tuple[int, int]:
     """The samples of a rank, from and to. With `least` 2 no rank has a single one, which batch
     statistics could not be taken of, unless the batch has: some have none instead.
@@ -104,8 +109,10 @@ def part_of(batch: Any, rank: int, ranks: int, least: int = 2) -> tuple[Any, int
     if least == 1 and not n:  # begin is the end of the batch
         begin -= 1
 
-    if batch.__class__ is tuple and all(is_tensor_of(x, total) for x in batch):
-        return tuple([x[begin:end] for x in batch]), n, total  # the usual one
+    if is_usual(batch):
+        parts = [x[begin:end] for x in batch if x.array.shape[:1] == (total,)]
+        if len(parts) == len(batch):
+            return tuple(parts), n, total
 
     def part(x: Any, is_member: bool = True) -> Any:
         if (is_member or isinstance(x, Tensor)) and is_by_sample(x, total):
@@ -125,8 +132,9 @@ def part_of(batch: Any, rank: int, ranks: int, least: int = 2) -> tuple[Any, int
     return part(batch, is_member=False), n, total
 
 
-def is_tensor_of(x: Any, total: int) -> bool:
-    return isinstance(x, Tensor) and x.array.shape[:1] == (total,)
+def is_usual(batch: Any) -> bool:
+    """Whether a batch is a tuple of tensors."""
+    return batch.__class__ is tuple and TENSORS.issuperset(map(type, batch))
 
 
 def is_by_sample(x: Any, total: int) -> bool:
@@ -138,6 +146,30 @@ def is_by_sample(x: Any, total: int) -> bool:
     sizes: list[Any] = []
     apply(lambda each: sizes.append(tuple(each.shape[:1])), x)
     return not sizes or any(size != (total,) for size in sizes)
+
+
+def in_groups(parts: Iterable[Any], size: int) -> Iterator[list[Any]]:
+    """Lists of `size` parts; the last may be shorter."""
+    if size == 1:
+        return ([part] for part in parts)
+    parts = iter(parts)
+    return iter(lambda: list(islice(parts, size)), [])
+
+
+def seeded(data: Iterable[Any], seed: int) -> Iterator[Any]:
+    """The batches: what one draws from this library's generator does not depend on the steps before
+    it, so that a resumed run gets the same ones.
+
+    Args:
+        seed: of the program and the epoch.
+    """
+    first, batches = mix(seed), iter(data)
+    for number in count(1):
+        try:
+            yield next(batches)
+        except StopIteration:
+            return
+        manual_seed(mix((first + number) % 2**63) >> 1)
 
 
 def on_device(batch: Any, device: Device) -> Any:
@@ -190,8 +222,8 @@ def share(batch: Any, counter: Counter) -> Any:
 def as_tensors(batch: Any) -> Any:
     """The batch with NumPy's arrays of numbers and PyTorch's tensors as tensors of the same memory,
     and mappings as dictionaries."""
-    if batch.__class__ is tuple and all(isinstance(x, Tensor) for x in batch):
-        return batch  # the usual one
+    if is_usual(batch):
+        return batch
     of_torch = getattr(foreign_module("torch"), "Tensor", ())
 
     def convert(x: Any) -> Any:
@@ -202,6 +234,21 @@ def as_tensors(batch: Any) -> Any:
         return from_dlpack(x.detach())
 
     return apply(convert, batch, (Tensor, np.ndarray, of_torch))
+
+
+def memory_of(batches: list[Any]) -> list[Any] | None:
+    """The arrays of batches that are tuples of tensors, or None if some are not."""
+    arrays: list[Any] = []
+    for batch in batches:
+        if not is_usual(batch):
+            return None
+        arrays += [None, *(x.array for x in batch)]
+    return arrays
+
+
+def is_same(arrays: list[Any], others: list[Any] | None) -> bool:
+    """Whether two lists have the same objects."""
+    return others is not None and len(arrays) == len(others) and all(map(is_, arrays, others))
 
 
 # ---------------------------------------------------------------- each rank loads its samples

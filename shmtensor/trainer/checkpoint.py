@@ -1,5 +1,5 @@
 """Checkpoints: written to a temporary file and renamed, so that a path always has a whole one; and
-whether one is of this trainer.
+whether one is of this trainer. Snapshots: the same in memory, for a run itself.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 FORMAT = 2
 
@@ -123,3 +125,30 @@ def paired(callbacks: list[Any], saved: list[tuple[str, Any]]) -> list[tuple[Any
             stacklevel=4,
         )
     return pairs
+
+
+# ---------------------------------------------------------------- in memory
+class Snapshot:
+    """A private copy of arrays after some updates, and of what else belongs to that step. Copies:
+    one. An interrupt within `take` leaves it torn: the weights are complete then, and it is not
+    restored.
+
+    Attributes:
+        due: when the next one is to be taken, by `time.perf_counter`.
+    """
+
+    def __init__(self, sources: list[np.ndarray[Any, np.dtype[Any]]]) -> None:
+        self.sources = sources
+        self.copies = [np.empty_like(x) for x in sources]
+        self.updates, self.progress, self.due = 0, None, 0.0
+
+    def take(self, updates: int, progress: Any) -> None:
+        self.updates, self.progress = updates, progress
+        for source, copy in zip(self.sources, self.copies, strict=True):
+            np.copyto(copy, source)
+
+    def restore(self) -> Any:
+        """Restores the arrays; returns the progress."""
+        for source, copy in zip(self.sources, self.copies, strict=True):
+            np.copyto(source, copy)
+        return deepcopy(self.progress)

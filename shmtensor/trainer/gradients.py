@@ -77,7 +77,7 @@ class Gradients:
         self.rows = rows
         self.has_gradient = has_gradient
         self.rank = rank
-        self._shards: dict[tuple[int, int, int], tuple[Array, list[Array]]] = {}
+        self._shards: dict[tuple[int, int, int], list[Array]] = {}
         # Each parameter, and its gradient's place. One that never required grad has no node yet.
         self.slots: list[tuple[Any, Array]] = []
         for part, row in zip(parts, rows, strict=True):
@@ -163,18 +163,12 @@ class Gradients:
             limit: to which they are clipped then, or None.
         """
         if begin < end:
-            own, shards = self.shards(i, begin, end)
-            native.reduce_into(own, shards, "sum")
-            multiply_and_clip(own, factor, limit)
-
-    def shards(self, i: int, begin: int, end: int) -> tuple[Array, list[Array]]:
-        """From begin to end this rank's row of part i, and all rows."""
-        key = i, begin, end
-        if key not in self._shards:  # views are kept: making them takes as long as a small sum
-            rows = self.rows[i]
-            shards = [row[begin:end] for row in rows]
-            self._shards[key] = shards[self.rank], shards
-        return self._shards[key]
+            key = i, begin, end
+            if key not in self._shards:  # views are kept: making them takes as long as a small sum
+                self._shards[key] = [row[begin:end] for row in self.rows[i]]
+            shards = self._shards[key]
+            native.reduce_into(shards[self.rank], shards, "sum")
+            multiply_and_clip(shards[self.rank], factor, limit)
 
     def sum_of_squares(self, i: int, begin: int, end: int) -> float:
         """Of the sums of the ranks' rows of part i from begin to end, which are not written.

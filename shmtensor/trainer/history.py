@@ -1,11 +1,159 @@
-"""The history of a training run: a record for each epoch, and statistics of the run."""
+"""The history of a training run: the figures of a pass, a record for each epoch, and statistics of
+the run.
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from math import isfinite
+from operator import add
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from ..functions import stack
 from ..html_table import html_table
+from ..tensor import Tensor
+from .progress_board import ProgressBoard
+
+MOST_UNREAD = 64  # batches, until their figures are read from a GPU
+
+
+class Unread(NamedTuple):
+    """Figures of a batch that a GPU may not have computed yet.
+
+    Attributes:
+        number: of the step; None: nothing is to be said of its loss.
+        optimizer: its index.
+        loss, weight, correct: tensors on the GPU, or numbers; weight: as in `BatchLoss`.
+        samples: of the batch.
+    """
+
+    number: int | None
+    optimizer: int
+    loss: Any
+    weight: Any
+    samples: int
+    correct: Any
+
+
+class Figures:
+    """The figures of a pass over data.
+
+    Attributes:
+        samples: how many.
+        loss: the mean over the weights of the losses.
+        accuracy: the share of samples classified correctly; None if this is no classification.
+        named: of each further figure its sum over samples, and their number; of the loss of a
+            further optimizer, over its weights.
+    """
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.sums = [0.0] * 4
+        self.named: dict[str, list[float]] = {}
+        self.unread: list[Unread] = []
+
+    def add(
+        self, board: ProgressBoard, totals: list[float], names: list[str], index: int = 0
+    ) -> None:
+        """Adds the ranks' figures, in rank order.
+
+        Args:
+            totals: the board's.
+            names: of the further figures on the board.
+            index: of the optimizer; the loss of a further one is a figure, and its samples are
+                those of the first.
+
+        Raises:
+            ValueError: the names are not those of another rank that has some.
+        """
+        self.add_sums(totals, index)
+        if names:
+            checksums = board.checksums
+            if np.any((checksums != checksums[0]) & (checksums != 0)):
+                raise ValueError(
+                    f"Trainer: the step returned other figures on another rank than {names}: with "
+                    "several ranks return the same ones, in one order, for each part of a batch"
+                )
+            for name, value in zip(names, board.named.sum(axis=0), strict=False):
+                total = self.named.setdefault(name, [0.0, 0.0])
+                total[0] += float(value)
+                total[1] += totals[0]
+
+    def add_sums(self, totals: list[float], index: int) -> None:
+        if index:
+            total = self.named.setdefault(f"loss_{index}", [0.0, 0.0])
+            total[0] += totals[2]
+            total[1] += totals[1]
+        else:
+            self.sums = list(map(add, self.sums, totals))
+
+    def add_unread(self, batches: list[Unread]) -> None:
+        """Adds figures that are on a GPU; reads them if there are many."""
+        self.unread += batches
+        if len(self.unread) >= MOST_UNREAD:
+            self.read()
+
+    def read(self) -> None:
+        """Adds what is unread: waits for the GPU."""
+        unread, self.unread = self.unread, []
+        losses, weights, corrects = (
+            numbers_of([getattr(batch, name) for batch in unread])
+            for name in ("loss", "weight", "correct")
+        )
+        for batch, loss, weight, correct in zip(unread, losses, weights, corrects, strict=True):
+            if weight is None:  # a sum
+                self.add_sums([0.0, batch.samples, loss, correct], batch.optimizer)
+            else:
+                self.add_sums(
+                    [0.0, weight, loss * weight if weight else 0.0, correct], batch.optimizer
+                )
+            if weight != 0 and not isfinite(loss) and batch.number is not None:
+                text = f"Trainer: the loss was {loss} at step {batch.number + 1} on rank 0"
+                warnings.warn(text, RuntimeWarning, stacklevel=2)
+
+    @property
+    def samples(self) -> int:
+        return int(self.sums[0])
+
+    @property
+    def loss(self) -> float:
+        self.read()
+        return self.sums[2] / self.sums[1] if self.sums[1] else float("nan")
+
+    @property
+    def accuracy(self) -> float | None:
+        self.read()
+        return self.sums[3] / self.sums[0] if self.sums[1] and self.sums[3] >= 0 else None
+
+    def means(self) -> dict[str, float]:
+        """All means, by name."""
+        out = {"loss": self.loss}
+        if self.accuracy is not None:
+            out["accuracy"] = self.accuracy
+        for name, (total, samples) in self.named.items():
+            out[name] = total / samples if samples else float("nan")
+        return out
+
+    def state_dict(self) -> dict[str, Any]:
+        self.read()
+        return {"sums": list(self.sums), "named": {k: list(v) for k, v in self.named.items()}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.clear()
+        self.sums = [float(x) for x in state["sums"]]
+        self.named = {name: list(total) for name, total in state["named"].items()}
+
+
+def numbers_of(values: list[Any]) -> list[Any]:
+    """Tensors of one element as numbers, read at once; others as they are."""
+    tensors = [x.detach().reshape(()).double() for x in values if isinstance(x, Tensor)]
+    numbers = iter(stack(tensors).tolist() if tensors else [])
+    return [next(numbers) if isinstance(x, Tensor) else x for x in values]
 
 
 @dataclass(frozen=True)

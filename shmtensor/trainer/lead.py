@@ -8,22 +8,33 @@ import time
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
 from copy import deepcopy
-from itertools import count, islice
+from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..dataloaders.loader.seeding import mix
 from ..errors import PeerLostError, TornWeights
-from ..random import manual_seed
-from .batches import Counter, Order, apply, as_tensors, part_of, share
+from .batches import (
+    Counter,
+    Order,
+    apply,
+    as_tensors,
+    in_groups,
+    is_same,
+    memory_of,
+    part_of,
+    seeded,
+    share,
+)
+from .checkpoint import Snapshot
 from .gradients import parameters_of
-from .progress_board import Figures
-from .rank_step import InterruptsDeferred, seed_of
+from .history import Figures
+from .plan import seed_of
+from .rank_step import interrupts_deferred
 from .ranks import Ranks
-from .run import AGAIN, END, OPTIONS, PASS, STEP, Member, Pass, in_groups, options_of, set_options
+from .run import AGAIN, END, OPTIONS, PASS, SAME, STEP, Member, Pass, options_of, set_options
 from .setup import Setup
-from .weights import Sharded, Snapshot, is_flat
+from .weights import Sharded, is_flat
 
 SHARE = 100  # a snapshot is due after this many times the last one's time: it also empties caches
 REPLAY = 64 << 20  # bytes of batches that are kept since the last snapshot, to be given again
@@ -53,6 +64,7 @@ class Lead(Member):
 
     Attributes:
         options: that the other ranks have.
+        memory: of the lists of batches that the other ranks have, by the number of the data set.
         used: the numbers of the data sets that may have changed since the ranks, or those that they
             replace, were set up.
         uncounted: of the present update the figures to which its own belong, the index of its
@@ -88,15 +100,14 @@ class Lead(Member):
         self.counter = Counter()
         self.used: set[int] = set()
         self.options: Any = None
+        self.memory: dict[int, Any] = {}
+        self.depth = 0
         self.snapshot: Snapshot | None = None
         self.uncounted: tuple[Figures, int, int] | None = None
-        self.former_buffers: list[Any] = []
         self.has_written = False
         self.generation = 0
-        self.recent: list[Any] = []
         self.again: list[Any] = []
-        self.first_recent = 0
-        self.recent_bytes = 0
+        self.forget(0)
         self.all_kept: list[Any] = []
         self.seconds_of_data = self.seconds_waited = 0.0
         self.start_ranks(updates)
@@ -151,7 +162,7 @@ class Lead(Member):
         is_new = True  # the group
         while True:
             generation, done, is_due, looked = self.generation, position, False, False
-            self.former_buffers = []
+            self.former_buffers: list[Any] = []
             try:
                 if group is None or stops:
                     self.end_pass()
@@ -162,6 +173,9 @@ class Lead(Member):
                 if training:
                     self.uncounted = figures, position % per_group, updates + position + 1
                 self.run_update(this, group.parts, position)
+                if self.step.unread:
+                    figures.add_unread(self.step.unread)
+                    self.step.unread = []
                 is_due = self.is_due(this)  # by the clock: only now
                 looked = looks is not None and looks(updates + position + 1)
                 if is_due or looked:
@@ -177,7 +191,7 @@ class Lead(Member):
             if done > position and training:
                 self.count_figures(updates + done)
                 if after is not None:
-                    watches = looked and self.ranks.spans_nodes
+                    watches = looked and self.size > 1
                     stops = self.watch(after, updates + done) if watches else after(updates + done)
                 if is_due:
                     self.take_snapshot(updates + done)
@@ -207,14 +221,14 @@ class Lead(Member):
         """How the ranks get their parts of this data: `Pass.number`, `dataset`, `order`."""
         if self.size == 1:
             return None, None, None
-        for number, each in enumerate(self.data):
-            if each is data and self.setup.samples[number] is not None:
-                dataset = self.dataset_of(number, updates)
-                samples = self.setup.samples[number]
-                if samples is not None and (order := Order.draw(data)) is not None:
-                    return number, dataset, order if limit is None else order.first(limit)
+        number = next(i for i, each in enumerate(self.data) if each is data)
+        if self.setup.samples[number] is not None:
+            dataset = self.dataset_of(number, updates)
+            samples = self.setup.samples[number]
+            if samples is not None and (order := Order.draw(data)) is not None:
+                return number, dataset, order if limit is None else order.first(limit)
         if isinstance(data, (list, tuple)):
-            return None, None, [share(batch, self.counter) for batch in data[:limit]]
+            return number, None, [share(batch, self.counter) for batch in data[:limit]]
         return None, None, None
 
     def dataset_of(self, number: int, updates: int) -> Any:
@@ -238,25 +252,36 @@ class Lead(Member):
             try:
                 if self.depth:
                     self.meet(PASS)
-                self.ranks.broadcast(this)
+                self.ranks.broadcast(self.without_known_batches(this))
                 break
             except PeerLostError:
                 self.replace_ranks()
         self.depth += 1
+        self.options = None  # the others get them in the pass: callbacks may have changed counts
         self.begin_pass(this)
+
+    def without_known_batches(self, this: Pass) -> Pass:
+        """The pass as the other ranks get it: they keep lists of batches, whose memory they share,
+        and sending one takes 6 us for each batch. Other nodes have copies, and get them again."""
+        if not isinstance(this.order, list) or self.ranks.spans_nodes:
+            return this
+        assert this.number is not None
+        former, self.memory[this.number] = self.memory.get(this.number), memory_of(this.order)
+        is_known = former is not None and is_same(former, self.memory[this.number])
+        return this._replace(order=SAME) if is_known else this
 
     def groups(
         self, this: Pass, data: Iterable[Any], limit: int | None
     ) -> Generator[Group, None, None]:
         """The groups of batches from `this.start` on."""
         if this.order is not None:
-            for parts in self.own_groups(this):
-                yield Group(parts, None)
+            yield from (Group(parts, None) for parts in self.own_groups(this))
             return
         accumulate, updates = self.shape_of(this)
         first = this.start // updates * accumulate
         is_list = isinstance(data, (list, tuple))  # nothing is drawn
-        all_batches = data if is_list else self.seeded(data, this.epoch)
+        seed = seed_of(self.setup.seed, this.epoch)
+        all_batches = data if is_list else seeded(data, seed)
         for batches in in_groups(islice(all_batches, first, limit), accumulate):
             if self.size == 1:
                 yield Group([part_of(as_tensors(batch), 0, 1) for batch in batches], None)
@@ -264,18 +289,6 @@ class Lead(Member):
                 shared = [share(batch, self.counter) for batch in batches]
                 parts = [part_of(batch, 0, self.size, self.least) for batch in shared]
                 yield Group(parts, shared)
-
-    def seeded(self, data: Iterable[Any], epoch: int) -> Iterator[Any]:
-        """The batches: what one draws from this library's generator does not depend on the steps
-        before it, so that a resumed run gets the same ones."""
-        seed = mix(seed_of(self.setup.seed, epoch))
-        batches = iter(data)
-        for number in count(1):
-            try:
-                yield next(batches)
-            except StopIteration:
-                return
-            manual_seed(mix((seed + number) % 2**63) >> 1)
 
     def next_group(self, this: Pass, groups: Iterator[Any]) -> Any:
         """The next group, or None; keeps it if it may have to be given again."""
@@ -305,7 +318,7 @@ class Lead(Member):
         has_new = options != self.options or self.has_written
         self.meet(OPTIONS if has_new else STEP)
         if has_new:
-            self.ranks.broadcast((options, self.has_written))
+            self.ranks.broadcast((options, self.counts(), self.has_written))
             if self.has_written:
                 self.copy_to_nodes()
             self.options, self.has_written = options, False
@@ -313,17 +326,17 @@ class Lead(Member):
             self.ranks.broadcast(group.batches)
 
     def watch(self, after: Callable[[int], bool], updates: int) -> bool:
-        """Calls `after`, which sees complete weights; notes whether it has written them, because
-        other nodes have copies. Versions do not say it: `p.data.mul_` leaves them as they are.
+        """Calls `after`, which sees complete weights; notes whether it has written what the others
+        have copies of: the counts of steps, on other nodes also weights and state. Versions do not
+        say it: `p.data.mul_` leaves them as they are.
 
-        Copies: one of the weights.
+        Copies: one of these.
         """
-        parameters = list(self.setup.model.parameters())
-        before = [p.array.copy() for p in parameters]
+        arrays = self.counts() + (self.arrays() if self.ranks.spans_nodes else [])
+        before = [x.copy() for x in arrays]
         stops = after(updates)
-        self.has_written |= any(
-            not np.array_equal(p.array, x) for p, x in zip(parameters, before, strict=True)
-        )
+        if not all(map(np.array_equal, arrays, before)):
+            self.options, self.has_written = None, self.ranks.spans_nodes
         return stops
 
     def count_figures(self, updates: int) -> None:
@@ -337,14 +350,12 @@ class Lead(Member):
 
     def end_pass(self) -> None:
         """Ends a pass on the other ranks."""
-        if self.size > 1:
-            self.meet(END)
+        self.meet(END)
         self.depth -= 1
 
     def complete(self) -> None:
         """Returns when all ranks have updated their shards. They wait for the next meeting."""
-        if self.size > 1:
-            self.meet(AGAIN)
+        self.meet(AGAIN)
 
     def stop(self, message: Any) -> None:
         """Ends the passes in which the other ranks are, and the run there."""
@@ -358,23 +369,29 @@ class Lead(Member):
 
     # ---------------------------------------------------------------- new ranks
     def sign(self) -> Any:
-        """What the ranks were set up for: it changes if the program replaces parameters, adds a
-        group, or registers a hook of an optimizer; on GPUs also if it freezes parameters."""
+        """What the ranks were set up for: it changes if the program replaces an optimizer; if there
+        are several ranks, also if it replaces parameters or state, adds a group, sets an option
+        that needs more state, or registers a hook; on GPUs also if it freezes parameters."""
+        if self.size == 1:
+            return list(self.setup.optimizers)
         on_gpus = self.setup.shared is None
         return [
             (
-                is_flat(optimizer),
-                [
-                    [(id(p), id(p.array), on_gpus and p.requires_grad) for p in group["params"]]
-                    for group in optimizer.param_groups
-                ],
+                each,
+                is_flat(each)
+                and (
+                    each._is_state_replaced(),
+                    [(id(flat), each._names(flat.group)) for flat in each._flats],
+                ),
+                [len(group["params"]) for group in each.param_groups],
+                [(id(p), id(p.array), on_gpus and p.requires_grad) for p in parameters_of(each)],
             )
-            for optimizer in self.setup.optimizers
+            for each in self.setup.optimizers
         ]
 
     def check_setup(self, updates: int) -> None:
         """Sets the ranks up anew if the program has changed what they need."""
-        if self.size > 1 and self.sign() != self.signature:
+        if self.sign() != self.signature:
             self.set_up_anew(updates)
             self.snapshot = None
             self.take_snapshot(updates)
@@ -382,8 +399,6 @@ class Lead(Member):
     def set_up_anew(self, updates: int) -> None:
         """Starts other ranks, between two updates. The snapshot stays: the arrays are the same."""
         self.stop(None)
-        self.ranks.close()
-        self.close()
         self.used = set()
         self.start_ranks(updates)
 
@@ -391,6 +406,8 @@ class Lead(Member):
         if self.generation:
             self.counter.nbytes += self.ranks.bytes_copied
             self.seconds_waited += self.ranks.seconds_waited
+            self.ranks.close()
+            self.close()
         while True:
             try:
                 setup, ranks = self.start(updates)
@@ -402,7 +419,7 @@ class Lead(Member):
                 break
             except PeerLostError as error:
                 self.count_restart(error)
-        self.options, self.depth = None, 0
+        self.options, self.memory, self.depth = None, {}, 0
         self.generation += 1
         self.signature = self.sign()
 
@@ -414,12 +431,8 @@ class Lead(Member):
             this, position: the pass in which it died, and where; None: between two.
         """
         updates, error = self.failure()
-        done = 0
-        if this is not None and this.training:
-            done = updates - this.updates
+        done = updates - this.updates if this is not None and this.training else 0
         self.count_restart(error)
-        self.ranks.close()
-        self.close()
         self.start_ranks(updates)
         if done == position and this is not None and this.training:  # the update is made again
             for buffer, copy in zip(self.setup.buffers, self.former_buffers, strict=False):
@@ -472,15 +485,12 @@ class Lead(Member):
     def take_snapshot(self, updates: int) -> None:
         """Copies weights, state and progress, so that they can be restored where a death leaves
         weights torn."""
-        sharded = [each for each in self.weights if isinstance(each, Sharded)]
-        if not self.snapshots or not sharded:
+        if not self.snapshots or not self.sharded():
             return
         began = time.perf_counter()
         if self.snapshot is None:
-            arrays = [x for each in sharded for x in each.arrays()]
-            others = [p.array for each in self.not_sharded() for p in parameters_of(each)]
             buffers = [x.array for x in self.setup.buffers]
-            self.snapshot = Snapshot([*arrays, *others, *buffers])
+            self.snapshot = Snapshot([*self.arrays(), *self.counts(), *buffers])
         states = [each.state_dict() for each in self.not_sharded()]
         self.snapshot.take(updates, deepcopy((options_of(self), states, self.progress())))
         now = time.perf_counter()
@@ -490,7 +500,7 @@ class Lead(Member):
         """The optimizers that rank 0 steps alone."""
         return [each.optimizer for each in self.weights if not isinstance(each, Sharded)]
 
-    @InterruptsDeferred()
+    @interrupts_deferred
     def recover(self) -> tuple[int, str]:
         """When no other rank runs any more: makes the weights complete. Returns the number of their
         updates, and a text.

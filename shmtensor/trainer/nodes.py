@@ -400,7 +400,7 @@ class ShardedOnNodes(Sharded):
         rank = self.gradients.rank
         shards = []
         for i, rows in enumerate(self.gradients.rows):
-            begin, end = self.range(i, rank)
+            begin, end = self.ranges[i][rank]
             shards.append(rows[rank, begin:end])
         return shards
 
@@ -413,7 +413,7 @@ class ShardedOnNodes(Sharded):
         ranks, rank = self.among, self.gradients.rank
         with ranks.call():
             for i in range(len(self.flats)):
-                self.gradients.reduce(i, *self.range(i, rank), 1.0)
+                self.gradients.reduce(i, *self.ranges[i][rank], 1.0)
             ranks.sum_among_nodes(
                 [
                     (rows[rank, begin:end], holders)
@@ -433,7 +433,7 @@ class ShardedOnNodes(Sharded):
         """Updates this rank's shard by the sums."""
         for i, (runs, own) in enumerate(zip(self.runs, self.own_shards(), strict=True)):
             multiply_and_clip(own, self.factor, self.clip.value)
-            self.optimizer.step_part(i, runs, *self.range(i, rank))
+            self.optimizer.step_part(i, runs, *self.ranges[i][rank])
 
 
 class ByRankZeroOnNodes(ByRankZero):

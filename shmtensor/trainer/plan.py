@@ -1,4 +1,4 @@
-"""Plan: the arguments of one fit, its callbacks, and the random numbers of its loaders."""
+"""Plan: the arguments of one fit, its callbacks, and the seeds of its random numbers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,7 @@ from ..dataloaders.loader.progress import (
 )
 from ..dataloaders.loader.seeding import seed_everything
 from .callbacks import Callback, FileCheckpoint, ModelCheckpoint, ProgressBar, Schedule
-from .callbacks.callback import Functions
-from .rank_step import seed_of
+from .callbacks.callback import EpochFunction, StepFunction
 
 
 class Plan(NamedTuple):
@@ -61,8 +60,8 @@ def schedules(scheduler: Any) -> list[Callback]:
 def ordered_callbacks(trainer: Any, on_step: Any, on_epoch: Any, checkpoint: Any) -> list[Callback]:
     """Those of this fit; checkpoints are the last, so that they have what the others change."""
     callbacks = [*trainer.callbacks]
-    if on_step is not None or on_epoch is not None:
-        callbacks.append(Functions(on_step, on_epoch))
+    callbacks += [] if on_step is None else [StepFunction(on_step)]
+    callbacks += [] if on_epoch is None else [EpochFunction(on_epoch)]
     if trainer.progress and not any(isinstance(c, ProgressBar) for c in callbacks):
         callbacks.append(ProgressBar())
     if checkpoint is not None:
@@ -87,6 +86,11 @@ def calling(callbacks: list[Callback], trainer: Any) -> Iterator[None]:
 
 
 # ---------------------------------------------------------------- random numbers
+def seed_of(seed: int, number: int, rank: int = 0) -> int:
+    """The seed of a rank's random numbers in a step or an epoch: the same in every run."""
+    return ((seed * 1_000_003 + number) * 1_009 + rank) % 2**63
+
+
 def seed_epoch(loader: Any, seed: int, epoch: int) -> None:
     """Makes the order of samples a function of seed and epoch, the same in a resumed run: of a
     loader of this library or of PyTorch, and of what draws from the generators of the program.

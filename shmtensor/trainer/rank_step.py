@@ -7,55 +7,28 @@ word += 1, reduce and update, word += 1      one copy of parameters and optimize
 
 from __future__ import annotations
 
-import threading
 import warnings
 
 # The functions of `signal` make enums of handlers, which takes 6 us in each step.
 from _signal import getsignal, signal  # type: ignore[import-not-found]
-from collections.abc import Callable
-from contextlib import ContextDecorator, nullcontext
+from contextlib import ContextDecorator
 from math import isfinite
-from signal import SIGINT
-from typing import Any, NamedTuple
+from signal import SIGINT, default_int_handler
+from threading import current_thread, main_thread
+from typing import Any
 
-from ..amp import autocast
 from ..autograd import no_grad
-from ..device import CPU, Device
-from ..nn import Module
+from ..device import Device
+from ..optim.arguments import number as number_of
 from ..random import manual_seed
 from ..tensor.from_data import as_tensor
-from .batch_loss import BatchLoss, LossFunction, compute_loss, count_correct, run_step
+from .batch_loss import NO_CONTEXT, BatchLoss, compute_loss, count_correct, run_step
 from .batches import on_device, on_host
+from .history import Unread
 from .progress_board import ProgressBoard, checksum
+from .ranks import Ranks
+from .setup import Setup
 from .sync_batchnorm import SyncedBatchNorms
-
-
-class Precision(NamedTuple):
-    """In which dtype forward and loss run under autocast, if in one, and who scales the loss."""
-
-    device_type: str = "cpu"
-    dtype: Any = None
-    scaler: Any = None
-
-    def context(self) -> Any:
-        """The context of forward and loss."""
-        return nullcontext() if self.dtype is None else autocast(self.device_type, self.dtype)
-
-
-class Steps(NamedTuple):
-    """How the program wants the loss of a batch computed, and what follows it.
-
-    Attributes:
-        training_step, eval_step: the program's own; None: the model and the loss function.
-        on_nonfinite: "raise", "skip" or "warn", if the loss is NaN or infinite.
-        keeps_outputs: evaluations keep outputs and targets, for metrics.
-    """
-
-    loss: LossFunction | None
-    training_step: Callable[..., Any] | None = None
-    eval_step: Callable[..., Any] | None = None
-    on_nonfinite: str = "raise"
-    keeps_outputs: bool = False
 
 
 class RankStep:
@@ -63,7 +36,6 @@ class RankStep:
 
     Args:
         weights: for each optimizer one of weights.py.
-        barrier: returns when all ranks have called it.
         device: where the model is; the rank's part of a batch is moved there.
         batch_norms: the layers that normalize by the samples of all ranks, or None.
 
@@ -71,41 +43,37 @@ class RankStep:
         names: of the figures that the training step has returned in this step.
         is_skipped: this step was left out, because its loss is NaN or infinite.
         totals: of the last update's figures, over the ranks.
+        unread: figures that a GPU may not have computed yet.
         kept: of an evaluation: of each batch, outputs and targets of this rank's samples, or None.
     """
 
     def __init__(
         self,
-        model: Module,
-        steps: Steps,
-        weights: list[Any],
+        setup: Setup,
+        ranks: Ranks,
         board: ProgressBoard,
-        barrier: Callable[[], None],
-        rank: int = 0,
-        ranks: int = 1,
-        device: Device = CPU,
-        precision: Precision = Precision(),  # noqa: B008 (it cannot be changed)
-        batch_norms: SyncedBatchNorms | None = None,
+        weights: list[Any],
+        device: Device,
+        batch_norms: SyncedBatchNorms | None,
     ) -> None:
-        self.model = model
-        self.steps = steps
-        self.weights = weights
+        self.model, self.steps, self.precision = setup.model, setup.steps, setup.precision
+        self.rank, self.ranks, self.barrier = ranks.rank, ranks.size, ranks.barrier
         self.board = board
-        self.barrier = barrier
-        self.rank = rank
-        self.ranks = ranks
+        self.weights = weights
         self.device = device
-        self.precision = precision
         self.batch_norms = batch_norms
         self.names: list[str] = []
         self.is_skipped = False
         self.kept: list[Any] = []
         self.totals = [0.0] * 4
+        self.unread: list[Unread] = []
         # Of the present step: its number and optimizer; whether its losses were divided, by what.
         self.number, self.index, self.is_divided, self.base = 0, 0, False, 1
         self.last_share: tuple[float, Any, Any] = 0.0, None, None
-        scaler = precision.scaler
+        scaler = setup.precision.scaler
         self.looks_at_loss = scaler is None or not scaler.is_enabled()
+        needs_loss = self.looks_at_loss and self.steps.on_nonfinite != "warn"
+        self.reads_later = device.type == "cuda" and self.ranks == 1 and not needs_loss
 
     # ---------------------------------------------------------------- training
     def train(self, group: list[Any], seed: int, number: int, index: int = 0) -> None:
@@ -123,6 +91,7 @@ class RankStep:
         self.number, self.index = number, index
         self.base = group[0][2] if len(group) == 1 else sum(total for _, _, total in group)
         self.is_divided = self.ranks > 1 or len(group) > 1
+        reads_later = self.reads_later and not self.is_divided
         samples, weight_sum, loss_sum, correct = 0, 0.0, 0.0, 0
         counts_nothing = False
         if self.names:
@@ -134,23 +103,27 @@ class RankStep:
                     self.run_without_samples(part, index)
                 continue
             samples += n
-            with nullcontext() if self.batch_norms is None else self.batch_norms.together(True):
+            with NO_CONTEXT if self.batch_norms is None else self.batch_norms.together(True):
                 result = self.loss_of(part, n, index)
                 if result is None:
                     continue
-                weight, loss = result.weight, weights.scale(result.loss)
-                if weight == 0:
-                    counts_nothing = True
-                if weight is None:  # a sum
+                loss = weights.scale(result.loss)
+                if result.weight is None:  # a sum
                     self.is_divided = False
-                if self.is_divided and weight is not None:
-                    loss.backward(self.share_of(weight, loss))
+                if self.is_divided:
+                    loss.backward(self.share_of(number_of(result.weight), loss))
                 else:
                     loss.backward()
-            value, right = self.measure(result, n)
+            if result.figures:
+                self.add_figures(result.figures, n)
+            if reads_later:
+                self.leave_unread(result, n, number if self.looks_at_loss else None, index)
+                continue
+            weight, value, right = self.measure(result, n)
+            counts_nothing |= weight == 0
+            weight_sum += weight
             loss_sum += value
             correct += right
-            weight_sum += n if weight is None else weight
         board.figures[rank] = samples, weight_sum, loss_sum, correct
         # With batch_norms samples that no loss counts have gradients, by the statistics.
         is_zero = counts_nothing and weight_sum == 0 and self.batch_norms is None
@@ -186,9 +159,7 @@ class RankStep:
                 result.loss.backward(zero)
 
     def has_gradient(self) -> bool:
-        """Whether any parameter of the optimizers has one."""
-        slots = (slot for each in self.weights for slot in each.gradients.slots)
-        return any(p.grad is not None for p, _ in slots)
+        return any(p.grad is not None for each in self.weights for p, _ in each.gradients.slots)
 
     def loss_of(self, part: Any, n: int, index: int) -> BatchLoss | None:
         """Forward and loss of n samples for one optimizer, or (-1) in an evaluation."""
@@ -204,20 +175,26 @@ class RankStep:
             has_index = len(self.weights) > 1 and index >= 0
             return run_step(step, (self.model, part, *([index] if has_index else [])), n)
 
-    def measure(self, result: BatchLoss, n: int) -> tuple[float, int]:
-        """The loss times its weight, and how many samples were classified correctly; adds the
-        further figures."""
-        weight = result.weight
-        value = 0.0 if weight == 0 else float(result.loss.item())  # a mean over nothing is NaN
-        if result.figures:
-            named = self.board.named[self.rank]
-            for name, figure in result.figures.items():
-                if name not in self.names:
-                    self.names.append(name)
-                    self.board.checksums[self.rank] = checksum(self.names)
-                named[self.names.index(name)] += figure * n
-        correct = -1 if result.outputs is None else count_correct(result.outputs, result.targets)
-        return value * (1 if weight is None else weight), correct
+    def measure(self, result: BatchLoss, n: int) -> tuple[float, float, int]:
+        """The weight, the loss times the weight, and how many samples were classified correctly."""
+        weight = n if result.weight is None else number_of(result.weight)
+        value = result.loss.item() if weight else 0.0  # a mean over nothing is NaN
+        correct = number_of(count_correct(result.outputs, result.targets))
+        return weight, value * (1 if result.weight is None else weight), correct
+
+    def leave_unread(self, result: BatchLoss, n: int, number: int | None, index: int = 0) -> None:
+        """Instead of `measure`, which waits for the GPU."""
+        correct = count_correct(result.outputs, result.targets)
+        self.unread.append(Unread(number, index, result.loss.detach(), result.weight, n, correct))
+
+    def add_figures(self, figures: dict[str, float], n: int) -> None:
+        """Adds the further figures of n samples."""
+        named = self.board.named[self.rank]
+        for name, figure in figures.items():
+            if name not in self.names:
+                self.names.append(name)
+                self.board.checksums[self.rank] = checksum(self.names)
+            named[self.names.index(name)] += figure * n
 
     def update(self, has_met: bool = False) -> None:
         """This rank's share of the update, once all gradients are complete. Ctrl-C is taken after
@@ -239,7 +216,7 @@ class RankStep:
             factor = self.base / weight_sum
         if not self.is_skipped:
             factor = weights.prepare(board, factor, None if has_met else self.barrier)
-        with InterruptsDeferred():
+        with interrupts_deferred:
             board.begin_update(self.rank)
             if not self.is_skipped:
                 weights.update(board.missing, factor)
@@ -268,9 +245,13 @@ class RankStep:
         if n:
             with no_grad():
                 result = self.loss_of(part, n, -1)
-            if result is not None:
-                weight = n if result.weight is None else result.weight
-                self.board.figures[self.rank] += n, weight, *self.measure(result, n)
+            if result is not None and result.figures:
+                self.add_figures(result.figures, n)
+            if result is not None and self.device.type == "cuda" and self.ranks == 1:
+                self.board.figures[self.rank, 0] += n
+                self.leave_unread(result, n, None)
+            elif result is not None:
+                self.board.figures[self.rank] += n, *self.measure(result, n)
         if self.steps.keeps_outputs:
             self.kept.append(result and on_host((result.outputs, result.targets)))
 
@@ -279,28 +260,47 @@ class InterruptsDeferred(ContextDecorator):
     """Calls the program's handler of Ctrl-C after the block, not within it.
 
     To block the signal is not enough: then another thread of the process gets it (NumPy's library
-    has some), and Python calls the handler in the main thread all the same.
+    has some), and Python calls the handler in the main thread all the same. So `note` is the
+    handler, from the first block in the main thread until `restore`: system calls in each step
+    would take longer than a small model's share of the update.
+
+    Attributes:
+        depth: of the blocks around what the main thread runs.
+        handler: the program's.
     """
 
-    def __enter__(self) -> None:
-        self.has_come = False
-        self.handler = getsignal(SIGINT)
-        self.is_active = (
-            callable(self.handler) and threading.current_thread() is threading.main_thread()
-        )
-        if self.is_active:
-            signal(SIGINT, self.note)
+    def __init__(self) -> None:
+        self.depth, self.has_come = 0, False
+        self.handler: Any = None
 
-    def note(self, number: int, frame: Any) -> None:
-        self.has_come = True
+    def __enter__(self) -> None:
+        if current_thread() is main_thread():
+            self.has_come &= self.depth > 0
+            handler = getsignal(SIGINT)
+            if handler != self.note and callable(handler):
+                self.handler = handler
+                signal(SIGINT, self.note)
+            self.depth += 1
 
     def __exit__(self, *error: object) -> None:
-        if self.is_active:
-            signal(SIGINT, self.handler)
-            if self.has_come:
+        if self.depth and current_thread() is main_thread():
+            self.depth -= 1
+            if self.has_come and not self.depth:
+                self.has_come = False
                 self.handler(SIGINT, None)
 
+    def note(self, number: int, frame: Any) -> None:
+        if self.depth:
+            self.has_come = True
+        else:
+            (self.handler or default_int_handler)(number, frame)
 
-def seed_of(seed: int, number: int, rank: int = 0) -> int:
-    """The seed of a rank's random numbers in a step or an epoch: the same in every run."""
-    return ((seed * 1_000_003 + number) * 1_009 + rank) % 2**63
+    def restore(self) -> None:
+        """Gives the program its handler back."""
+        if current_thread() is main_thread():
+            if getsignal(SIGINT) == self.note:
+                signal(SIGINT, self.handler)
+            self.handler = None
+
+
+interrupts_deferred = InterruptsDeferred()

@@ -25,7 +25,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from .. import distributed, multiprocessing, native
-from ..distributed.group.init_process_group import is_launched
 from ..distributed.group.process_group import ProcessGroup
 from ..distributed.rendezvous.find_group import create_block
 from ..errors import PeerLostError
@@ -253,12 +252,3 @@ def run_child(
         child_report.fail(error)
         code = error.code if isinstance(error, SystemExit) else 1
         os._exit(code if isinstance(code, int) else 1)  # the user's model may run no more
-
-
-def launched_group() -> ProcessGroup | None:
-    """The default group, if this process is one of its ranks or was launched to be one."""
-    if not distributed.is_initialized() and is_launched():
-        distributed.init_process_group()
-    if not distributed.is_initialized() or distributed.get_world_size() == 1:
-        return None
-    return distributed.GroupMember.WORLD

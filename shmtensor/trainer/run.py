@@ -18,30 +18,34 @@ group of batches (one, or several whose gradients are accumulated).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ..dataloaders.loader.seeding import seed_everything
-from .batches import own_samples, part_of
+from .batches import in_groups, own_samples, part_of
 from .gradients import Gradients, parameters_of, parts_of
 from .nodes import NodeRanks, weights_on_nodes
-from .rank_step import RankStep, seed_of
+from .plan import seed_of
+from .rank_step import RankStep
 from .ranks import Ranks
 from .setup import Setup
 from .sync_batchnorm import SyncedBatchNorms
 from .weights import ByRankZero, OneProcess, Sharded
 
 STEP, OPTIONS, AGAIN, PASS, END = range(5)
+SAME = "same"
+REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 class Pass(NamedTuple):
     """A pass over data, as rank 0 announces it.
 
     Attributes:
-        number: of the data set, in `Setup.samples`, of which each rank loads its samples; or None.
+        number: of the data set, in `Setup.samples`, unless rank 0 hands over each group.
         dataset: as it is now, if the program may have changed it since the last pass; or None.
-        order: an Order of these samples, or a list of batches; None: rank 0 hands over each group.
+        order: an Order of these samples; a list of batches; SAME: the list of the last pass over
+            this data; None: rank 0 hands over each group.
         training: or an evaluation.
         epoch: its number, from 1, for random numbers.
         updates: how many there were before the pass.
@@ -63,8 +67,10 @@ class Member:
     Attributes:
         setup, ranks, board, step: of the present ranks; rank, size: this rank's number, and theirs.
         weights: for each optimizer, how this rank updates it (weights.py).
+        optimizers: those that every rank steps.
         meetings: how many there were.
         loaders: of this rank's samples, by the number of the data set.
+        lists: of batches, by the same.
         buffers: rank 0's and this rank's copy of each; of rank 0 none.
         least: the fewest samples of a batch that a rank gets, if it gets any.
     """
@@ -77,9 +83,11 @@ class Member:
         self.setup = setup
         self.ranks = ranks
         self.rank, self.size = ranks.rank, ranks.size
+        self.parameters = parameters_of(*setup.optimizers)
         self.board = ranks.make_board(setup)
         self.meetings = 0
         self.loaders: dict[int, Any] = {}
+        self.lists: dict[int, list[Any]] = {}
         self.buffers: list[tuple[Any, Any]] = []
         device = setup.device
         if self.size > 1 and device.type == "cuda":
@@ -89,14 +97,12 @@ class Member:
             use_gpu(device)
             setup.model.to(device)
         self.weights = [self.make_weights(i) for i in range(len(setup.optimizers))]
+        self.optimizers = [w.optimizer for w in self.weights if not isinstance(w, ByRankZero)]
         batch_norms = None
         if setup.sync_batchnorm and ranks.group is not None:
             group = getattr(self.weights[0], "group", ranks.group)
             batch_norms = SyncedBatchNorms(setup.model, group)
-        self.step = RankStep(
-            setup.model, setup.steps, self.weights, self.board, ranks.barrier, self.rank,
-            self.size, device, setup.precision, batch_norms,
-        )  # fmt: skip
+        self.step = RankStep(setup, ranks, self.board, self.weights, device, batch_norms)
         self.least = 1 if setup.sync_batchnorm else 2
         if self.rank and setup.shared is not None:
             for buffer in setup.buffers:
@@ -158,10 +164,25 @@ class Member:
                 copy[...] = shared
 
     def copy_to_nodes(self) -> None:
-        """Copies rank 0's buffers and weights to the other nodes: callbacks may write them."""
+        """Copies rank 0's buffers, weights and state to the other nodes: callbacks may write
+        them."""
         model = self.setup.model
         arrays = [shared for shared, _ in self.buffers] or [x.array for x in model.buffers()]
-        self.ranks.copy_to_nodes([*arrays, *(p.array for p in model.parameters())])
+        self.ranks.copy_to_nodes([*arrays, *self.arrays()])
+
+    def arrays(self) -> list[Any]:
+        """The weights, and the state that the ranks of a machine share."""
+        state = [x for each in self.sharded() for x in each.state()]
+        weights = {id(p): p.array for p in (*self.setup.model.parameters(), *self.parameters)}
+        return [*weights.values(), *state]
+
+    def counts(self) -> list[Any]:
+        """Of the optimizers' steps, which each rank counts."""
+        return [x for each in self.sharded() for x in each.counts()]
+
+    def sharded(self) -> list[Sharded]:
+        """How optimizers are updated by all ranks."""
+        return [each for each in self.weights if isinstance(each, Sharded)]
 
     def shape_of(self, this: Pass) -> tuple[int, int]:
         """How many batches make a group, and how many updates a group has."""
@@ -173,12 +194,12 @@ class Member:
         accumulate, updates = self.shape_of(this)
         first = this.start // updates * accumulate
         parts: Iterator[Any]
-        if isinstance(this.order, list):
-            parts = (
-                part_of(batch, self.rank, self.size, self.least) for batch in this.order[first:]
-            )
+        assert this.number is not None
+        order = self.lists[this.number] if this.order == SAME else this.order
+        if isinstance(order, list):
+            self.lists[this.number] = order
+            parts = (part_of(batch, self.rank, self.size, self.least) for batch in order[first:])
         else:
-            assert this.number is not None
             own = self.own_loader(this.number, this.dataset if self.rank else None)
             parts = own_samples(own, this.order, self.rank, self.size, first, self.least)
         return in_groups(parts, accumulate)
@@ -211,16 +232,6 @@ class Member:
         self.loaders = {}
 
 
-def in_groups(parts: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Lists of `size` parts; the last may be shorter."""
-    if size == 1:
-        yield from ([part] for part in parts)
-        return
-    parts = iter(parts)
-    while group := list(islice(parts, size)):
-        yield group
-
-
 # ---------------------------------------------------------------- the other ranks
 def serve(ranks: Ranks, setup: Setup) -> Any:
     """Another rank's part of a run: follows rank 0 until it stops; returns what comes with that."""
@@ -251,8 +262,10 @@ def follow(member: Member, this: Pass) -> None:
             member.set_mode(this.training)
             continue
         if signal == OPTIONS:
-            options, has_written = member.ranks.broadcast()
+            options, counts, has_written = member.ranks.broadcast()
             set_options(member, options)
+            for x, values in zip(member.counts(), counts, strict=True):
+                x[...] = values
             if has_written:
                 member.copy_to_nodes()
         if is_handed_over and (group is None or update % updates == 0):
@@ -273,17 +286,12 @@ def options_of(member: Member) -> Any:
     if setup.shared is not None and setup.precision.scaler is not None:
         scaler = setup.precision.scaler.state_dict()
     groups = [{**group, "params": None} for group in groups_of(member)]
-    return scaler, groups, [p.requires_grad for p in parameters_of(*setup.optimizers)]
+    return scaler, groups, list(map(REQUIRES_GRAD, member.parameters))
 
 
 def groups_of(member: Member) -> list[Any]:
     """The groups of the optimizers that every rank steps."""
-    return [
-        group
-        for each in member.weights
-        if not isinstance(each, ByRankZero)
-        for group in each.optimizer.param_groups
-    ]
+    return [group for each in member.optimizers for group in each.param_groups]
 
 
 def set_options(member: Member, options: Any) -> None:
@@ -292,6 +300,6 @@ def set_options(member: Member, options: Any) -> None:
         member.setup.precision.scaler.load_state_dict(scaler)
     for group, values in zip(groups_of(member), new_groups, strict=True):
         group.update({**values, "params": group["params"]})
-    for p, requires_grad in zip(parameters_of(*member.setup.optimizers), flags, strict=True):
+    for p, requires_grad in zip(member.parameters, flags, strict=True):
         if p.requires_grad != requires_grad:
             p.requires_grad_(requires_grad)

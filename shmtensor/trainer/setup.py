@@ -8,15 +8,16 @@ from typing import Any, NamedTuple
 
 from .. import distributed
 from ..device import CPU, Device
+from ..distributed.group.init_process_group import is_launched
 from ..distributed.group.process_group import ProcessGroup
 from ..nn import Module
 from ..tensor.share_memory import move_to_shared_memory
+from .batch_loss import Precision, Steps
 from .batches import Samples
 from .callbacks.averaged_weights import AveragedWeights
 from .gradients import Gradients, parameters_of, parts_of
 from .nodes import ranks_of
 from .progress_board import ProgressBoard
-from .rank_step import Precision, Steps
 from .ranks import Ranks
 from .sync_batchnorm import batch_norms
 from .weights import Clip, Sharded, SharedFlat, is_flat
@@ -157,6 +158,15 @@ def share_optimizer(
     rows, has_gradient = Gradients.create(parts_of(optimizer), *gradient_rows)
     flats = Sharded.shared(optimizer) if is_sharded else None
     return SharedOptimizer(is_sharded, flats, rows, has_gradient)
+
+
+def launched_group() -> ProcessGroup | None:
+    """The default group, if this process is one of its ranks or was launched to be one."""
+    if not distributed.is_initialized() and is_launched():
+        distributed.init_process_group()
+    if not distributed.is_initialized() or distributed.get_world_size() == 1:
+        return None
+    return distributed.GroupMember.WORLD
 
 
 def start_children(

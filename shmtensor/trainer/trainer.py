@@ -25,19 +25,27 @@ from ..tensor import Tensor
 from . import arguments as checks
 from . import checkpoint as checkpoints
 from .auto import choose_nprocs
-from .batch_loss import LossFunction, inputs_of
+from .batch_loss import LossFunction, Steps, inputs_of
 from .batches import as_tensors, concatenate, on_device, on_host
 from .callbacks import Callback, Schedule
 from .description import as_html, as_text
-from .history import Epoch, History, TrainerStatistics
+from .history import Epoch, Figures, History, TrainerStatistics
 from .lead import Lead
 from .nodes import local_size, ranks_of
 from .plan import Plan, calling, ordered_callbacks, schedules, seed_epoch, states_kept
-from .progress_board import Figures
-from .rank_step import InterruptsDeferred, Steps
-from .ranks import Ranks, launched_group
+from .rank_step import interrupts_deferred
+from .ranks import Ranks
 from .run import serve
-from .setup import adopt, common_samples, device_of, hand_over, home_of, make_setup, start_children
+from .setup import (
+    adopt,
+    common_samples,
+    device_of,
+    hand_over,
+    home_of,
+    launched_group,
+    make_setup,
+    start_children,
+)
 from .weights import Clip
 
 
@@ -110,7 +118,8 @@ class Trainer:
         Limits each element, as `clip_grad_value_`.
     on_nonfinite : str, optional
         If the loss of a step is NaN or infinite: "raise", "skip" the update, or "warn". With a
-        GradScaler it is the scaler that leaves out steps.
+        GradScaler it is the scaler that leaves out steps. On a GPU "raise" and "skip" wait for each
+        loss; with "warn" or a scaler one rank reads 64 losses at once.
     sync_batchnorm : bool, optional
         Whether, in training, `BatchNorm` layers take mean and variance from the samples of all
         ranks, as in one process; each layer costs two small all_reduce calls a batch. The layers
@@ -409,10 +418,9 @@ class Trainer:
     def _run_epoch(self, run: Lead, plan: Plan) -> bool:
         """Returns whether the epoch is complete."""
         epoch, optimizers = self.epoch + 1, len(self.optimizers)
-        groups = self.optimizer.param_groups
         if not self.position:
             self._figures = Figures()
-            self._seconds, self._lr = 0.0, float(groups[0]["lr"])
+            self._seconds, self._lr = 0.0, float(self.optimizer.param_groups[0]["lr"])
         seed_epoch(plan.train, self.seed, epoch)
         for callback in plan.callbacks:
             callback.on_epoch_begin(self)
@@ -433,7 +441,7 @@ class Trainer:
             if updates % optimizers:
                 return False
             self.step = updates // optimizers
-            self._last_lr = groups[0]["lr"]
+            self._last_lr = self.optimizer.param_groups[0]["lr"]
             for callback in listeners:
                 callback.on_step(self)
             if listeners:
@@ -595,6 +603,7 @@ class Trainer:
                     with self._lead(lead):
                         yield lead
             finally:
+                interrupts_deferred.restore()
                 self.model.train(training)
                 native.set_num_threads(threads)
                 if device.type == "cuda" and self.nprocs != 1:
@@ -609,7 +618,7 @@ class Trainer:
             yield
             lead.stop(self._progress())
         except BaseException as error:
-            with InterruptsDeferred():  # a second Ctrl-C must not leave the weights torn
+            with interrupts_deferred:  # a second Ctrl-C must not leave the weights torn
                 if lead.ranks.is_lost:  # between two passes
                     updates, failure = lead.failure()
                     self._set_updates(updates)

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from copy import deepcopy
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..autograd import wrap
 from ..memory.layout import aligned
 from ..nn.utils import clip_grad_norm_, clip_grad_value_
 from ..optim import optimizer as optimizers
@@ -30,7 +30,8 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 
 def is_flat(optimizer: Any) -> bool:
-    """Whether parts of its arrays can be updated apart: nothing is called before or after."""
+    """Whether parts of its arrays can be updated apart: nothing is called before or after, and the
+    state is in its flats, no tensors of the program."""
     hooks = (
         optimizers._global_pre_hooks,
         optimizers._global_post_hooks,
@@ -41,6 +42,7 @@ def is_flat(optimizer: Any) -> bool:
         isinstance(optimizer, FlatOptimizer)
         and type(optimizer).step is FlatOptimizer.step
         and not any(hooks)
+        and not optimizer._outside
         and not any(group["differentiable"] for group in optimizer.param_groups)
     )
 
@@ -140,12 +142,7 @@ class ByRankZero(OneProcess):
     def __init__(self, optimizer: Any, scaler: Any, gradients: Gradients, clip: Clip) -> None:
         super().__init__(optimizer, scaler, clip)
         self.gradients = gradients
-
-    def clear(self) -> None:
-        self.gradients.clear()
-
-    def complete(self, is_zero: bool = False) -> int:
-        return self.gradients.complete(is_zero)
+        self.clear, self.complete = gradients.clear, gradients.complete  # type: ignore[method-assign]
 
     def reduce(self, factor: float) -> None:
         for i, part in enumerate(self.gradients.parts):
@@ -163,16 +160,8 @@ class ByRankZero(OneProcess):
             for number, p in enumerate(part.tensors):
                 _, place = next(places)
                 if number in used:
-                    give_gradient(p, place)
+                    p.grad = wrap(place)
         super().update(missing, 1.0)
-
-
-def give_gradient(p: Any, place: Array) -> None:
-    """Makes the array `p.grad`, if that is not its memory already."""
-    from ..autograd import wrap
-
-    if p.grad is None or not np.shares_memory(p.grad.array, place):
-        p.grad = wrap(place)
 
 
 class SharedFlat(NamedTuple):
@@ -185,7 +174,7 @@ class SharedFlat(NamedTuple):
     starts: list[int]  # of the parameters; the receiver compares them with its own
 
 
-class Sharded:
+class Sharded(OneProcess):
     """A rank's share of the update of one copy of weights and state.
 
     ```
@@ -204,10 +193,9 @@ class Sharded:
         shared: list[SharedFlat] | None,
         clip: Clip = Clip(),  # noqa: B008
     ) -> None:
-        self.optimizer = optimizer
-        self.clip = clip
+        super().__init__(optimizer, None, clip)
         self.gradients = gradients
-        self.ranks = ranks
+        self.clear, self.complete = gradients.clear, gradients.complete  # type: ignore[method-assign]
         self.flats = [part.flat for part in gradients.parts]
         if shared is not None:
             self.use_shared(shared)
@@ -218,12 +206,6 @@ class Sharded:
             self.ranges.append(list(pairwise(starts)))
         self.runs: list[Any] = []  # of the present step
         self.factor = 1.0
-        self.clear = gradients.clear
-        self.complete = gradients.complete
-
-    def scale(self, loss: Any) -> Any:
-        """The loss itself: there is no GradScaler here."""
-        return loss
 
     @staticmethod
     def shared(optimizer: Any) -> list[SharedFlat]:
@@ -250,10 +232,6 @@ class Sharded:
             for name, row in each.scalars.items():
                 flat.scalars[name] = np.array(row)
 
-    def range(self, i: int, rank: int) -> tuple[int, int]:
-        """From and to which element of flat i the shard of a rank goes."""
-        return self.ranges[i][rank]
-
     def prepare(
         self, board: ProgressBoard, factor: float, barrier: Callable[[], None] | None
     ) -> float:
@@ -265,7 +243,7 @@ class Sharded:
         if barrier is not None:
             rank = self.gradients.rank
             board.squares[rank] = sum(
-                self.gradients.sum_of_squares(i, *self.range(i, rank))
+                self.gradients.sum_of_squares(i, *self.ranges[i][rank])
                 for i in range(len(self.flats))
             )
             barrier()
@@ -284,39 +262,14 @@ class Sharded:
     def update_shard(self, rank: int) -> None:
         """Updates a shard: this rank's, or that of one that has died before it began."""
         for i, runs in enumerate(self.runs):
-            begin, end = self.range(i, rank)
+            begin, end = self.ranges[i][rank]
             self.gradients.reduce(i, begin, end, self.factor, self.clip.value)
             self.optimizer.step_part(i, runs, begin, end)
 
-    def arrays(self) -> list[Array]:
-        """The weights, the optimizer's state, and this rank's counts."""
-        out = []
-        for flat in self.flats:
-            out += [flat.parameter, *flat.state.values(), flat.steps, *flat.scalars.values()]
-        return out
+    def state(self) -> list[Array]:
+        """The optimizer's state, which the ranks share."""
+        return [x for flat in self.flats for x in flat.state.values()]
 
-
-class Snapshot:
-    """A private copy of arrays after some updates, and of what else belongs to that step. Copies:
-    one. An interrupt within `take` leaves it torn: the weights are complete then, and it is not
-    restored.
-
-    Attributes:
-        due: when the next one is to be taken, by `time.perf_counter`.
-    """
-
-    def __init__(self, sources: list[Array]) -> None:
-        self.sources = sources
-        self.copies = [np.empty_like(x) for x in sources]
-        self.updates, self.progress, self.due = 0, None, 0.0
-
-    def take(self, updates: int, progress: Any) -> None:
-        self.updates, self.progress = updates, progress
-        for source, copy in zip(self.sources, self.copies, strict=True):
-            np.copyto(copy, source)
-
-    def restore(self) -> Any:
-        """Restores the arrays; returns the progress."""
-        for source, copy in zip(self.sources, self.copies, strict=True):
-            np.copyto(source, copy)
-        return deepcopy(self.progress)
+    def counts(self) -> list[Array]:
+        """Each rank has its own: the steps of each parameter, and the rule's scalars."""
+        return [x for flat in self.flats for x in (flat.steps, *flat.scalars.values())]

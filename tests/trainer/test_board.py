@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from shmtensor.trainer.progress_board import Figures, ProgressBoard
+from shmtensor.trainer.history import Figures
+from shmtensor.trainer.progress_board import ProgressBoard
 
 
 def test_consistent_only_if_all_words_are_even_and_equal() -> None:

@@ -103,7 +103,7 @@ class Deadly:
             die("before update")
             if is_due("mid update"):
                 for i, runs in enumerate(self.runs):
-                    begin, end = self.range(i, rank)
+                    begin, end = self.ranges[i][rank]
                     self.gradients.reduce(i, begin, end, self.factor)
                     self.optimizer.step_part(i, runs, begin, (begin + end) // 2)
             die("mid update")
@@ -576,3 +576,27 @@ def test_a_rank_that_does_not_come_in_time(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(CollectiveTimeout, match=text):
         trainer.fit(make_data(), epochs=1)
     assert trainer.step == 2
+
+
+@pytest.mark.parametrize("nprocs", [1, 2])
+def test_the_handler_of_ctrl_c_is_the_programs_after_fit(nprocs: int) -> None:
+    former = signal.getsignal(signal.SIGINT)
+    make_trainer(nprocs).fit(make_data(), 1)
+    assert signal.getsignal(signal.SIGINT) is former
+
+
+def test_ctrl_c_reaches_a_handler_that_a_callback_sets() -> None:
+    calls = []
+
+    def on_step(step: int) -> None:
+        if step == 2:
+            signal.signal(signal.SIGINT, lambda *_: calls.append(trainer.step))
+        if step in (2, 4):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    trainer, former = make_trainer(1), signal.getsignal(signal.SIGINT)
+    try:
+        trainer.fit(make_data(), 1, on_step=on_step)
+    finally:
+        signal.signal(signal.SIGINT, former)
+    assert calls == [2, 4]

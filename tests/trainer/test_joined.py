@@ -20,7 +20,7 @@ import numpy as np
 import shmtensor as st
 from shmtensor import distributed as dist, nn, optim
 from shmtensor.trainer import Trainer
-from shmtensor.trainer.weights import Snapshot
+from shmtensor.trainer.checkpoint import Snapshot
 
 def take(*_):
     raise AssertionError("a snapshot is taken, and nothing restores it: a death ends the run")

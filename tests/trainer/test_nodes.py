@@ -85,6 +85,9 @@ elif case == "hook":  # rank 0 updates the weights
 def on_epoch(record):
     if case == "written":
         model[2].bias.detach().numpy()[...] += 0.1
+        adam.state[model[2].bias]["exp_avg"].zero_()
+        if record.epoch == 2:
+            adam.load_state_dict(adam.state_dict())
     if case == "anew" and record.epoch == 2:
         model[0].requires_grad_(False)
     if case == "anew" and record.epoch == 3:  # the ranks are set up anew, with the state so far
@@ -96,6 +99,10 @@ def on_step(step):  # rank 0's callbacks may write weights
     if step in (2, 5, 20):  # in an epoch, at its end, at that of the run
         for p in model.parameters():
             p.data.mul_(0.5)
+    if step in (3, 10):  # and state
+        for entry in adam.state.values():
+            entry["exp_avg"].mul_(0.5)
+            entry["step"].sub_(1)
 
 more = {"on_step": on_step, "eval_every": 2} if case == "written" else {}
 path = folder + "/run.ckpt"

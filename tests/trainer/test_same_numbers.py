@@ -17,6 +17,8 @@ from shmtensor.dataloaders import DataLoader, Dataset, TensorDataset
 from shmtensor.dataloaders.loader.seeding import seed_everything
 from shmtensor.nn import functional as F
 from shmtensor.trainer import Callback, Trainer
+from shmtensor.trainer.ranks import Ranks
+from shmtensor.trainer.run import SAME, Pass
 
 EPOCHS, STEPS = 5, 10
 Data = list[tuple[Any, Any]]
@@ -553,6 +555,35 @@ def test_a_list_that_changes_between_epochs() -> None:
 
     data: Data = []
     check_same(nn.CrossEntropyLoss(), data, prepare=prepare)
+
+
+def test_a_list_is_sent_again_if_it_has_other_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[str] = []
+    broadcast = Ranks.broadcast
+
+    def noting(self: Any, obj: Any = None) -> Any:
+        if isinstance(obj, Pass):
+            sent.append("list" if isinstance(obj.order, list) else obj.order)
+        return broadcast(self, obj)
+
+    monkeypatch.setattr(Ranks, "broadcast", noting)
+
+    def prepare(trainer: Trainer) -> dict[str, Any]:
+        def on_epoch(record: Any) -> None:
+            x = data[0][0]
+            if record.epoch == 1:
+                x.mul_(0.5)  # in place: the ranks see it
+            elif record.epoch == 2:
+                x.data = x * 2
+            elif record.epoch == 3:
+                data[:2] = data[1::-1]
+
+        data[:] = classes()
+        return {"on_epoch": on_epoch}
+
+    data: Data = []
+    check_same(nn.CrossEntropyLoss(), data, prepare=prepare, ranks=(2,))
+    assert sent[-EPOCHS:] == ["list", SAME, "list", "list", SAME]
 
 
 def test_batches_of_a_collate_fn_are_handed_over() -> None:

@@ -164,14 +164,17 @@ class FlatOptimizer(Optimizer):
             flat.end_step()
         return loss
 
-    def _reload_state(self) -> None:
-        """Loads the state if the program has replaced or removed some since the last step."""
-        if (
+    def _is_state_replaced(self) -> bool:
+        """Whether the program has replaced or removed some since the last step."""
+        return (
             self._changes.any
             or self.state is not self._last_state
             or len(self.state) != self._n_entries
             or any(is_replaced(flat, self.state) for flat in self._outside)
-        ):
+        )
+
+    def _reload_state(self) -> None:
+        if self._is_state_replaced():
             self._load_state()
 
     def _advance(self, flat: Flat, indices: list[int] | None) -> None:

@@ -249,8 +249,10 @@ class Flat:
         Returns: (indices, first element, end, number of this step) of each.
         """
         counts = self.steps.tolist()
-        rows = [counts, *(row.tolist() for row in self.scalars.values())]
-        if indices is None and all(row.count(row[0]) == len(row) for row in rows):
+        rows = [counts]
+        for row in self.scalars.values():
+            rows.append(row.tolist())
+        if indices is None and not [row for row in rows if row.count(row[0]) != len(row)]:
             self.steps += 1
             end = self.parameter.shape[0] if self.parameter.ndim else 1
             return [(slice(0, len(counts)), 0, end, int(counts[0]) + 1)]

@@ -13,8 +13,9 @@ class Callback:
     `optimizer`, `step`, `epoch`, `history`, and `figures`: the means of this epoch so far ("loss",
     "accuracy", what the training step returned), "lr", and after an evaluation "eval_loss",
     "eval_accuracy" and "eval_" with the name of each metric. It may change options of the
-    optimizer, add groups, freeze or replace parameters, and end the run by `trainer.should_stop =
-    True`.
+    optimizer, write, replace or load its state, replace it in `trainer.optimizers`, add groups,
+    freeze or replace parameters, and end the run by `trainer.should_stop = True`. What is replaced
+    or added starts the other ranks anew.
 
     A run calls on_fit_begin; for each epoch on_epoch_begin, on_step after each step, on_epoch_end;
     on_eval_begin and on_eval_end around each evaluation; and on_fit_end.
@@ -22,8 +23,8 @@ class Callback:
     Attributes
     ----------
     reads_weights : bool
-        `on_step` needs the model's weights complete, to read or write them; costs a barrier a step
-        (on several nodes a copy of the weights, too), so it is False in the base.
+        `on_step` needs weights and the optimizer's state complete, to read or write them; costs a
+        barrier a step (on several nodes a copy of them, too), so it is False in the base.
 
     Examples
     --------
@@ -77,18 +78,23 @@ class Callback:
         """Restores what `state_dict` returned."""
 
 
-class Functions(Callback):
-    """The functions `on_step` and `on_epoch` of `Trainer.fit`, or None."""
+class StepFunction(Callback):
+    """The function `on_step` of `Trainer.fit`."""
 
-    def __init__(self, step: Any, epoch: Any) -> None:
-        self.step = step
-        self.epoch = epoch
-        self.reads_weights = step is not None
+    reads_weights = True
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
 
     def on_step(self, trainer: Any) -> None:
-        if self.step is not None:
-            self.step(trainer.step)
+        self.function(trainer.step)
+
+
+class EpochFunction(Callback):
+    """The function `on_epoch` of `Trainer.fit`."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
 
     def on_epoch_end(self, trainer: Any) -> None:
-        if self.epoch is not None:
-            self.epoch(trainer.history.epochs[-1])
+        self.function(trainer.history.epochs[-1])

@@ -83,6 +83,42 @@ def case_one_rank() -> None:
     check(trainer, reference)
 
 
+def case_losses_are_read_later() -> None:
+    """Where the update does not depend on the loss: no step waits for the GPU."""
+    weights = st.tensor([1.0, 2.0, 0.5])
+    losses = [
+        (nn.CrossEntropyLoss(), nn.CrossEntropyLoss()),
+        (nn.CrossEntropyLoss(weight=weights), nn.CrossEntropyLoss(weight=weights.to("cuda:0"))),
+        (nn.CrossEntropyLoss(reduction="sum"), nn.CrossEntropyLoss(reduction="sum")),
+    ]
+    batches = [(x, y.masked_fill(y == 2, -100)) for x, y in data()]
+    batches[1] = batches[1][0], st.full((16,), -100)  # nothing counts
+    on_gpu = [(x.to("cuda:0"), y.to("cuda:0")) for x, y in batches]
+    for on_cpu, loss in losses:
+        trainers = [make(1, None), make(1, "cuda", on_nonfinite="warn")]
+        for trainer, each, samples in zip(trainers, (on_cpu, loss), (batches, on_gpu), strict=True):
+            trainer.steps = trainer.steps._replace(loss=each)
+            trainer.optimizer.param_groups[0]["lr"] = 1e-3
+            with pytest.MonkeyPatch.context() as patch:
+                if trainer is trainers[1]:
+                    patch.delattr(st.Tensor, "item")
+                trainer.fit(samples * 50, 2, eval=samples)  # some are read in mid-epoch
+        reference, trainer = trainers
+        check(trainer, reference)
+        for ours, theirs in zip(trainer.history.epochs, reference.history.epochs, strict=True):
+            np.testing.assert_allclose(ours.eval_loss, theirs.eval_loss, rtol=1e-3)
+            assert abs(ours.accuracy - theirs.accuracy) < 0.03
+            assert abs(ours.eval_accuracy - theirs.eval_accuracy) < 0.1
+
+    on_gpu[0][0][0, 0] = float("nan")
+    trainer = make(1, "cuda", on_nonfinite="warn")
+    with pytest.warns(RuntimeWarning, match="the loss was nan at step 4 on rank 0") as caught:
+        trainer.fit([*on_gpu[1:], on_gpu[1], on_gpu[0]], 1)
+    assert len(caught) == 1
+    with pytest.raises(FloatingPointError, match="the loss is nan at step 4 on rank 0"):
+        make(1, "cuda").fit([*on_gpu[1:], on_gpu[1], on_gpu[0]], 1)
+
+
 def case_mixed_precision() -> None:
     without_statistics()
     reference = fit(make(1, None))
