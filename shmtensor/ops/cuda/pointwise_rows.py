@@ -25,9 +25,6 @@ from .pointwise import Routine, cuda_ufunc, routine_of_ufunc
 COMPLEX = {np.dtype("F"), np.dtype("D"), complex}
 FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
 NUMBERS = (int, float)
-# Of float16 and a number these round the number first, as comparisons; others compute in float32.
-SELECTING = ("_where", "_where_other", "_clamp", "threshold", "nan_to_num")
-OWN = ("pow",)  # has a forward for CUDA, which checks the powers of integers and bools
 
 
 def loss_value(f: Any, x: Any, y: Any, name: str, a: float, b: float) -> Any:
@@ -69,7 +66,7 @@ def own_forward(row: Row) -> Callable[..., Any]:
 
 def ufunc_of(row: Row, kinds: tuple[Any, ...]) -> Any:
     """The ufunc of NumPy that the row's forward is for these operands; None: it is not one."""
-    if row.attributes or row.name in OWN:
+    if row.attributes or row.cuda_fallback is not None:
         return None
     operands = [Operand(kind if isinstance(kind, np.dtype) else None) for kind in kinds]
     try:
@@ -80,11 +77,6 @@ def ufunc_of(row: Row, kinds: tuple[Any, ...]) -> Any:
     if is_one and all(x is y for x, y in zip(operands, result.operands)):
         return result.ufunc
     return None
-
-
-def is_selecting(row: Row) -> bool:
-    """Whether operands are compared, or one of them is the result."""
-    return row.comparison or row.name in SELECTING
 
 
 def empty_operand(kind: Any) -> Any:
@@ -105,7 +97,7 @@ def routine_of(row: Row, kinds: tuple[Any, ...]) -> Routine:
         row.numpy(*map(empty_operand, kinds))
     ufunc = ufunc_of(row, kinds)
     in_float32 = FLOAT16 in kinds and not set(NUMBERS).isdisjoint(kinds)
-    if ufunc is not None and not (in_float32 and not is_selecting(row)):
+    if ufunc is not None and (not in_float32 or row.comparison or row.selects):
         routine = routine_of_ufunc(getattr(cupy, ufunc.__name__), kinds)
         if routine is None:
             raise NotTraceable(f"not one expression: {ufunc.__name__}")
@@ -255,11 +247,11 @@ def is_pointwise(row: Row) -> bool:
 def pointwise_forward(row: Row) -> Any:
     """The forward of a row for CUDA, which may have one more argument: the array for the result."""
     n = len(row.inputs) + len(row.attributes)
-    plain = row.forward_on("cuda") or own_forward(row)
+    plain = row.cuda_fallback or own_forward(row)
     wide = in_float32(plain)
 
     def compute(xp: Any, *operands: Any) -> Any:
-        is_wide = has_half_and_number(operands) and not is_selecting(row)
+        is_wide = has_half_and_number(operands) and not (row.comparison or row.selects)
         return (wide if is_wide else plain)(xp, *operands)
 
     kernels = Fused(row.name, functools.partial(routine_of, row), compute, n, 1)
@@ -278,7 +270,7 @@ def pointwise_forward(row: Row) -> Any:
 def declare() -> None:
     """Declares the forwards of all pointwise rows."""
     for row in ROWS.values():
-        is_free = "cuda" not in row.device_forwards or row.name in OWN
+        is_free = "cuda" not in row.device_forwards
         if is_pointwise(row) and is_free and len(row.inputs) + len(row.attributes) <= 8:
             row.on("cuda")(pointwise_forward(row))
 

@@ -25,6 +25,7 @@ Shape = tuple[int, ...]
 @op(
     complex_gradients=True,
     numpy=native.where,
+    selects=True,
     broadcast=True,
     promote="common x y",
     inplace=False,
@@ -44,6 +45,7 @@ _where.pullback(
 @op(
     complex_gradients=True,
     numpy=lambda condition, x, y: native.where(condition, y, x),
+    selects=True,
     broadcast=True,
     promote="common x y",
     inplace=False,

@@ -40,15 +40,21 @@ def check_floating(name: str, x: Any) -> None:
         )
 
 
-def call_numpy(name: str, function: Function, *arrays: Any) -> Any:
-    """Calls one of NumPy's functions; its LinAlgError becomes ours, with the shapes."""
+def call_numpy(name: str, function: Function, *arrays: Any, reason: str = "") -> Any:
+    """Calls one of NumPy's functions; its LinAlgError becomes ours, with the shapes.
+
+    Args:
+        reason: why the function fails, if there is one cause alone; by default what the library
+            says. NumPy names the cause, CuPy the routine that failed.
+    """
     try:
         if on_device(arrays[0]):
             return call_device(function, *arrays)
         return function(*arrays)
     except np.linalg.LinAlgError as error:
         shapes = ", ".join(str(a.shape) for a in arrays)
-        raise errors.LinAlgError(f"{name}: {str(error).lower()}: {shapes}") from None
+        text = reason or str(error).lower()
+        raise errors.LinAlgError(f"{name}: {text}: {shapes}") from None
 
 
 def call_device(function: Function, *arrays: Any) -> Any:
@@ -57,12 +63,8 @@ def call_device(function: Function, *arrays: Any) -> Any:
     """
     import cupyx
 
-    try:
-        with cupyx.errstate(linalg="raise"):
-            return function(*arrays)
-    except np.linalg.LinAlgError as error:
-        is_lu = any(routine in str(error) for routine in ("getr", "Getr", "gesv", "Gesv"))
-        raise np.linalg.LinAlgError("Singular matrix" if is_lu else str(error)) from None
+    with cupyx.errstate(linalg="raise"):
+        return function(*arrays)
 
 
 def conj_transpose(x: Any) -> Any:
@@ -108,7 +110,7 @@ def inverse(xp, x, /):
             [0.0000, 0.2500]])
     """
     check_square("inverse", x)
-    return call_numpy("inverse", xp.linalg.inv, x)
+    return call_numpy("inverse", xp.linalg.inv, x, reason="singular matrix")
 
 
 inverse.pullback(
@@ -128,7 +130,7 @@ def _solve(xp, x, y, /):
     if xp is not np and x.shape[:-2] != y.shape[:-2]:
         batch = np.broadcast_shapes(x.shape[:-2], y.shape[:-2])
         x, y = (xp.broadcast_to(v, (*batch, *v.shape[-2:])) for v in (x, y))
-    return call_numpy("solve", xp.linalg.solve, x, y)
+    return call_numpy("solve", xp.linalg.solve, x, y, reason="singular matrix")
 
 
 def solve_backward(

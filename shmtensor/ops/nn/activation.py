@@ -661,6 +661,7 @@ declare_derivatives(softshrink, shrink_derivative, sample=(0.5,))
 
 @op(
     native=native.activation("threshold"),
+    selects=True,
     inplace=True,
     method=False,
     samples=[((3, 4), 0.1, 20.0)],

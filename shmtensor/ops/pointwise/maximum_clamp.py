@@ -177,6 +177,7 @@ def clamp_kernel(x: Any, min: Any, max: Any, out: Any = None) -> Any:
 @op(
     numpy=clamp_kernel,
     half=native.clamp,
+    selects=True,
     inplace=True,
     out=True,
     samples=[((3, 4), -0.5, 0.5), ((3, 4), None, 0.2), ((0,), 0.1, None)],

@@ -146,6 +146,7 @@ def nan_to_num_kernel(x: Any, nan: Any, posinf: Any, neginf: Any, out: Any = Non
 
 @op(
     numpy=nan_to_num_kernel,
+    selects=True,
     inplace=True,
     out=True,
     samples=[((3, 4),), ((3, 4), 1.0, 2.0, -2.0)],

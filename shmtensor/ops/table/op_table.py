@@ -115,6 +115,8 @@ class Row:
     statistics: tuple[str, ...]
     halves: str
     cuda_halves: bool
+    cuda_fallback: Function | None
+    selects: bool
     autocast: str
     autocast_cuda: str
     vmap: str
@@ -340,6 +342,8 @@ def op(
     statistics: str = "",
     halves: str = "",
     cuda_halves: bool = False,
+    cuda_fallback: Function | None = None,
+    selects: bool = False,
     autocast: str = "",
     autocast_cuda: str = "",
     vmap: str = "",
@@ -414,6 +418,10 @@ def op(
             by dtype. Others compute in float32 and round once (docs/design/bfloat16.md).
         cuda_halves: the CUDA forward takes bfloat16 itself: cuBLAS and cuDNN add in float32. Others
             compute it in float32, unless `halves` is "copies" or "checks".
+        cuda_fallback: of a pointwise row, the forward for CUDA arrays that its traced kernel does
+            not take, if it is not the row's own.
+        selects: the result is one of the operands, or a number: on CUDA a number beside float16 is
+            rounded first, as in a comparison; others compute in float32.
         autocast: the precision inside `autocast`: "lower", "full" (float32), "widest" (of the
             operands), "alone" (unchanged, although it calls products). PyTorch's list for the CPU.
         autocast_cuda: the same for CUDA; also "full reflected" (only the reflected operator) and
@@ -482,6 +490,8 @@ def op(
             statistics=tuple(statistics.split()),
             halves=halves,
             cuda_halves=cuda_halves,
+            cuda_fallback=cuda_fallback,
+            selects=selects,
             autocast=autocast,
             autocast_cuda=autocast_cuda,
             vmap=vmap,

@@ -72,6 +72,19 @@ def test_dispatch_and_engine_ask_columns_not_names() -> None:
     assert not found, "declare a column of `op` instead of asking for the name of a row"
 
 
+def test_nothing_compares_the_name_of_a_row() -> None:
+    """Also where strings such as "exp" are names of NumPy's functions, as in `ops/cuda`."""
+    found = [
+        f"{file}:{node.lineno}: {ast.unparse(node)}"
+        for file, tree in modules("shmtensor")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare)
+        and ast.unparse(node.comparators[0]) not in ("ROWS", "COMPOSITES")  # is it declared?
+        and any(ast.unparse(part) == "row.name" for part in (node.left, *node.comparators))
+    ]
+    assert not found, "declare a column of `op` instead of asking for the name of a row"
+
+
 def lists_of_rows(tree: ast.Module) -> Iterator[tuple[str, set[str]]]:
     """Constants of a module that hold the names of three rows or more and nothing else."""
     for node in tree.body:
