@@ -26,7 +26,23 @@ said: set[str] = set()
 
 
 def say_once(name: str) -> None:
-    """Warns that nothing is compiled, at the first use of a name in this process."""
+    """Warns that nothing is compiled, at the first use of a name in this process.
+
+    Parameters
+    ----------
+    name : str
+        Of the function or module that the program used; the warning begins with it.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     st.compiler.say_once("example")
+    ...     st.compiler.say_once("example")
+    >>> len(caught) <= 1
+    True
+    """
     if name not in said:
         said.add(name)
         warnings.warn(
@@ -48,17 +64,32 @@ def compile(
 ) -> Any:
     """The model or function itself: there is no compiler. The first call of a process warns.
 
-    Args:
-        model: None: for a decorator with arguments, as `@compile(mode="max-autotune")`.
-        disable: True: no warning.
+    Parameters
+    ----------
+    model : callable, optional
+        None: for a decorator with arguments, as `@compile(mode="max-autotune")`.
+    fullgraph, dynamic, backend, mode, options, name : object, optional
+        PyTorch's. Accepted; have no effect.
+    disable : bool, optional
+        True: no warning.
+    **kwargs : object
+        PyTorch's other arguments. Accepted; have no effect.
 
-    The other arguments, PyTorch's, have no effect.
+    Returns
+    -------
+    callable
+        `model`, or a decorator that returns its function.
 
-    Example:
-        >>> import shmtensor as st
-        >>> model = st.nn.Linear(2, 3)
-        >>> st.compile(model, disable=True) is model
-        True
+    Examples
+    --------
+    >>> model = st.nn.Linear(2, 3)
+    >>> st.compile(model, disable=True) is model
+    True
+    >>> @st.compile(mode="max-autotune", disable=True)
+    ... def double(x):
+    ...     return x * 2
+    >>> double(3)
+    6
     """
     if not disable:
         say_once("compile")
@@ -66,7 +97,26 @@ def compile(
 
 
 def _unchanged(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """The function itself."""
+    """The function itself: there is no compiler.
+
+    Parameters
+    ----------
+    fn : callable
+        Also as a decorator.
+
+    Returns
+    -------
+    callable
+        `fn`.
+
+    Examples
+    --------
+    >>> @st.compiler.allow_in_graph
+    ... def double(x):
+    ...     return x * 2
+    >>> double(3)
+    6
+    """
     return fn
 
 
@@ -74,12 +124,46 @@ allow_in_graph = assume_constant_result = _unchanged
 
 
 def disable(fn: Any = None, recursive: bool = True, *, reason: str | None = None) -> Any:
-    """The function itself, as a decorator with and without arguments."""
+    """The function itself, as a decorator with and without arguments.
+
+    Parameters
+    ----------
+    fn : callable, optional
+        The function.
+    recursive : bool, optional
+        Accepted; has no effect.
+    reason : str, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    callable
+        `fn`, or a decorator that returns its function.
+
+    Examples
+    --------
+    >>> @st.compiler.disable(recursive=False)
+    ... def double(x):
+    ...     return x * 2
+    >>> double(3)
+    6
+    """
     return _unchanged if fn is None else fn
 
 
 def is_compiling() -> bool:
-    """False: nothing is compiled."""
+    """False: nothing is compiled; also as `is_dynamo_compiling` and `is_exporting`.
+
+    Returns
+    -------
+    bool
+        False.
+
+    Examples
+    --------
+    >>> st.compiler.is_compiling()
+    False
+    """
     return False
 
 
@@ -87,12 +171,33 @@ is_dynamo_compiling = is_exporting = is_compiling
 
 
 def list_backends(exclude_tags: Any = ("debug", "experimental")) -> list[str]:
-    """No names: there is no compiler."""
+    """No names: there is no compiler.
+
+    Parameters
+    ----------
+    exclude_tags : sequence of str, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    list of str
+        Empty.
+
+    Examples
+    --------
+    >>> st.compiler.list_backends()
+    []
+    """
     return []
 
 
 def reset() -> None:
-    """Does nothing: there is no compiler with a state."""
+    """Does nothing: there is no compiler with a state. Also as `cudagraph_mark_step_begin`.
+
+    Examples
+    --------
+    >>> st.compiler.reset()
+    """
 
 
 cudagraph_mark_step_begin = reset
@@ -104,5 +209,23 @@ def _no_stance() -> Any:
 
 
 def set_stance(stance: str = "default", **kwargs: Any) -> Any:
-    """Does nothing, as a function, in a `with`, and as a decorator."""
+    """Does nothing, as a function, in a `with`, and as a decorator.
+
+    Parameters
+    ----------
+    stance : str, optional
+        Accepted; has no effect.
+    **kwargs : object
+        PyTorch's other arguments. Accepted; have no effect.
+
+    Returns
+    -------
+    context manager
+        Without a value; also a decorator.
+
+    Examples
+    --------
+    >>> with st.compiler.set_stance("force_eager"):
+    ...     x = st.ones(2)
+    """
     return _no_stance()

@@ -102,6 +102,22 @@ def names_of(module: str) -> list[str]:
     return [name for place, _, name in places if place == module]
 
 
+def doc_of(where: str, reason: str) -> str:
+    """The docstring of a name that is not there."""
+    result = "NoReturn\n    It raises."
+    example = f">>> st.{where}()\nTraceback (most recent call last):\nNotImplementedError: ..."
+    if is_question(where.rpartition(".")[2]):
+        result, example = "bool\n    False.", f">>> st.{where}()\nFalse"
+    elif where.endswith("enable"):
+        result, example = "None\n    Only of False.", f">>> st.{where}(False)"
+    returns = "" if is_class(where.rpartition(".")[2]) else f"Returns\n-------\n{result}\n\n"
+    return (
+        f"Not there: {reason}.\n\n"
+        "Parameters\n----------\n*args, **kwargs : object\n    PyTorch's.\n\n"
+        f"{returns}Examples\n--------\n{example}\n"
+    )
+
+
 def refused(name: str) -> Any:
     """The class or function of a name, as `cuda.graphs.graph`: a call raises
     NotImplementedError.
@@ -117,7 +133,7 @@ def refused(name: str) -> Any:
             return None
         raise NotImplementedError(f"{where}: {reason}")
 
-    texts = {"__module__": f"{ROOT}.{module}", "__doc__": f"Not there: {reason}."}
+    texts = {"__module__": f"{ROOT}.{module}", "__doc__": doc_of(where, reason)}
     if is_class(own):
         return type(own, (), {"__new__": refuse, **texts})
     refuse.__name__ = refuse.__qualname__ = own

@@ -78,21 +78,42 @@ def assert_close(
 ) -> None:
     """Raises AssertionError unless |actual - expected| <= atol + rtol * |expected| everywhere.
 
-    Args:
-        actual, expected: tensors or arrays of one shape, numbers, None, or sequences or mappings of
-            such, nested to any depth. Two values that are not tensors must have one type.
-        allow_subclasses: compare tensors of related classes; else only of the same class.
-        rtol, atol: both or neither; by default by dtype (the larger of the two): float16 1e-3 and
-            1e-5, bfloat16 1.6e-2 and 1e-5, float32 and complex64 1.3e-6 and 1e-5, float64 and
-            complex128 1e-7 and 1e-7, others 0.
-        equal_nan: NaN equals NaN.
-        check_device, check_dtype, check_layout, check_stride: whether these must be equal.
-        msg: the error message, or a function of the default message.
+    Parameters
+    ----------
+    actual, expected : object
+        Tensors or arrays of one shape, numbers, None, or sequences or mappings of such, nested to
+        any depth. Two values that are not tensors must have one type.
+    allow_subclasses : bool, optional
+        Compare tensors of related classes; else only of the same class.
+    rtol, atol : float, optional
+        Both or neither; by default by dtype (the larger of the two): float16 1e-3 and 1e-5,
+        bfloat16 1.6e-2 and 1e-5, float32 and complex64 1.3e-6 and 1e-5, float64 and complex128
+        1e-7 and 1e-7, others 0.
+    equal_nan : bool, optional
+        NaN equals NaN.
+    check_device, check_dtype, check_layout, check_stride : bool, optional
+        Whether these must be equal.
+    msg : str or callable, optional
+        The error message, or a function of the default message.
 
-    Raises:
-        AssertionError: they are not close. It has the number of mismatched elements, and the
-            greatest absolute and relative difference with their indices.
-        ValueError: only one of rtol and atol is given. TypeError: they cannot be compared.
+    Raises
+    ------
+    AssertionError
+        They are not close. It has the number of mismatched elements, and the greatest absolute and
+        relative difference with their indices.
+    ValueError
+        Only one of rtol and atol is given.
+    TypeError
+        They cannot be compared.
+
+    Examples
+    --------
+    >>> x = st.tensor([1.0, 2.0])
+    >>> st.testing.assert_close(x, x + 1e-7)
+    >>> st.testing.assert_close(x, x + 0.1, rtol=0, atol=0.2)
+    >>> st.testing.assert_close({"a": x}, {"a": x + 1})
+    Traceback (most recent call last):
+    AssertionError: Tensor-likes are not close!
     """
     if (rtol is None) != (atol is None):
         raise ValueError(
@@ -302,15 +323,43 @@ def make_tensor(
 ) -> Tensor:
     """A tensor of random elements from [low, high), by the default generator.
 
-    Args:
-        shape: its sizes, as separate arguments or as one sequence.
-        low, high: by default -9 and 9 (for both parts of complex numbers), 0 and 10 for unsigned
-            integers, -9 and 10 for signed ones, 0 and 2 for bool.
-        noncontiguous: the tensor uses every second element of a memory of twice the size.
-        exclude_zero: zeros become 1 or the smallest positive normal number.
+    Parameters
+    ----------
+    *shape : int
+        Its sizes, as separate arguments or as one sequence.
+    dtype : dtype
+        Of the tensor: bool, integer, floating or complex.
+    device : device, optional
+        Where it is; the CPU by default.
+    low, high : float, optional
+        By default -9 and 9 (for both parts of complex numbers), 0 and 10 for unsigned integers, -9
+        and 10 for signed ones, 0 and 2 for bool.
+    requires_grad : bool, optional
+        Whether operations on it are recorded.
+    noncontiguous : bool, optional
+        The tensor uses every second element of a memory of twice the size.
+    exclude_zero : bool, optional
+        Zeros become 1 or the smallest positive normal number.
+    memory_format : memory_format, optional
+        The order of its dimensions in memory.
 
-    Raises:
-        ValueError: low is not below high, or noncontiguous is combined with a memory format.
+    Returns
+    -------
+    Tensor
+        Of the given shape and dtype.
+
+    Raises
+    ------
+    ValueError
+        `low` is not below `high`, or `noncontiguous` is combined with a memory format.
+
+    Examples
+    --------
+    >>> x = st.testing.make_tensor(2, 3, dtype=st.float32, low=0, high=1)
+    >>> x.shape, bool((x >= 0).all() and (x < 1).all())
+    (Size([2, 3]), True)
+    >>> st.testing.make_tensor((2, 3), dtype=st.int64, noncontiguous=True).stride()
+    (6, 2)
     """
     sizes = tuple(shape[0]) if len(shape) == 1 and not isinstance(shape[0], int) else tuple(shape)
     dtype = as_dtype(dtype)

@@ -322,6 +322,19 @@ multithreading: ContextVar[bool] = ContextVar("shmtensor_multithreading", defaul
 class set_multithreading_enabled:
     """Sets what `is_multithreading_enabled` returns, as a function and in a `with`, and nothing
     else: backward runs in the calling thread.
+
+    Parameters
+    ----------
+    mode : bool
+        The value.
+
+    Examples
+    --------
+    >>> with st.autograd.set_multithreading_enabled(False):
+    ...     st.autograd.is_multithreading_enabled()
+    False
+    >>> st.autograd.is_multithreading_enabled()
+    True
     """
 
     def __init__(self, mode: bool) -> None:
@@ -337,5 +350,16 @@ class set_multithreading_enabled:
 
 
 def is_multithreading_enabled() -> bool:
-    """The last value of `set_multithreading_enabled`; True by default."""
+    """The last value of `set_multithreading_enabled`; True by default.
+
+    Returns
+    -------
+    bool
+        It has no effect: backward runs in the calling thread.
+
+    Examples
+    --------
+    >>> st.autograd.is_multithreading_enabled()
+    True
+    """
     return multithreading.get()

@@ -16,10 +16,29 @@ from .top import screen as top
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs a command.
+    """Runs a command of `python -m shmtensor`.
 
-    Returns:
-        0; 1: `doctor` found a problem, or `top` no domain; 2: wrong arguments.
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        Those of the command line, without the program; by default the process's own.
+
+    Returns
+    -------
+    int
+        0; 1: `doctor` found a problem, or `top` no domain.
+
+    Raises
+    ------
+    SystemExit
+        Wrong arguments (code 2), `--help` or `--version` (0).
+
+    Examples
+    --------
+    >>> from shmtensor.cli import main
+    >>> main(["--version"])
+    Traceback (most recent call last):
+    SystemExit: 0
     """
     is_script = os.path.basename(sys.argv[0]) == "shmtensor"
     parser = argparse.ArgumentParser(prog="shmtensor" if is_script else "python -m shmtensor")

@@ -32,38 +32,113 @@ RENAMED = {"abm": "lzcnt", "fma": "fma3", "pni": "sse3", "sha_ni": "sha"}
 
 
 def is_available() -> bool:
-    """True."""
+    """True: there is a CPU.
+
+    Returns
+    -------
+    bool
+        True.
+
+    Examples
+    --------
+    >>> st.cpu.is_available()
+    True
+    """
     return True
 
 
 def is_initialized() -> bool:
-    """True."""
+    """True: there is nothing to initialize.
+
+    Returns
+    -------
+    bool
+        True.
+
+    Examples
+    --------
+    >>> st.cpu.is_initialized()
+    True
+    """
     return True
 
 
 def device_count() -> int:
-    """1: the CPUs of a machine are one device."""
+    """1: the CPUs of a machine are one device.
+
+    Returns
+    -------
+    int
+        1.
+
+    Examples
+    --------
+    >>> st.cpu.device_count()
+    1
+    """
     return 1
 
 
 def current_device() -> str:
-    """ "cpu"."""
+    """The name of the device: "cpu".
+
+    Returns
+    -------
+    str
+        "cpu".
+
+    Examples
+    --------
+    >>> st.cpu.current_device()
+    'cpu'
+    """
     return "cpu"
 
 
 def set_device(device: Any) -> None:
-    """Does nothing."""
+    """Does nothing: there is one device.
+
+    Parameters
+    ----------
+    device : device
+        Accepted; has no effect.
+
+    Examples
+    --------
+    >>> st.cpu.set_device("cpu")
+    """
 
 
 def synchronize(device: Any = None) -> None:
-    """Does nothing: an op has ended when it returns."""
+    """Does nothing: an op has ended when it returns.
+
+    Parameters
+    ----------
+    device : device, optional
+        Accepted; has no effect.
+
+    Examples
+    --------
+    >>> st.cpu.synchronize()
+    """
 
 
 class Stream:
     """A queue of work: it is empty, as ops on the CPU have ended when they return.
 
-    Args:
-        priority: has no effect.
+    Parameters
+    ----------
+    priority : int, optional
+        Accepted; kept as an attribute, without effect.
+
+    Examples
+    --------
+    >>> side = st.cpu.Stream()
+    >>> with st.cpu.stream(side):
+    ...     x = st.ones(2) * 2
+    >>> st.cpu.current_stream().wait_stream(side)
+    >>> side.query()
+    True
     """
 
     def __init__(self, priority: int = -1) -> None:
@@ -91,8 +166,17 @@ class Stream:
 class Event:
     """A mark in a queue of work: it has occurred.
 
-    Args:
-        enable_timing: has no effect.
+    Parameters
+    ----------
+    enable_timing : bool, optional
+        Accepted; has no effect.
+
+    Examples
+    --------
+    >>> event = st.cpu.Event()
+    >>> event.record()
+    >>> event.query()
+    True
     """
 
     def __init__(self, enable_timing: bool = False) -> None:
@@ -122,12 +206,41 @@ selected = Selected()
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The stream of the innermost `with stream(...)`, or the default one."""
+    """The stream of the innermost `with stream(...)`, or the default one.
+
+    Parameters
+    ----------
+    device : device, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    Stream
+        Whose work is done.
+
+    Examples
+    --------
+    >>> st.cpu.current_stream().query()
+    True
+    """
     return selected.stream
 
 
 class StreamContext:
-    """Selects a stream in a `with`; None changes nothing."""
+    """Selects a stream in a `with`; None changes nothing.
+
+    Parameters
+    ----------
+    stream : Stream or None
+        What `current_stream` returns within.
+
+    Examples
+    --------
+    >>> side = st.cpu.Stream()
+    >>> with st.cpu.StreamContext(side):
+    ...     st.cpu.current_stream() is side
+    True
+    """
 
     def __init__(self, stream: Stream | None) -> None:
         self.stream = stream
@@ -148,13 +261,42 @@ class StreamContext:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """Selects a stream in a `with`: `StreamContext`."""
+    """Selects a stream in a `with`: `StreamContext`.
+
+    Parameters
+    ----------
+    stream : Stream or None
+        What `current_stream` returns within; None changes nothing.
+
+    Returns
+    -------
+    StreamContext
+        The context manager.
+
+    Examples
+    --------
+    >>> with st.cpu.stream(st.cpu.Stream()):
+    ...     x = st.ones(2)
+    """
     return StreamContext(stream)
 
 
 def get_capabilities() -> Mapping[str, Any]:
-    """What the CPU has: its instructions by name (True), as `avx2` and `avx512_f`; `architecture`,
-    `cpu_name` and `num_logical_cores`.
+    """What the CPU has: its instructions by name, its kind and its cores.
+
+    Returns
+    -------
+    mapping of str to object
+        True for each instruction set, as `avx2` and `avx512_f`; `architecture`, `cpu_name` (where
+        the kernel says it) and `num_logical_cores`. It cannot be changed.
+
+    Examples
+    --------
+    >>> has = st.cpu.get_capabilities()
+    >>> has["num_logical_cores"] >= 1, "architecture" in has
+    (True, True)
+    >>> has.get("not_an_instruction", False)
+    False
     """
     result: dict[str, Any] = {}
     for line in Path("/proc/cpuinfo").read_text().splitlines():

@@ -20,17 +20,27 @@ __all__ = ["Bernoulli"]
 class Bernoulli(Distribution):
     """1 with a probability, else 0.
 
-    Args:
-        probs: the probability of 1.
-        logits: its log odds; one of both is given.
+    Parameters
+    ----------
+    probs : Tensor or float, optional
+        The probability of 1.
+    logits : Tensor or float, optional
+        Its log odds; one of both is given.
+    validate_args : bool, optional
+        Whether parameters and values are checked; None: as `set_default_validate_args` says.
 
-    Raises:
-        ValueError: none or both are given.
+    Raises
+    ------
+    ValueError
+        None or both are given, or a parameter is out of its range.
 
-    Example:
-        >>> import shmtensor as st
-        >>> st.distributions.Bernoulli(0.25).entropy()
-        tensor(0.5623)
+    Examples
+    --------
+    >>> coin = st.distributions.Bernoulli(0.25)
+    >>> coin.mean, coin.variance
+    (tensor(0.2500), tensor(0.1875))
+    >>> coin.entropy()
+    tensor(0.5623)
     """
 
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # noqa: RUF012

@@ -21,18 +21,27 @@ __all__ = ["Categorical"]
 class Categorical(Distribution):
     """A number from 0 to n - 1, each with a probability of its own.
 
-    Args:
-        probs: (*batch_shape, n), not negative; they are divided by their sum.
-        logits: their logarithms, up to a constant; one of both is given.
+    Parameters
+    ----------
+    probs : Tensor, optional
+        `(*batch_shape, n)`, not negative; they are divided by their sum.
+    logits : Tensor, optional
+        Their logarithms, up to a constant; one of both is given.
+    validate_args : bool, optional
+        Whether parameters and values are checked; None: as `set_default_validate_args` says.
 
-    Raises:
-        ValueError: none or both are given, or a number without dimensions.
+    Raises
+    ------
+    ValueError
+        None or both are given, or a number without dimensions.
 
-    Example:
-        >>> import shmtensor as st
-        >>> policy = st.distributions.Categorical(logits=st.tensor([0.0, 1.0, 2.0]))
-        >>> policy.log_prob(st.tensor(2))
-        tensor(-0.4076)
+    Examples
+    --------
+    >>> policy = st.distributions.Categorical(logits=st.tensor([0.0, 1.0, 2.0]))
+    >>> policy.log_prob(st.tensor(2))
+    tensor(-0.4076)
+    >>> st.distributions.Categorical(st.tensor([1.0, 3.0])).probs
+    tensor([0.2500, 0.7500])
     """
 
     arg_constraints = {"probs": constraints.simplex, "logits": constraints.real_vector}  # noqa: RUF012

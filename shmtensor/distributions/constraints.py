@@ -33,11 +33,23 @@ __all__ = [
 
 
 class Constraint:
-    """A set of values.
+    """A set of values that parameters or results of a distribution come from.
 
-    Attributes:
-        is_discrete: whether it is countable.
-        event_dim: how many of the last dimensions are one value.
+    Attributes
+    ----------
+    is_discrete : bool
+        Whether it is countable.
+    event_dim : int
+        How many of the last dimensions are one value.
+
+    Examples
+    --------
+    >>> class Even(st.distributions.constraints.Constraint):
+    ...     is_discrete = True
+    ...     def check(self, value):
+    ...         return value % 2 == 0
+    >>> Even().check(st.tensor([1, 2]))
+    tensor([False,  True])
     """
 
     is_discrete = False
@@ -57,7 +69,28 @@ class Constraint:
 
 
 class _Dependent(Constraint):
-    """A set that depends on other parameters, which are not known here."""
+    """A set that depends on other parameters, which are not known here.
+
+    Parameters
+    ----------
+    is_discrete : bool, optional
+        Whether it is countable.
+    event_dim : int, optional
+        How many of the last dimensions are one value.
+
+    Returns
+    -------
+    Constraint
+        A call of `dependent` gives the same with other attributes.
+
+    Examples
+    --------
+    >>> from shmtensor.distributions import constraints
+    >>> constraints.dependent(event_dim=1).event_dim
+    1
+    >>> constraints.is_dependent(constraints.dependent)
+    True
+    """
 
     def __init__(self, *, is_discrete: bool = False, event_dim: int = 0) -> None:
         self.is_discrete, self.event_dim = is_discrete, event_dim
@@ -76,8 +109,26 @@ class _Dependent(Constraint):
 class dependent_property(property, _Dependent):
     """A property whose value is a constraint, as `support`; also `dependent_property(event_dim=1)`.
 
-    Args:
-        is_discrete, event_dim: as of the constraint.
+    Parameters
+    ----------
+    fn : callable, optional
+        The function of the property; None: for a decorator with arguments.
+    is_discrete, event_dim : bool, int, optional
+        As of the constraint.
+
+    Examples
+    --------
+    >>> from shmtensor.distributions import constraints
+    >>> class Below:
+    ...     def __init__(self, high):
+    ...         self.high = high
+    ...     @constraints.dependent_property(event_dim=0)
+    ...     def support(self):
+    ...         return constraints.less_than(self.high)
+    >>> Below(2.0).support
+    LessThan(upper_bound=2.0)
+    >>> constraints.is_dependent(Below.support)
+    True
     """
 
     def __init__(self, fn: Any = None, *, is_discrete: bool = False, event_dim: int = 0) -> None:
@@ -90,11 +141,47 @@ class dependent_property(property, _Dependent):
 
 
 def is_dependent(constraint: Any) -> bool:
-    """Whether a set depends on other parameters."""
+    """Whether a set depends on other parameters.
+
+    Parameters
+    ----------
+    constraint : Constraint
+        Or a `dependent_property` of a class.
+
+    Returns
+    -------
+    bool
+        False of a set that is known.
+
+    Examples
+    --------
+    >>> from shmtensor.distributions import constraints
+    >>> constraints.is_dependent(constraints.dependent)
+    True
+    >>> constraints.is_dependent(constraints.positive)
+    False
+    """
     return isinstance(constraint, _Dependent)
 
 
 class _IndependentConstraint(Constraint):
+    """The values whose last dimensions are all in a set: one value of several parts.
+
+    Parameters
+    ----------
+    base_constraint : Constraint
+        That of the parts.
+    reinterpreted_batch_ndims : int
+        How many dimensions, beside those of the base, are one value.
+
+    Examples
+    --------
+    >>> from shmtensor.distributions import constraints
+    >>> set_ = constraints.independent(constraints.positive, 1)
+    >>> set_.check(st.tensor([[1.0, 2.0], [1.0, -2.0]]))
+    tensor([ True, False])
+    """
+
     def __init__(self, base_constraint: Constraint, reinterpreted_batch_ndims: int) -> None:
         self.base_constraint = base_constraint
         self.reinterpreted_batch_ndims = reinterpreted_batch_ndims
@@ -149,6 +236,20 @@ class _Bounded(Constraint):
 
 
 class _GreaterThan(_Bounded):
+    """The numbers above a bound.
+
+    Parameters
+    ----------
+    lower_bound : Tensor or float
+        Not one of them.
+
+    Examples
+    --------
+    >>> set_ = st.distributions.constraints.greater_than(1.0)
+    >>> set_.check(st.tensor([1.0, 2.0]))
+    tensor([False,  True])
+    """
+
     def __init__(self, lower_bound: Any) -> None:
         self.lower_bound = lower_bound
 
@@ -157,11 +258,39 @@ class _GreaterThan(_Bounded):
 
 
 class _GreaterThanEq(_GreaterThan):
+    """The numbers from a bound on.
+
+    Parameters
+    ----------
+    lower_bound : Tensor or float
+        One of them.
+
+    Examples
+    --------
+    >>> set_ = st.distributions.constraints.greater_than_eq(1.0)
+    >>> set_.check(st.tensor([0.0, 1.0]))
+    tensor([False,  True])
+    """
+
     def check(self, value: Tensor) -> Tensor:
         return self.lower_bound <= value
 
 
 class _LessThan(_Bounded):
+    """The numbers below a bound.
+
+    Parameters
+    ----------
+    upper_bound : Tensor or float
+        Not one of them.
+
+    Examples
+    --------
+    >>> set_ = st.distributions.constraints.less_than(1.0)
+    >>> set_.check(st.tensor([0.0, 1.0]))
+    tensor([ True, False])
+    """
+
     def __init__(self, upper_bound: Any) -> None:
         self.upper_bound = upper_bound
 
@@ -170,6 +299,22 @@ class _LessThan(_Bounded):
 
 
 class _Interval(_Bounded):
+    """The numbers from one bound to another, both included.
+
+    Parameters
+    ----------
+    lower_bound, upper_bound : Tensor or float
+        The smallest and the largest of them.
+
+    Examples
+    --------
+    >>> set_ = st.distributions.constraints.interval(0.0, 1.0)
+    >>> set_
+    Interval(lower_bound=0.0, upper_bound=1.0)
+    >>> set_.check(st.tensor([0.0, 1.0, 1.5]))
+    tensor([ True,  True, False])
+    """
+
     def __init__(self, lower_bound: Any, upper_bound: Any) -> None:
         self.lower_bound, self.upper_bound = lower_bound, upper_bound
 
@@ -178,11 +323,39 @@ class _Interval(_Bounded):
 
 
 class _HalfOpenInterval(_Interval):
+    """The numbers from one bound on that are below another.
+
+    Parameters
+    ----------
+    lower_bound, upper_bound : Tensor or float
+        The first is one of them, the second is not.
+
+    Examples
+    --------
+    >>> set_ = st.distributions.constraints.half_open_interval(0.0, 1.0)
+    >>> set_.check(st.tensor([0.0, 1.0]))
+    tensor([ True, False])
+    """
+
     def check(self, value: Tensor) -> Tensor:
         return (self.lower_bound <= value) & (value < self.upper_bound)
 
 
 class _IntegerInterval(_Interval):
+    """The integers from one bound to another, both included.
+
+    Parameters
+    ----------
+    lower_bound, upper_bound : Tensor or int
+        The smallest and the largest of them.
+
+    Examples
+    --------
+    >>> set_ = st.distributions.constraints.integer_interval(1, 6)
+    >>> set_.check(st.tensor([0.0, 1.0, 1.5, 6.0]))
+    tensor([False,  True, False,  True])
+    """
+
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:

@@ -18,14 +18,32 @@ __all__ = ["Distribution"]
 class Distribution:
     """A distribution, or a batch of independent ones.
 
-    Args:
-        batch_shape: the shape of the batch.
-        event_shape: the shape of one value.
-        validate_args: whether parameters and values are compared with their constraints, which
-            costs time; None: as `set_default_validate_args` says, by default True.
+    Parameters
+    ----------
+    batch_shape : sequence of int, optional
+        The shape of the batch.
+    event_shape : sequence of int, optional
+        The shape of one value.
+    validate_args : bool, optional
+        Whether parameters and values are compared with their constraints, which costs time; None:
+        as `set_default_validate_args` says, by default True.
 
-    Raises:
-        ValueError: a parameter does not satisfy its constraint.
+    Raises
+    ------
+    ValueError
+        A parameter does not satisfy its constraint.
+
+    Examples
+    --------
+    A subclass has its parameters, their constraints, and the methods that it needs:
+
+    >>> class Die(st.distributions.Distribution):
+    ...     arg_constraints = {}
+    ...     support = st.distributions.constraints.integer_interval(1, 6)
+    ...     def sample(self, sample_shape=()):
+    ...         return st.randint(1, 7, self._extended_shape(sample_shape))
+    >>> Die((2,)).sample((3,)).shape
+    Size([3, 2])
     """
 
     has_rsample = False

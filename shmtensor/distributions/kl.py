@@ -22,8 +22,32 @@ registered: dict[tuple[type, type], Divergence] = {}
 def register_kl(type_p: type, type_q: type) -> Callable[[Divergence], Divergence]:
     """A decorator: the function computes `kl_divergence` of two classes and their subclasses.
 
-    Raises:
-        TypeError: they are no distributions.
+    Parameters
+    ----------
+    type_p, type_q : type
+        Subclasses of Distribution.
+
+    Returns
+    -------
+    callable
+        A decorator that returns its function.
+
+    Raises
+    ------
+    TypeError
+        They are no distributions.
+
+    Examples
+    --------
+    >>> from shmtensor.distributions import Normal, kl_divergence, register_kl
+    >>> class Unit(Normal):
+    ...     def __init__(self, loc):
+    ...         super().__init__(loc, 1.0)
+    >>> @register_kl(Unit, Unit)
+    ... def of_units(p, q):
+    ...     return (p.loc - q.loc) ** 2 / 2
+    >>> kl_divergence(Unit(0.0), Unit(2.0))
+    tensor(2.)
     """
     for cls in (type_p, type_q):
         if not (isinstance(cls, type) and issubclass(cls, Distribution)):
@@ -37,16 +61,32 @@ def register_kl(type_p: type, type_q: type) -> Callable[[Divergence], Divergence
 
 
 def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
-    """The Kullback-Leibler divergence of p from q, in nats: (*batch_shape).
+    """The Kullback-Leibler divergence of p from q, in nats.
 
-    Raises:
-        NotImplementedError: there is none for these classes, hint: `register_kl`.
+    Parameters
+    ----------
+    p, q : Distribution
+        Of classes that have one; the nearest pair of base classes counts.
 
-    Example:
-        >>> import shmtensor as st
-        >>> from shmtensor.distributions import Normal, kl_divergence
-        >>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0))
-        tensor(0.5000)
+    Returns
+    -------
+    Tensor
+        `(*batch_shape)`.
+
+    Raises
+    ------
+    NotImplementedError
+        There is none for these classes, hint: `register_kl`.
+
+    Notes
+    -----
+    The expectation of log p(x) - log q(x) where x is distributed as p.
+
+    Examples
+    --------
+    >>> from shmtensor.distributions import Normal, kl_divergence
+    >>> kl_divergence(Normal(0.0, 1.0), Normal(1.0, 1.0))
+    tensor(0.5000)
     """
     for cls_p in type(p).__mro__:
         for cls_q in type(q).__mro__:

@@ -20,14 +20,30 @@ __all__ = ["Normal"]
 class Normal(Distribution):
     """The normal distribution.
 
-    Args:
-        loc: the mean.
-        scale: the standard deviation.
+    Parameters
+    ----------
+    loc : Tensor or float
+        The mean.
+    scale : Tensor or float
+        The standard deviation, positive.
+    validate_args : bool, optional
+        Whether parameters and values are checked; None: as `set_default_validate_args` says.
 
-    Example:
-        >>> import shmtensor as st
-        >>> st.distributions.Normal(0.0, 2.0).log_prob(st.tensor(1.0))
-        tensor(-1.7371)
+    Raises
+    ------
+    ValueError
+        `scale` is not positive, or a parameter is NaN.
+
+    Notes
+    -----
+    Both are broadcast to the shape of the batch. `rsample` passes gradients to them.
+
+    Examples
+    --------
+    >>> st.distributions.Normal(0.0, 2.0).log_prob(st.tensor(1.0))
+    tensor(-1.7371)
+    >>> st.distributions.Normal(st.zeros(3), 1.0).sample((2,)).shape
+    Size([2, 3])
     """
 
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012

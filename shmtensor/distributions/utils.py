@@ -17,10 +17,31 @@ __all__ = ["broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "
 
 
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
-    """Tensors and numbers broadcast to their common shape, as tensors. Copies: none of tensors.
+    """Tensors and numbers broadcast to their common shape, as tensors.
 
-    Raises:
-        ValueError: one is neither a tensor nor a number.
+    Parameters
+    ----------
+    *values : Tensor or float
+        Numbers get dtype and device of the first tensor, without one the default dtype.
+
+    Returns
+    -------
+    tuple of Tensor
+        One of each, of one shape.
+
+    Raises
+    ------
+    ValueError
+        One is neither a tensor nor a number.
+
+    Notes
+    -----
+    Copies: none of tensors.
+
+    Examples
+    --------
+    >>> st.distributions.utils.broadcast_all(st.tensor([1.0, 2.0]), 3)
+    (tensor([1., 2.]), tensor([3., 3.]))
     """
     for v in values:
         if not isinstance(v, (Tensor, Number)):
@@ -37,26 +58,112 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
 
 
 def clamp_probs(probs: Tensor) -> Tensor:
-    """Probabilities that are at least eps and at most 1 - eps, so that their logits are finite."""
+    """Probabilities that are at least eps and at most 1 - eps, so that their logits are finite.
+
+    Parameters
+    ----------
+    probs : Tensor
+        Floating; eps is that of its dtype.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape and dtype.
+
+    Notes
+    -----
+    Copies: one.
+
+    Examples
+    --------
+    >>> p = st.distributions.utils.clamp_probs(st.tensor([0.0, 0.5, 1.0]))
+    >>> bool(p[0] > 0), p[1].item(), bool(p[2] < 1)
+    (True, 0.5, True)
+    """
     eps = float(finfo(probs.dtype).eps)
     return probs.clamp(eps, 1 - eps)
 
 
 def logits_to_probs(logits: Tensor, is_binary: bool = False) -> Tensor:
-    """The probabilities of log odds (is_binary), or of unnormalised logarithms along the last
-    dimension.
+    """The probabilities of log odds, or of unnormalised logarithms along the last dimension.
+
+    Parameters
+    ----------
+    logits : Tensor
+        Floating; `(..., n)` unless `is_binary`.
+    is_binary : bool, optional
+        Log odds of each element by itself, instead of logarithms of n probabilities.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    See Also
+    --------
+    probs_to_logits
+
+    Examples
+    --------
+    >>> st.distributions.utils.logits_to_probs(st.zeros(4))
+    tensor([0.2500, 0.2500, 0.2500, 0.2500])
+    >>> st.distributions.utils.logits_to_probs(st.zeros(2), is_binary=True)
+    tensor([0.5000, 0.5000])
     """
     return ops.sigmoid(logits) if is_binary else ops.softmax(logits, -1)
 
 
 def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
-    """The log odds of probabilities (is_binary), or their logarithms; finite for 0 and 1, too."""
+    """The log odds of probabilities, or their logarithms; finite for 0 and 1, too.
+
+    Parameters
+    ----------
+    probs : Tensor
+        Floating, from 0 to 1.
+    is_binary : bool, optional
+        Log odds instead of logarithms.
+
+    Returns
+    -------
+    Tensor
+        Of the same shape.
+
+    See Also
+    --------
+    clamp_probs, logits_to_probs
+
+    Examples
+    --------
+    >>> st.distributions.utils.probs_to_logits(st.tensor([0.25, 0.5]))
+    tensor([-1.3863, -0.6931])
+    >>> st.distributions.utils.probs_to_logits(st.tensor([0.0, 1.0]), True).isfinite()
+    tensor([True, True])
+    """
     p = clamp_probs(probs)
     return p.log() - (-p).log1p() if is_binary else p.log()
 
 
 class lazy_property:
-    """A property that is computed once, with gradients, when it is first read."""
+    """A property that is computed once, with gradients, when it is first read.
+
+    Parameters
+    ----------
+    wrapped : callable
+        The function of the property; its result becomes an attribute of the object.
+
+    Examples
+    --------
+    >>> class Circle:
+    ...     r = 2
+    ...     @st.distributions.utils.lazy_property
+    ...     def squared(self):
+    ...         print("computing")
+    ...         return self.r**2
+    >>> circle = Circle()
+    >>> circle.squared + circle.squared
+    computing
+    8
+    """
 
     def __init__(self, wrapped: Callable[[Any], Any]) -> None:
         self.wrapped = wrapped

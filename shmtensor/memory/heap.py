@@ -17,17 +17,26 @@ from ..errors import OutOfSharedMemory
 def shared_numpy() -> Iterator[None]:
     """NumPy allocates arrays of this thread inside the `with` in shared memory.
 
-    Copies: none
+    Returns
+    -------
+    context manager
+        Without a value.
 
-    Raises:
-        OutOfSharedMemory: instead of NumPy's MemoryError, if the shared heap is full.
+    Raises
+    ------
+    OutOfSharedMemory
+        Instead of NumPy's MemoryError, if the shared heap is full.
 
-    Example:
-        >>> import numpy as np, shmtensor.memory as memory
-        >>> with memory.shared_numpy():
-        ...     x = np.zeros(3)
-        >>> memory.is_shared(x)
-        True
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> with st.memory.shared_numpy():
+    ...     x = np.zeros(3)
+    >>> st.memory.is_shared(x)
+    True
     """
     token = native.gate_open()
     try:
@@ -46,7 +55,22 @@ def private_numpy() -> Iterator[None]:
     """NumPy allocates arrays of this thread inside the `with` privately, even inside
     `shared_numpy()`.
 
-    Copies: none
+    Returns
+    -------
+    context manager
+        Without a value.
+
+    Notes
+    -----
+    Copies: none.
+
+    Examples
+    --------
+    >>> with st.memory.shared_numpy():
+    ...     with st.memory.private_numpy():
+    ...         x = np.zeros(3)
+    >>> st.memory.is_shared(x)
+    False
     """
     token = native.gate_shut()
     try:
@@ -58,8 +82,17 @@ def private_numpy() -> Iterator[None]:
 def trim() -> int:
     """Returns free memory to the system: cached blocks, empty slots, limbo without holders.
 
-    Returns:
+    Returns
+    -------
+    int
         How many bytes were returned.
+
+    Examples
+    --------
+    >>> x = st.ones(1000, 1000)
+    >>> del x
+    >>> st.memory.trim() >= 0
+    True
     """
     return native.trim()
 
@@ -67,8 +100,18 @@ def trim() -> int:
 def uninstall() -> None:
     """Removes our allocation handler from NumPy between ops.
 
+    Notes
+    -----
     While it is installed, a user's own arrays pass through it, too; it gives them NumPy's memory,
     because the gate is closed. After this call every op sets the handler and restores the previous
     one, which costs about 0.2 µs.
+
+    Examples
+    --------
+    A program that uses another allocation handler calls it before it sets that one:
+
+    >>> def use(set_other_handler):
+    ...     st.memory.uninstall()
+    ...     set_other_handler()
     """
     native.uninstall()

@@ -22,10 +22,18 @@ class Preparation(TypedDict):
 def preparation() -> Preparation:
     """Data for a process that is about to be spawned.
 
-    Returns:
-        The numbers of this process's three descriptors and the domain's id. The caller must pass
-        the descriptors to the child under the same numbers (`pass_fds`, `spawnv_passfds`), and the
-        data to `adopt`.
+    Returns
+    -------
+    dict
+        "descriptors": the numbers of this process's three descriptors; "id": the domain's id. The
+        caller must pass the descriptors to the child under the same numbers (`pass_fds`,
+        `spawnv_passfds`), and the dictionary to `adopt`.
+
+    Examples
+    --------
+    >>> data = st.memory.preparation()
+    >>> len(data["descriptors"]), len(data["id"])
+    (3, 16)
     """
     return {"descriptors": native.domain_fds(), "id": native.domain_id()}
 
@@ -33,8 +41,21 @@ def preparation() -> Preparation:
 def adopt(data: Preparation) -> None:
     """Joins the domain described by `data`, duplicating its descriptors.
 
-    Raises:
-        DomainError: they are not the files of that domain, the layout version differs, the process
-            table is full, or this process already belongs to another domain.
+    Parameters
+    ----------
+    data : dict
+        What `preparation` returned in the process that spawned this one.
+
+    Raises
+    ------
+    DomainError
+        They are not the files of that domain, the layout version differs, the process table is
+        full, or this process already belongs to another domain.
+
+    Examples
+    --------
+    A process that is in the domain already stays there:
+
+    >>> st.memory.adopt(st.memory.preparation())
     """
     native.domain_join(*data["descriptors"], data["id"])

@@ -45,11 +45,28 @@ AT_ONCE, PATIENCE = 128, 0.05  # connections at a time; seconds after which one 
 class Name:
     """A published tensor, as its holder describes it.
 
-    Attributes:
-        name, owner: arguments of `open`: the name and the user id.
-        pid: the process that serves it; 0 in another pid namespace; None: it does not answer, or
-            this user may not read it.
-        shape, dtype, nbytes, mode: of the tensor; None where pid is.
+    Parameters
+    ----------
+    name, owner : str, int
+        Arguments of `open`: the name and the user id.
+    pid : int or None
+        The process that serves it; 0 in another pid namespace; None: it does not answer, or this
+        user may not read it.
+    shape, dtype, nbytes, mode : tuple of int, str, int, int
+        Of the tensor; None where pid is.
+
+    Notes
+    -----
+    `names` makes these; programs read their fields.
+
+    Examples
+    --------
+    >>> import os
+    >>> name = f"example-{os.getpid()}"
+    >>> st.memory.publish(name, st.ones(2, 3))
+    >>> [(n.shape, n.dtype, n.nbytes) for n in st.memory.names() if n.name == name]
+    [((2, 3), 'float32', 24)]
+    >>> st.memory.unpublish(name)
     """
 
     name: str
@@ -62,12 +79,30 @@ class Name:
 
 
 def names() -> list[Name]:
-    """All names of all users in this network namespace, sorted; names that are not valid, and those
-    held by another user than they say, are left out. Takes a second at most, if holders do not
-    answer.
+    """All names of all users in this network namespace, sorted.
 
-    Raises:
-        OSError: /proc/net/unix cannot be read.
+    Returns
+    -------
+    list of Name
+        Without names that are not valid, and those held by another user than they say.
+
+    Raises
+    ------
+    OSError
+        /proc/net/unix cannot be read.
+
+    Notes
+    -----
+    Takes a second at most, if holders do not answer.
+
+    Examples
+    --------
+    >>> import os
+    >>> name = f"example-{os.getpid()}"
+    >>> st.memory.publish(name, st.ones(3), mode=0o400)
+    >>> [oct(n.mode) for n in st.memory.names() if n.name == name]
+    ['0o400']
+    >>> st.memory.unpublish(name)
     """
     survey = Survey(deque(in_turn(listed(Path("/proc/net/unix").read_bytes()))))
     try:

@@ -42,6 +42,34 @@ def _check_name(where: str, name: str) -> str:
 def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
     """Gives a tensor a name by which any program on this machine can open it.
 
+    Parameters
+    ----------
+    name : str
+        One publisher per user and name; letters, digits and `. _ : @ / + -`.
+    tensor : Tensor or ndarray
+        In shared memory, of a numeric dtype, any shape and strides.
+    mode : int, optional
+        Who may open it, as for a file: 4 reads, 2 writes; this user, its group, others.
+
+    Raises
+    ------
+    ValueError
+        A bad name or mode; memory that is not shared (`share_memory_()` moves it), or that must
+        move and cannot, because another process, a NumPy array or a value saved for backward
+        refers to it: publish it before they do, or publish `tensor.clone()`.
+    FileExistsError
+        The name is taken.
+    OutOfSharedMemory
+        No memory for a file of its own.
+
+    See Also
+    --------
+    open, unpublish, names
+
+    Notes
+    -----
+    Copies: none; one of the storage if the mode goes beyond this user.
+
     The tensor is kept until `unpublish` or the end of this process.
 
     A mode for this user alone (0600, 0400) leaves the memory where it is. A process that opens it
@@ -56,19 +84,14 @@ def publish(name: str, tensor: Any, *, mode: int = 0o600) -> None:
     other thread may use these tensors during the move. Root counts as this user, but opens only
     what is in a file.
 
-    Args:
-        name: one publisher per user and name; letters, digits and `. _ : @ / + -`.
-        tensor: a Tensor or array in shared memory, of a numeric dtype, any shape and strides.
-        mode: who may open it, as for a file: 4 reads, 2 writes; this user, its group, others.
-
-    Copies: none; one of the storage if the mode goes beyond this user
-
-    Raises:
-        ValueError: a bad name or mode; memory that is not shared (`share_memory_()` moves it), or
-            that must move and cannot, because another process, a NumPy array or a value saved for
-            backward refers to it: publish it before they do, or publish `tensor.clone()`.
-        FileExistsError: the name is taken.
-        OutOfSharedMemory: no memory for a file of its own.
+    Examples
+    --------
+    >>> import os
+    >>> name = f"example-{os.getpid()}"
+    >>> st.memory.publish(name, st.arange(3))
+    >>> st.memory.open(name, readonly=True)
+    tensor([0, 1, 2])
+    >>> st.memory.unpublish(name)
     """
     _check_name("publish", name)
     if not isinstance(mode, int) or isinstance(mode, bool) or mode & ~0o666:
@@ -156,8 +179,25 @@ def _holder(uid: int, name: str) -> str:
 def unpublish(name: str) -> None:
     """Withdraws a name. Tensors opened by it stay valid; it cannot be opened any more.
 
-    Raises:
-        FileNotFoundError: this process has not published that name.
+    Parameters
+    ----------
+    name : str
+        As given to `publish`.
+
+    Raises
+    ------
+    FileNotFoundError
+        This process has not published that name.
+
+    Examples
+    --------
+    >>> import os
+    >>> name = f"example-{os.getpid()}"
+    >>> st.memory.publish(name, st.ones(2))
+    >>> opened = st.memory.open(name)
+    >>> st.memory.unpublish(name)
+    >>> opened
+    tensor([1., 1.])
     """
     with server_thread.lock:
         server = server_thread.servers.get((os.geteuid(), _check_name("unpublish", name)))
@@ -171,29 +211,60 @@ def open(
 ) -> Any:
     """The tensor that another program published under a name: the same memory.
 
+    Parameters
+    ----------
+    name : str
+        As given to `publish`.
+    readonly : bool, optional
+        Writes through this tensor raise an error, and its array cannot be made writable. The
+        kernel refuses them, too, if the memory is in a file of its own, or if this process opened
+        nothing in its domain for writing.
+    owner : int, optional
+        The id of the user who published it; this one by default.
+    timeout : float, optional
+        Seconds to wait for the name to be published.
+
+    Returns
+    -------
+    Tensor
+        Of the publisher's shape, strides and dtype. It stays valid when the publisher dies.
+
+    Raises
+    ------
+    FileNotFoundError
+        Nobody has published it (each network namespace has its own names).
+    PermissionError
+        Its mode excludes this user, or another user holds the name.
+    TimeoutError
+        Its holder does not answer within 5 s.
+    DomainError
+        Its domain cannot be joined (no row is free, no address space), or its holder sends what no
+        honest process sends.
+
+    Notes
+    -----
+    Copies: none.
+
     From a process of this user: this process becomes a guest of the tensor's domain until it has
     freed everything that it opened there. From another user: it gets the file of that storage, and
     neither side can reach anything else of the other. What the other user sends is checked before
     it is used, and its file cannot shrink. Its numbers may change while they are read: check an
     index before you use it.
 
-    The tensor stays valid when the publisher dies.
-
-    Args:
-        readonly: writes through this tensor raise an error, and its array cannot be made writable.
-            The kernel refuses them, too, if the memory is in a file of its own, or if this process
-            opened nothing in its domain for writing.
-        owner: the id of the user who published it; default this one.
-        timeout: seconds to wait for the name to be published.
-
-    Copies: none
-
-    Raises:
-        FileNotFoundError: nobody has published it (each network namespace has its own names).
-        PermissionError: its mode excludes this user, or another user holds the name.
-        TimeoutError: its holder does not answer within 5 s.
-        DomainError: its domain cannot be joined (no row is free, no address space), or its holder
-            sends what no honest process sends.
+    Examples
+    --------
+    >>> import os
+    >>> name = f"example-{os.getpid()}"
+    >>> x = st.zeros(3)
+    >>> st.memory.publish(name, x)
+    >>> y = st.memory.open(name)  # also in another program
+    >>> y[0] = 5
+    >>> x
+    tensor([5., 0., 0.])
+    >>> st.memory.unpublish(name)
+    >>> st.memory.open(name)
+    Traceback (most recent call last):
+    FileNotFoundError: open: no such name: ...
     """
     _check_name("open", name)
     uid = os.geteuid() if owner is None else owner
@@ -280,16 +351,35 @@ def _receive(
 
 @dataclass(frozen=True)
 class Domain:
-    """A domain that this process is in.
+    """A domain that this process is in: a shared heap and the processes that use it.
 
-    Attributes:
-        id: 16 bytes.
-        own: whether this process's heap is part of it; in the other domains it is a guest.
-        row, incarnation: this process's entry in its process table.
-        readonly: whether this process may not write to its tensors.
-        processes, zombies: rows of living processes; of dead ones with unread messages.
-        slots_used, slots_orphaned: slots of 64 MiB in use; held without an owner.
-        held_blocks: blocks of other processes that this process holds there.
+    Parameters
+    ----------
+    id : bytes
+        16 bytes.
+    own : bool
+        Whether this process's heap is part of it; in the other domains it is a guest.
+    row, incarnation : int
+        This process's entry in its process table.
+    readonly : bool
+        Whether this process may not write to its tensors.
+    processes, zombies : int
+        Rows of living processes; of dead ones with unread messages.
+    slots_used, slots_orphaned : int
+        Slots of 64 MiB in use; held without an owner.
+    held_blocks : int
+        Blocks of other processes that this process holds there.
+
+    Notes
+    -----
+    `domains` makes these; programs read their fields.
+
+    Examples
+    --------
+    >>> x = st.ones(3)
+    >>> domain = st.memory.domains()[0]
+    >>> domain.own, domain.readonly, len(domain.id)
+    (True, False, 16)
     """
 
     id: bytes
@@ -305,5 +395,17 @@ class Domain:
 
 
 def domains() -> list[Domain]:
-    """The domains that this process is in, its own first; empty before it creates or joins one."""
+    """The domains that this process is in, its own first.
+
+    Returns
+    -------
+    list of Domain
+        Empty before the process creates or joins one.
+
+    Examples
+    --------
+    >>> x = st.ones(3)
+    >>> st.memory.domains()[0].own
+    True
+    """
     return [Domain(**record) for record in native.domains()]

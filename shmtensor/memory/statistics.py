@@ -12,27 +12,60 @@ from ..html_table import html_table
 class Statistics:
     """Figures of this process, or of its domain where marked `domain`. Sizes in bytes.
 
-    Attributes:
-        row, incarnation: this process's entry in the process table.
-        processes, zombies: domain: rows of living processes; of dead ones with unread messages.
-        slots, slots_used, slots_orphaned: domain: slots of 64 MiB; in use; held without an owner.
-        slots_tiny, slots_medium, slots_huge: this process's own.
-        committed_bytes, cached_bytes: own memory; the part of it that is free and kept warm.
-        private_blocks, shared_blocks: own blocks never sent; sent, or inherited by a fork.
-        limbo_blocks, frozen_blocks: freed here and perhaps still held elsewhere; frozen by a fork
-            that got no row.
-        held_blocks: blocks of other processes that this one holds.
-        unread_messages, unread_bytes: handles of this process in flight.
-        exported, received, acknowledged, stale_handles: counts since the process joined.
-        reclaim_passes, reclaimed_blocks, orphans_freed, expired_messages, sweeps, rows_swept:
-            maintenance by this process.
-        lost_locks: living processes whose lock was closed by a library; each causes a warning.
-        liveness: domain: how deaths are detected: "locks", or "process" (pid and start time) if the
-            kernel lacks open-file-description locks.
-        refused_commits: domain: how often the first volume was full.
-        calls_answered: how often this process returned warm memory because another had no room.
-        huge_pages: "advised": requested by madvise; else the kernel's policy for /dev/shm or
-            memfds, whichever offers them ("always", "never", ...).
+    Parameters
+    ----------
+    row, incarnation : int
+        This process's entry in the process table.
+    processes, zombies : int
+        Domain: rows of living processes; of dead ones with unread messages.
+    slots, slots_used, slots_orphaned : int
+        Domain: slots of 64 MiB; in use; held without an owner.
+    slots_tiny, slots_medium, slots_huge : int
+        This process's own.
+    committed_bytes, cached_bytes : int
+        Own memory; the part of it that is free and kept warm.
+    private_blocks, private_bytes : int
+        Own blocks never sent.
+    shared_blocks, shared_bytes : int
+        Own blocks that were sent, or inherited by a fork.
+    limbo_blocks, limbo_bytes : int
+        Freed here and perhaps still held elsewhere.
+    frozen_blocks, frozen_bytes : int
+        Frozen by a fork that got no row.
+    held_blocks : int
+        Blocks of other processes that this one holds.
+    unread_messages, unread_bytes : int
+        Handles of this process in flight.
+    exported, received, acknowledged, stale_handles : int
+        Counts since the process joined.
+    reclaim_passes, reclaimed_blocks, orphans_freed : int
+        Maintenance by this process.
+    expired_messages, sweeps, rows_swept : int
+        Maintenance by this process, too.
+    lost_locks : int
+        Living processes whose lock was closed by a library; each causes a warning.
+    liveness : str
+        Domain: how deaths are detected: "locks", or "process" (pid and start time) if the kernel
+        lacks open-file-description locks.
+    refused_commits : int
+        Domain: how often the first volume was full.
+    calls_answered : int
+        How often this process returned warm memory because another had no room.
+    huge_pages : str
+        "advised": requested by madvise; else the kernel's policy for /dev/shm or memfds, whichever
+        offers them ("always", "never", ...).
+
+    Notes
+    -----
+    `statistics` makes these; programs read their fields.
+
+    Examples
+    --------
+    >>> before = st.memory.statistics()
+    >>> x = st.ones(1000)
+    >>> after = st.memory.statistics()
+    >>> after.processes >= 1, after.slots_used <= after.slots
+    (True, True)
     """
 
     row: int
@@ -84,15 +117,35 @@ class Statistics:
 
 
 def statistics() -> Statistics:
-    """The present figures."""
+    """The present figures of this process and its domain.
+
+    Returns
+    -------
+    Statistics
+        A snapshot; it does not change afterwards.
+
+    Examples
+    --------
+    >>> x = st.ones(3)
+    >>> figures = st.memory.statistics()
+    >>> figures.slots_used >= 1, figures.committed_bytes > 0
+    (True, True)
+    """
     return Statistics(**native.statistics())
 
 
 def check() -> None:
-    """Checks every invariant that this process can see.
+    """Checks every invariant of the shared heap that this process can see.
 
-    Raises:
-        AssertionError: an invariant is violated; the message names it and the values.
+    Raises
+    ------
+    AssertionError
+        An invariant is violated; the message names it and the values.
+
+    Examples
+    --------
+    >>> x = st.ones(3)
+    >>> st.memory.check()
     """
     violation = native.check()
     if violation is not None:
@@ -111,10 +164,15 @@ def size(nbytes: float) -> str:
 def summary() -> str:
     """A text on the processes of the domain, the memory of this one, and the unread messages.
 
-    Example:
-        >>> import shmtensor.memory as memory
-        >>> print(memory.summary().splitlines()[0][:6])
-        domain
+    Returns
+    -------
+    str
+        Several lines, for people: `statistics` has the numbers.
+
+    Examples
+    --------
+    >>> print(st.memory.summary().splitlines()[0][:6])
+    domain
     """
     s = statistics()
     available, limit, name = native.headroom()

@@ -17,24 +17,34 @@ from .sobol_directions import MAXBIT, MAXDIM, direction_numbers
 class SobolEngine:
     """The points of a Sobol sequence in the unit cube, in order, with PyTorch's numbers.
 
-    Args:
-        dimension: of the cube, 1 to 1111 (PyTorch has 21201).
-        scramble: random linear scrambling and a random shift (Owen's method); the points keep their
-            evenness. The random numbers are not PyTorch's.
-        seed: of the scrambling; None: the default generator's next numbers.
+    Parameters
+    ----------
+    dimension : int
+        Of the cube, 1 to 1111 (PyTorch has 21201).
+    scramble : bool, optional
+        Random linear scrambling and a random shift (Owen's method); the points keep their evenness.
+        The random numbers are not PyTorch's.
+    seed : int, optional
+        Of the scrambling; None: the default generator's next numbers.
 
-    Attributes:
-        num_generated: how many points were drawn or skipped.
+    Attributes
+    ----------
+    num_generated : int
+        How many points were drawn or skipped.
 
-    Raises:
-        ValueError: the dimension is out of range.
+    Raises
+    ------
+    ValueError
+        The dimension is out of range.
 
-    Example:
-        >>> import shmtensor as st
-        >>> st.quasirandom.SobolEngine(2).draw(3)
-        tensor([[0.0000, 0.0000],
-                [0.5000, 0.5000],
-                [0.7500, 0.2500]])
+    Examples
+    --------
+    >>> st.quasirandom.SobolEngine(2).draw(3)
+    tensor([[0.0000, 0.0000],
+            [0.5000, 0.5000],
+            [0.7500, 0.2500]])
+    >>> st.quasirandom.SobolEngine(3, scramble=True, seed=1).draw(4).shape
+    Size([4, 3])
     """
 
     MAXBIT = MAXBIT

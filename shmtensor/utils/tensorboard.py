@@ -20,6 +20,28 @@ GRAPHS = ("add_graph", "add_onnx_graph", "add_openvino_graph")
 class SummaryWriter:
     """Writes event files that TensorBoard shows.
 
+    Parameters
+    ----------
+    log_dir : str or path, optional
+        The folder; by default runs/<date>_<host><comment>.
+    comment : str, optional
+        For the default folder's name.
+    purge_step : int, optional
+        Events of a crashed run from this step on are not shown.
+    max_queue : int, optional
+        The maximum number of events that wait.
+    flush_secs : float, optional
+        Seconds between two writes to the file.
+    filename_suffix : str, optional
+        Of the event files.
+
+    Raises
+    ------
+    ImportError
+        tensorboardX is missing; the message says what to install.
+
+    Notes
+    -----
     It has tensorboardX's methods, with PyTorch's names: `add_scalar`, `add_scalars`,
     `add_histogram`, `add_image`, `add_images`, `add_figure`, `add_video`, `add_audio`, `add_text`,
     `add_hparams`, `add_pr_curve`, `add_embedding`, `add_mesh`, `add_custom_scalars`, `flush`,
@@ -28,23 +50,16 @@ class SummaryWriter:
 
     Copies: none besides tensorboardX's own; bfloat16 once, to float32.
 
-    Args:
-        log_dir: the folder; by default runs/<date>_<host><comment>.
-        comment: for the default folder's name.
-        purge_step: events of a crashed run from this step on are not shown.
-        max_queue: the maximum number of events that wait.
-        flush_secs: seconds between two writes to the file.
-        filename_suffix: of the event files.
-
-    Raises:
-        ImportError: tensorboardX is missing; the message says what to install.
-
-    Example:
-        >>> import shmtensor as st
-        >>> from shmtensor.utils.tensorboard import SummaryWriter
-        >>> with SummaryWriter("runs/first") as writer:  # doctest: +SKIP
-        ...     writer.add_scalar("loss", st.tensor(0.5), global_step=1)
-        ...     writer.add_histogram("weights", st.randn(100), 1)
+    Examples
+    --------
+    >>> import tensorboardX
+    >>> from shmtensor.utils.tensorboard import SummaryWriter
+    >>> with SummaryWriter("runs/first") as writer:
+    ...     writer.add_scalar("loss", st.tensor(0.5), global_step=1)
+    ...     writer.add_histogram("weights", st.randn(100), 1)
+    >>> import os
+    >>> len(os.listdir("runs/first"))
+    1
     """
 
     def __init__(

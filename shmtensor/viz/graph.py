@@ -26,14 +26,30 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True)
 class GraphNode:
-    """A box of the picture.
+    """A box of the picture of an autograd graph.
 
-    Attributes:
-        kind: "parameter" (a leaf that requires grad), "operation" or "output".
-        name: of the parameter, of the operation (`grad_fn.name()`), or "output".
-        shape: of the tensor; for an operation, of its first output.
-        dtype: its dtype.
-        kept_bytes: the memory that the operation saves for backward, without leaves.
+    Parameters
+    ----------
+    kind : str
+        "parameter" (a leaf that requires grad), "operation" or "output".
+    name : str
+        Of the parameter, of the operation (`grad_fn.name()`), or "output".
+    shape : tuple of int
+        Of the tensor; for an operation, of its first output.
+    dtype : dtype
+        Its dtype.
+    kept_bytes : int, optional
+        The memory that the operation saves for backward, without leaves.
+
+    Examples
+    --------
+    >>> w = st.ones(3, requires_grad=True)
+    >>> for node in st.viz.graph((w * w).sum(), {"w": w}).nodes:
+    ...     print(node.kind, node.name, node.shape)
+    parameter w (3,)
+    operation MulBackward0 (3,)
+    operation SumBackward0 ()
+    output output ()
     """
 
     kind: str
@@ -46,11 +62,29 @@ class GraphNode:
 class Graph:
     """Nodes and edges of an autograd graph, as DOT and as SVG.
 
-    Attributes:
-        nodes: of type `GraphNode`.
-        edges: unique pairs of indices into `nodes`, from operand to result.
-        kept_bytes: the memory that all nodes save for backward, each byte once, without leaves:
-            what a backward frees.
+    Parameters
+    ----------
+    nodes : sequence of GraphNode
+        The boxes of the picture.
+    edges : sequence of (int, int)
+        Unique pairs of indices into `nodes`, from operand to result.
+    kept_bytes : int
+        The memory that all nodes save for backward, each byte once, without leaves: what a backward
+        frees.
+
+    See Also
+    --------
+    graph
+
+    Examples
+    --------
+    >>> a = st.viz.GraphNode("parameter", "w", (3,), st.float32)
+    >>> b = st.viz.GraphNode("output", "output", (3,), st.float32)
+    >>> picture = st.viz.Graph([a, b], [(0, 1)], 0)
+    >>> picture.title
+    '2 nodes, 1 edges, 0 B kept for backward'
+    >>> picture.dot.splitlines()[-2]
+    '  n0 -> n1;'
     """
 
     def __init__(
@@ -112,22 +146,34 @@ class Graph:
 def graph(outputs: Any, params: Any = None) -> Graph:
     """Draws the graph that a backward from a tensor runs: `shmtensor.viz.graph(loss, model)`.
 
-    Args:
-        outputs: a tensor that requires grad, or several.
-        params: names for leaves: a Module, a dictionary of tensors by name, or pairs of both.
+    Parameters
+    ----------
+    outputs : Tensor or sequence of Tensor
+        Each requires grad.
+    params : Module, dict or iterable, optional
+        Names for leaves: a Module, a dictionary of tensors by name, or pairs of both.
 
-    Returns:
-        A `Graph`: `.svg`, `.dot`, `.save("graph.svg")`, and a picture in a notebook.
+    Returns
+    -------
+    Graph
+        It has `.svg`, `.dot`, `.save("graph.svg")`, and is a picture in a notebook.
 
-    Raises:
-        RuntimeError: a tensor has no graph.
-        TypeError: an output is not a tensor.
+    Raises
+    ------
+    RuntimeError
+        A tensor has no graph.
+    TypeError
+        An output is not a tensor.
 
-    Example:
-        >>> import shmtensor as st
-        >>> w = st.ones(3, requires_grad=True)
-        >>> st.viz.graph((w * w).sum(), {"w": w})
-        Graph(4 nodes, 3 edges, 0 B kept for backward)
+    Examples
+    --------
+    >>> w = st.ones(3, requires_grad=True)
+    >>> st.viz.graph((w * w).sum(), {"w": w})
+    Graph(4 nodes, 3 edges, 0 B kept for backward)
+    >>> model = nn.Linear(3, 2)
+    >>> result = st.viz.graph(model(st.ones(4, 3)).sum(), model)
+    >>> [node.name for node in result.nodes if node.kind == "parameter"]
+    ['weight', 'bias']
     """
     tensors = outputs if isinstance(outputs, (list, tuple)) else [outputs]
     roots = [root_of(tensor) for tensor in tensors]

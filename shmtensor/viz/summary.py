@@ -25,17 +25,34 @@ FOOTNOTE = (
 class SummaryRow:
     """A module of the model; its numbers include those of its submodules.
 
-    Attributes:
-        name: its name in `named_modules()`, "" for the model.
-        kind: the name of its class.
-        depth: 0 for the model, 1 for its direct submodules, and so on.
-        calls: how often forward ran it.
-        input_shapes, output_shapes: of the tensors in the first call.
-        params, trainable_params: the number of elements of all parameters, shared ones once; and of
-            those that require grad.
-        param_bytes: the bytes of all its parameters.
-        flops: floating-point operations of all calls: two for each multiply-add.
-        activation_bytes: the results with their own memory, of all calls.
+    Parameters
+    ----------
+    name : str
+        Its name in `named_modules()`, "" for the model.
+    kind : str
+        The name of its class.
+    depth : int
+        0 for the model, 1 for its direct submodules, and so on.
+    calls : int
+        How often forward ran it.
+    input_shapes, output_shapes : tuple of tuple of int
+        Of the tensors in the first call.
+    params, trainable_params : int
+        The number of elements of all parameters, shared ones once; and of those that require grad.
+    param_bytes : int
+        The bytes of all its parameters.
+    flops : int
+        Floating-point operations of all calls: two for each multiply-add.
+    activation_bytes : int
+        The results with their own memory, of all calls.
+
+    Examples
+    --------
+    >>> row = st.viz.summary(nn.Linear(3, 2), st.ones(4, 3)).rows[0]
+    >>> row.kind, row.input_shapes, row.output_shapes
+    ('Linear', ((4, 3),), ((4, 2),))
+    >>> row.params, row.flops
+    (8, 48)
     """
 
     name: str
@@ -52,11 +69,27 @@ class SummaryRow:
 
 
 class Summary:
-    """The result of `summary`; its `str` is the table.
+    """The layers of a model with their sizes and work; its `str` is the table.
 
-    Attributes:
-        rows: a `SummaryRow` for each module, the model first, each before its submodules.
-        depth: the table has rows down to this depth.
+    Parameters
+    ----------
+    rows : list of SummaryRow
+        One for each module, the model first, each before its submodules.
+    depth : int
+        The table has rows down to this depth.
+
+    See Also
+    --------
+    summary
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
+    >>> result = st.viz.summary(model, st.ones(4, 3))
+    >>> [row.kind for row in result.rows]
+    ['Sequential', 'Linear', 'ReLU']
+    >>> result.param_bytes, result.activation_bytes
+    (32, 64)
     """
 
     def __init__(self, rows: list[SummaryRow], depth: int) -> None:
@@ -138,26 +171,37 @@ class Record:
 def summary(model: Module, *inputs: Any, depth: int = 3) -> Summary:
     """Runs a model once, and lists the inputs, parameters and operations of its layers.
 
+    Parameters
+    ----------
+    model : Module
+        Any.
+    *inputs : object
+        The arguments of forward.
+    depth : int, optional
+        The depth of the table: 1 for the model and its direct submodules.
+
+    Returns
+    -------
+    Summary
+        Its `str` is the table, and its `rows`, `total_params`, `total_flops` and the like are the
+        numbers.
+
+    Raises
+    ------
+    TypeError
+        The model is not a Module.
+
+    Notes
+    -----
     It runs in evaluation mode without recording history; afterwards it restores modes and hooks.
 
-    Args:
-        model: any Module.
-        inputs: the arguments of forward.
-        depth: the depth of the table: 1 for the model and its direct submodules.
-
-    Returns:
-        A `Summary`, whose `str` is the table, and whose `rows`, `total_params`, `total_flops` and
-        the like are the numbers.
-
-    Raises:
-        TypeError: the model is not a Module.
-
-    Example:
-        >>> import shmtensor as st
-        >>> from shmtensor import nn
-        >>> result = st.viz.summary(nn.Linear(3, 2), st.ones(4, 3))
-        >>> result.total_params, result.total_flops
-        (8, 48)
+    Examples
+    --------
+    >>> result = st.viz.summary(nn.Linear(3, 2), st.ones(4, 3))
+    >>> result.total_params, result.total_flops
+    (8, 48)
+    >>> print(str(result).splitlines()[2])
+    Linear  (4, 3)  (4, 2)           8     48         32 B
     """
     if not isinstance(model, Module):
         raise TypeError(f"viz.summary: expected a Module: {type(model).__name__}")

@@ -56,9 +56,21 @@ module_registration_hooks = Table()
 class RemovableHandle:
     """Removes the hook that it was returned for: `remove()`, or the end of a `with` block.
 
-    Args:
-        hooks_dict: the table that has the hook under this handle's `id`.
-        extra_dict: further tables with an entry of that id.
+    Parameters
+    ----------
+    hooks_dict : dict
+        The table that has the hook under this handle's `id`.
+    extra_dict : iterable of dict, optional
+        Further tables with an entry of that id.
+
+    Examples
+    --------
+    >>> layer = nn.Linear(2, 2)
+    >>> handle = layer.register_forward_hook(lambda module, args, result: print("called"))
+    >>> y = layer(st.ones(1, 2))
+    called
+    >>> handle.remove()
+    >>> y = layer(st.ones(1, 2))
     """
 
     id: int
@@ -323,12 +335,31 @@ class _IdentityWithCallback(Function):
 class BackwardHook:
     """The backward hooks of one call: gradients pass `_on_grad_output`, then `_on_grad_input`.
 
-    Attributes:
-        module: the hooks' first argument.
-        hooks, pre_hooks: those registered at the time of forward.
-        grad_output: the gradients of the outputs, kept from the first of these calls to the second;
-            None: the current gradient did not pass the outputs, as in a gradient of a gradient.
-        indices: the positions of the inputs that require grad.
+    Parameters
+    ----------
+    module : Module
+        The hooks' first argument.
+    hooks, pre_hooks : list of callable
+        Those registered at the time of forward.
+
+    Attributes
+    ----------
+    grad_output : tuple or None
+        The gradients of the outputs, kept from the first of these calls to the second; None: the
+        current gradient did not pass the outputs, as in a gradient of a gradient.
+    indices : list of int
+        The positions of the inputs that require grad.
+
+    Examples
+    --------
+    Modules make these themselves; `Module.register_full_backward_hook` adds a hook:
+
+    >>> def show(module, grad_input, grad_output):
+    ...     print(grad_output)
+    >>> hook = st.utils.hooks.BackwardHook(None, [show], [])
+    >>> (x,) = hook.setup_input_hook((st.ones(2, requires_grad=True),))
+    >>> hook.setup_output_hook(x * 3).sum().backward()
+    (tensor([1., 1.]),)
     """
 
     def __init__(

@@ -172,7 +172,32 @@ _pdist.pullback(x=pdist_backward)
 
 @composite(autocast_cuda="full", method=False, function=False)
 def pdist(ops, input, p=2.0):
-    """The p-norm distance of each pair of rows of (N, M): (N * (N - 1) / 2)."""
+    """The p-norm distance of each pair of rows.
+
+    Parameters
+    ----------
+    input : Tensor
+        `(N, M)`, floating.
+    p : float, optional
+        The order of the norm, at least 0; inf gives the maximum of the differences.
+
+    Returns
+    -------
+    Tensor
+        `(N * (N - 1) / 2)`: rows 0 and 1, 0 and 2, ..., 1 and 2, ...
+
+    See Also
+    --------
+    cdist
+
+    Examples
+    --------
+    >>> x = st.tensor([[0.0, 0.0], [3.0, 4.0], [0.0, 1.0]])
+    >>> F.pdist(x)[:2]
+    tensor([5., 1.])
+    >>> F.pdist(x, p=1)
+    tensor([7., 1., 6.])
+    """
     if input.ndim != 2:
         raise RuntimeError(f"pdist: a matrix is needed: {tuple(input.shape)}")
     if p < 0:
