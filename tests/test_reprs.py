@@ -58,10 +58,7 @@ class Stream(IterableDataset[int]):
         ),
         (st.Generator().manual_seed(7), "Generator(seed=7, 0 blocks drawn, device=cpu)"),
         (amp.GradScaler("cpu", enabled=False), "GradScaler(enabled=False)"),
-        (
-            amp.GradScaler("cpu", init_scale=8.0),
-            "GradScaler(scale=8.0, growth_factor=2.0)",
-        ),
+        (amp.GradScaler("cpu", init_scale=8.0), "GradScaler(scale=8.0, growth_factor=2.0)"),
     ],
 )
 def test_it_says_what_it_holds(value: object, text: str) -> None:

@@ -759,8 +759,7 @@ def prelu_gradient(ops: Any, g: Any, x: Any, weight: Any) -> Any:
 
 
 _prelu_kernel.pullback(
-    x=prelu_gradient,
-    weight=lambda ops, g, x: ops._where_other(x > 0, g * x, 0.0),
+    x=prelu_gradient, weight=lambda ops, g, x: ops._where_other(x > 0, g * x, 0.0)
 )
 
 
