@@ -27,6 +27,7 @@ class OnCuda(legacy_types.Typed):
 def on_cuda(name: str) -> OnCuda:
     """The type on GPUs of the same name as a type on the CPU."""
     dtype = getattr(legacy_types, name).dtype
+    question = "is_bf16_supported" if dtype.name == "bfloat16" else "is_available"
     doc = f"""Tensors of {dtype.name} on a GPU: calling it makes one on the current GPU.
 
     Parameters
@@ -43,7 +44,7 @@ def on_cuda(name: str) -> OnCuda:
     --------
     >>> isinstance(st.ones(2), st.cuda.{name})
     False
-    >>> if st.cuda.is_available():
+    >>> if st.cuda.{question}():
     ...     x = st.cuda.{name}([1, 0])
     ...     assert isinstance(x, st.cuda.{name})
     """
