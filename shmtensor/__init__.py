@@ -151,8 +151,8 @@ def _import_later(name: str) -> object:
 # Modules of the package that are no API.
 _INTERNAL = {
     "TYPE_CHECKING", "absent_names", "cuda_arrays", "cudnn_runtime", "cupy_runtime",
-    "dtype_objects", "dtypes", "functions", "meta_arrays", "native", "ops", "other_names",
-    "refused_names",
+    "dtype_objects", "dtypes", "functions", "html_table", "meta_arrays", "native", "ops",
+    "other_names", "refused_names",
 }  # fmt: skip
 if not TYPE_CHECKING:  # with it a checker would take any name for one of the module's
     __getattr__ = _import_later

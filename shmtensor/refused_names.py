@@ -104,17 +104,19 @@ def names_of(module: str) -> list[str]:
 
 def doc_of(where: str, reason: str) -> str:
     """The docstring of a name that is not there."""
-    result = "NoReturn\n    It raises."
+    own = where.rpartition(".")[2]
+    result, raised = "NoReturn\n    It raises.", "Always."
     example = f">>> st.{where}()\nTraceback (most recent call last):\nNotImplementedError: ..."
-    if is_question(where.rpartition(".")[2]):
-        result, example = "bool\n    False.", f">>> st.{where}()\nFalse"
-    elif where.endswith("enable"):
-        result, example = "None\n    Only of False.", f">>> st.{where}(False)"
-    returns = "" if is_class(where.rpartition(".")[2]) else f"Returns\n-------\n{result}\n\n"
+    if is_question(own):
+        result, raised, example = "bool\n    False.", "", f">>> st.{where}()\nFalse"
+    elif own.endswith("enable"):
+        result, raised, example = "None\n    Of False.", "Of True.", f">>> st.{where}(False)"
+    returns = "" if is_class(own) else f"Returns\n-------\n{result}\n\n"
+    raises = f"Raises\n------\nNotImplementedError\n    {raised}\n\n" if raised else ""
     return (
         f"Not there: {reason}.\n\n"
         "Parameters\n----------\n*args, **kwargs : object\n    PyTorch's.\n\n"
-        f"{returns}Examples\n--------\n{example}\n"
+        f"{returns}{raises}Examples\n--------\n{example}\n"
     )
 
 

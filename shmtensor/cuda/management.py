@@ -49,9 +49,28 @@ def library_and_handle(where: str, device: Any) -> tuple[Any, Any]:
 def device_memory_used(device: Any = None) -> int:
     """Bytes of a GPU's memory that all processes use, as `nvidia-smi` says.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
-        ModuleNotFoundError: nvidia-ml-py is not installed.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    int
+        Bytes.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+    ModuleNotFoundError
+        nvidia-ml-py is not installed.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> if st.cuda.is_available() and find_spec("pynvml"):
+    ...     assert st.cuda.device_memory_used() >= 0
     """
     nvml, handle = library_and_handle("device_memory_used", device)
     return int(nvml.nvmlDeviceGetMemoryInfo(handle).used)
@@ -60,9 +79,28 @@ def device_memory_used(device: Any = None) -> int:
 def memory_usage(device: Any = None) -> int:
     """The percentage of time in which a GPU's memory was read or written, over NVML's last sample.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
-        ModuleNotFoundError: nvidia-ml-py is not installed.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    int
+        0 to 100.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+    ModuleNotFoundError
+        nvidia-ml-py is not installed.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> if st.cuda.is_available() and find_spec("pynvml"):
+    ...     assert st.cuda.memory_usage() >= 0
     """
     nvml, handle = library_and_handle("memory_usage", device)
     return int(nvml.nvmlDeviceGetUtilizationRates(handle).memory)
@@ -71,9 +109,28 @@ def memory_usage(device: Any = None) -> int:
 def utilization(device: Any = None) -> int:
     """The percentage of time in which a GPU ran a kernel, over NVML's last sample.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
-        ModuleNotFoundError: nvidia-ml-py is not installed.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    int
+        0 to 100.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+    ModuleNotFoundError
+        nvidia-ml-py is not installed.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> if st.cuda.is_available() and find_spec("pynvml"):
+    ...     assert st.cuda.utilization() >= 0
     """
     nvml, handle = library_and_handle("utilization", device)
     return int(nvml.nvmlDeviceGetUtilizationRates(handle).gpu)
@@ -82,9 +139,28 @@ def utilization(device: Any = None) -> int:
 def temperature(device: Any = None) -> int:
     """The temperature of a GPU in degrees Celsius.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
-        ModuleNotFoundError: nvidia-ml-py is not installed.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    int
+        Degrees.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+    ModuleNotFoundError
+        nvidia-ml-py is not installed.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> if st.cuda.is_available() and find_spec("pynvml"):
+    ...     assert st.cuda.temperature() >= 0
     """
     nvml, handle = library_and_handle("temperature", device)
     return int(nvml.nvmlDeviceGetTemperature(handle, SENSOR))
@@ -93,9 +169,28 @@ def temperature(device: Any = None) -> int:
 def power_draw(device: Any = None) -> int:
     """The power that a GPU draws, in milliwatts.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
-        ModuleNotFoundError: nvidia-ml-py is not installed.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    int
+        Milliwatts.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+    ModuleNotFoundError
+        nvidia-ml-py is not installed.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> if st.cuda.is_available() and find_spec("pynvml"):
+    ...     assert st.cuda.power_draw() >= 0
     """
     nvml, handle = library_and_handle("power_draw", device)
     return int(nvml.nvmlDeviceGetPowerUsage(handle))
@@ -104,20 +199,55 @@ def power_draw(device: Any = None) -> int:
 def clock_rate(device: Any = None) -> int:
     """The clock of a GPU's processors, in MHz.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
-        ModuleNotFoundError: nvidia-ml-py is not installed.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    int
+        MHz.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+    ModuleNotFoundError
+        nvidia-ml-py is not installed.
+
+    Examples
+    --------
+    >>> from importlib.util import find_spec
+    >>> if st.cuda.is_available() and find_spec("pynvml"):
+    ...     assert st.cuda.clock_rate() >= 0
     """
     nvml, handle = library_and_handle("clock_rate", device)
     return int(nvml.nvmlDeviceGetClockInfo(handle, SM_CLOCK))
 
 
 def list_gpu_processes(device: Any = None) -> str:
-    """The processes that use a GPU, and their memory, as a text; without nvidia-ml-py the text says
-    that it is missing.
+    """The processes that use a GPU, and their memory, as a text.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    str
+        Without nvidia-ml-py it says that it is missing.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     assert len(st.cuda.list_gpu_processes()) > 0
     """
     cupy_for("list_gpu_processes")
     try:

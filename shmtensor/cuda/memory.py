@@ -2,6 +2,8 @@
 
 The figures are the allocator's (`shmtensor.memory.cuda`). Without a GPU, or before the first use of
 one, they are 0, and there is nothing to free.
+
+The file is long because its functions have full docstrings.
 """
 
 from __future__ import annotations
@@ -78,7 +80,16 @@ def figure(where: str, device: Any) -> int:
 
 
 def empty_cache() -> None:
-    """Returns memory that no tensor uses to the driver."""
+    """Returns memory that no tensor uses to the driver.
+
+    Notes
+    -----
+    Before the first use of CUDA it does nothing.
+
+    Examples
+    --------
+    >>> st.cuda.empty_cache()
+    """
     if cupy_runtime.is_initialized():
         allocator().empty_cache()
 
@@ -87,15 +98,34 @@ blocks: dict[int, Any] = {}  # of `caching_allocator_alloc`, by address
 
 
 def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -> int:
-    """Allocates memory for other libraries; returns its address, for `caching_allocator_delete`.
+    """Allocates memory of a GPU for other libraries.
 
-    Args:
-        size: bytes.
-        stream: a `Stream`, or its address, that uses it; by default the current one.
+    Parameters
+    ----------
+    size : int
+        Bytes.
+    device : device, int or str, optional
+        The GPU, by default the current one.
+    stream : Stream or int, optional
+        A `Stream`, or its address, that uses it; by default the current one.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
-        OutOfMemoryError: it has no memory left.
+    Returns
+    -------
+    int
+        The address, for `caching_allocator_delete`.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+    OutOfMemoryError
+        It has no memory left.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     address = st.cuda.caching_allocator_alloc(1024)
+    ...     st.cuda.caching_allocator_delete(address)
     """
     index = current_or("caching_allocator_alloc", device)
     cuda = cupy_for("caching_allocator_alloc").cuda
@@ -113,9 +143,23 @@ def caching_allocator_alloc(size: int, device: Any = None, stream: Any = None) -
 def caching_allocator_delete(mem_ptr: int) -> None:
     """Frees memory of `caching_allocator_alloc`.
 
-    Raises:
-        DeviceMissing: there is no GPU.
-        ValueError: it is no such address.
+    Parameters
+    ----------
+    mem_ptr : int
+        The address.
+
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU.
+    ValueError
+        It is no such address.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     address = st.cuda.caching_allocator_alloc(1024)
+    ...     st.cuda.caching_allocator_delete(address)
     """
     cupy_for("caching_allocator_delete")
     if blocks.pop(mem_ptr, None) is None:
@@ -127,9 +171,22 @@ def caching_allocator_delete(mem_ptr: int) -> None:
 def caching_allocator_enable(value: bool = True) -> None:
     """Does nothing for True: freed memory is always kept for reuse.
 
-    Raises:
-        DeviceMissing: there is no GPU.
-        NotImplementedError: the value is False.
+    Parameters
+    ----------
+    value : bool, optional
+        True.
+
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU.
+    NotImplementedError
+        The value is False.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     st.cuda.caching_allocator_enable(True)
     """
     cupy_for("caching_allocator_enable")
     if not value:
@@ -141,7 +198,18 @@ def caching_allocator_enable(value: bool = True) -> None:
 
 @contextmanager
 def caching_allocator_disabled() -> Iterator[None]:
-    """A `with` at whose end freed memory goes back to the driver; within, it is kept for reuse."""
+    """A `with` at whose end freed memory goes back to the driver; within, it is kept for reuse.
+
+    Returns
+    -------
+    context manager
+        Without a value.
+
+    Examples
+    --------
+    >>> with st.cuda.caching_allocator_disabled():
+    ...     x = st.ones(3)
+    """
     try:
         yield
     finally:
@@ -149,45 +217,214 @@ def caching_allocator_disabled() -> Iterator[None]:
 
 
 def get_allocator_backend() -> str:
-    """ "native": cudaMalloc, not cudaMallocAsync, whose memory cannot be sent to processes."""
+    """The name of the allocator of GPU memory in PyTorch's terms.
+
+    Returns
+    -------
+    str
+        "native": cudaMalloc, not cudaMallocAsync, whose memory cannot be sent to processes.
+
+    Examples
+    --------
+    >>> st.cuda.get_allocator_backend()
+    'native'
+    """
     return "native"
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes of tensors on a GPU, in whole blocks of 512."""
+    """Bytes of tensors on a GPU, in whole blocks of 512.
+
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    int
+        Bytes; 0 before the first use of CUDA.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     x = st.ones(1000, device="cuda")
+    ...     assert st.cuda.memory_allocated() >= 4000
+    """
     return figure("memory_allocated", device)
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The maximum of `memory_allocated` so far."""
+    """The maximum of `memory_allocated` so far.
+
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    int
+        Bytes; 0 before the first use of CUDA.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     x = st.ones(1000, device="cuda")
+    ...     assert st.cuda.max_memory_allocated() >= 4000
+    """
     return figure("max_memory_allocated", device)
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes that this process has of a GPU, for tensors and for reuse."""
+    """Bytes that this process has of a GPU, for tensors and for reuse.
+
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    int
+        Bytes; 0 before the first use of CUDA.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     x = st.ones(1000, device="cuda")
+    ...     assert st.cuda.memory_reserved() >= 4000
+    """
     return figure("memory_reserved", device)
 
 
 def max_memory_reserved(device: Any = None) -> int:
-    """The maximum of `memory_reserved` so far."""
+    """The maximum of `memory_reserved` so far.
+
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    int
+        Bytes; 0 before the first use of CUDA.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     x = st.ones(1000, device="cuda")
+    ...     assert st.cuda.max_memory_reserved() >= 4000
+    """
     return figure("max_memory_reserved", device)
 
 
 def memory_cached(device: Any = None) -> int:
-    """The old name of `memory_reserved`."""
+    """The old name of `memory_reserved`, with a FutureWarning.
+
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    int
+        Bytes; 0 before the first use of CUDA.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     number = st.cuda.memory_cached()
+    >>> caught[0].category
+    <class 'FutureWarning'>
+    """
     warnings.warn("cuda.memory_cached: use memory_reserved", FutureWarning, stacklevel=2)
     return memory_reserved(device)
 
 
 def max_memory_cached(device: Any = None) -> int:
-    """The old name of `max_memory_reserved`."""
+    """The old name of `max_memory_reserved`, with a FutureWarning.
+
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    int
+        Bytes; 0 before the first use of CUDA.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warnings.simplefilter("always")
+    ...     number = st.cuda.max_memory_cached()
+    >>> caught[0].category
+    <class 'FutureWarning'>
+    """
     warnings.warn("cuda.max_memory_cached: use max_memory_reserved", FutureWarning, stacklevel=2)
     return max_memory_reserved(device)
 
 
 def memory_stats(device: Any = None) -> OrderedDict[str, Any]:
-    """Counts of a GPU's memory by name: "allocated_bytes.all.current" and others; empty before the
-    first use of CUDA.
+    """Counts of a GPU's memory by name.
+
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    OrderedDict
+        "allocated_bytes.all.current" and others; empty before the first use of CUDA.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     x = st.ones(1000, device="cuda")
+    ...     assert st.cuda.memory_stats()["allocated_bytes.all.current"] >= 4000
     """
     index = index_of("memory_stats", device)
     if not cupy_runtime.is_initialized():
@@ -209,17 +446,51 @@ def nested(stats: dict[str, Any]) -> dict[str, Any]:
 
 
 def memory_stats_as_nested_dict(device: Any = None) -> dict[str, Any]:
-    """`memory_stats` as dictionaries in dictionaries: ["allocated_bytes"]["all"]["current"]."""
+    """`memory_stats` as dictionaries in dictionaries.
+
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    dict
+        `["allocated_bytes"]["all"]["current"]` and others; empty before the first use of CUDA.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     x = st.ones(1000, device="cuda")
+    ...     stats = st.cuda.memory_stats_as_nested_dict()
+    ...     assert stats["allocated_bytes"]["all"]["current"] >= 4000
+    """
     return nested(memory_stats(device))
 
 
 def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list[dict[str, Any]]:
-    """The slabs of all GPUs, with their blocks, their sizes and states; empty before the first use
-    of CUDA.
+    """The slabs of all GPUs, with their blocks, their sizes and states.
 
-    Args:
-        mempool_id, include_traces: for PyTorch's signature; where blocks were allocated is not
-            recorded.
+    Parameters
+    ----------
+    mempool_id, include_traces : object, optional
+        Accepted; have no effect: where blocks were allocated is not recorded.
+
+    Returns
+    -------
+    list of dict
+        Empty before the first use of CUDA.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     x = st.ones(3, device="cuda")
+    ...     assert len(st.cuda.memory_snapshot()) > 0
     """
     snapshot: list[dict[str, Any]] = []
     if cupy_runtime.is_initialized():
@@ -228,8 +499,17 @@ def memory_snapshot(mempool_id: Any = None, include_traces: bool = True) -> list
 
 
 def host_memory_stats() -> OrderedDict[str, int]:
-    """Counts of page-locked blocks of the shared heap, and of their bytes, by name; empty before
-    the first use of CUDA.
+    """Counts of page-locked blocks of the shared heap, and of their bytes, by name.
+
+    Returns
+    -------
+    OrderedDict
+        Empty before the first use of CUDA.
+
+    Examples
+    --------
+    >>> isinstance(st.cuda.host_memory_stats(), dict)
+    True
     """
     if not cupy_runtime.is_initialized():
         return OrderedDict()
@@ -237,18 +517,47 @@ def host_memory_stats() -> OrderedDict[str, int]:
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    """`host_memory_stats` as dictionaries in dictionaries."""
+    """`host_memory_stats` as dictionaries in dictionaries.
+
+    Returns
+    -------
+    dict
+        Empty before the first use of CUDA.
+
+    Examples
+    --------
+    >>> isinstance(st.cuda.host_memory_stats_as_nested_dict(), dict)
+    True
+    """
     return nested(host_memory_stats())
 
 
 def reset_peak_host_memory_stats() -> None:
-    """Begins the maxima of `host_memory_stats` anew, at what is page-locked now."""
+    """Begins the maxima of `host_memory_stats` anew, at what is page-locked now.
+
+    Notes
+    -----
+    Before the first use of CUDA it does nothing.
+
+    Examples
+    --------
+    >>> st.cuda.reset_peak_host_memory_stats()
+    """
     if cupy_runtime.is_initialized():
         allocator().reset_host(True)
 
 
 def reset_accumulated_host_memory_stats() -> None:
-    """Begins the counts of `host_memory_stats` that only grow anew, at 0."""
+    """Begins the counts of `host_memory_stats` that only grow anew, at 0.
+
+    Notes
+    -----
+    Before the first use of CUDA it does nothing.
+
+    Examples
+    --------
+    >>> st.cuda.reset_accumulated_host_memory_stats()
+    """
     if cupy_runtime.is_initialized():
         allocator().reset_host(False)
 
@@ -256,8 +565,27 @@ def reset_accumulated_host_memory_stats() -> None:
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
     """What a GPU's memory is used for, as a text.
 
-    Raises:
-        ValueError: the device is not a GPU.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+    abbreviated : bool, optional
+        Accepted; has no effect.
+
+    Returns
+    -------
+    str
+        Without a GPU it says that there is none.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Examples
+    --------
+    >>> len(st.cuda.memory_summary()) > 0
+    True
     """
     index = index_of("memory_summary", device)
     if not is_available():
@@ -269,8 +597,23 @@ def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
 def reset_peak_memory_stats(device: Any = None) -> None:
     """Begins the maxima anew, at what is in use now.
 
-    Raises:
-        ValueError: the device is not a GPU.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Notes
+    -----
+    Before the first use of CUDA it does nothing.
+
+    Examples
+    --------
+    >>> st.cuda.reset_peak_memory_stats()
     """
     index = index_of("reset_peak_memory_stats", device)
     if cupy_runtime.is_initialized():
@@ -278,19 +621,49 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 
 
 def reset_max_memory_allocated(device: Any = None) -> None:
-    """The same as `reset_peak_memory_stats`.
+    """The same as `reset_peak_memory_stats`, which resets all maxima.
 
-    Raises:
-        ValueError: the device is not a GPU.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Notes
+    -----
+    Before the first use of CUDA it does nothing.
+
+    Examples
+    --------
+    >>> st.cuda.reset_max_memory_allocated()
     """
     reset_peak_memory_stats(index_of("reset_max_memory_allocated", device))
 
 
 def reset_max_memory_cached(device: Any = None) -> None:
-    """The same as `reset_peak_memory_stats`.
+    """The same as `reset_peak_memory_stats`, which resets all maxima.
 
-    Raises:
-        ValueError: the device is not a GPU.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Notes
+    -----
+    Before the first use of CUDA it does nothing.
+
+    Examples
+    --------
+    >>> st.cuda.reset_max_memory_cached()
     """
     reset_peak_memory_stats(index_of("reset_max_memory_cached", device))
 
@@ -298,8 +671,23 @@ def reset_max_memory_cached(device: Any = None) -> None:
 def reset_accumulated_memory_stats(device: Any = None) -> None:
     """Begins the counts of allocations, frees, retries and errors anew, at 0.
 
-    Raises:
-        ValueError: the device is not a GPU.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Raises
+    ------
+    ValueError
+        The device is not a GPU.
+
+    Notes
+    -----
+    Before the first use of CUDA it does nothing.
+
+    Examples
+    --------
+    >>> st.cuda.reset_accumulated_memory_stats()
     """
     index = index_of("reset_accumulated_memory_stats", device)
     if cupy_runtime.is_initialized():
@@ -309,9 +697,28 @@ def reset_accumulated_memory_stats(device: Any = None) -> None:
 def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Free and total bytes of a GPU, of all processes.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
-        ValueError: the device is not a GPU.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    (free, total) : int, int
+        Bytes.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+    ValueError
+        The device is not a GPU.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     free, total = st.cuda.mem_get_info()
+    ...     assert free <= total
     """
     index = current_or("mem_get_info", device)
     cuda = cupy_for("mem_get_info").cuda
@@ -323,9 +730,26 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
 def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
     """Limits the part of a GPU's memory that this process may use.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
-        ValueError: the fraction is not between 0 and 1.
+    Parameters
+    ----------
+    fraction : float
+        Between 0 and 1; 1 is no limit.
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+    ValueError
+        The fraction is not between 0 and 1.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     st.cuda.set_per_process_memory_fraction(0.5)
+    ...     assert st.cuda.get_per_process_memory_fraction() == 0.5
+    ...     st.cuda.set_per_process_memory_fraction(1.0)
     """
     if not is_available():
         raise absent("set_per_process_memory_fraction")
@@ -340,9 +764,26 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
 
 
 def get_per_process_memory_fraction(device: Any = None) -> float:
-    """The limit of `set_per_process_memory_fraction`; 1 without one.
+    """The limit of `set_per_process_memory_fraction`.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    float
+        1 without a limit.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     assert st.cuda.get_per_process_memory_fraction() <= 1
     """
     return fractions.get(current_or("get_per_process_memory_fraction", device), 1.0)

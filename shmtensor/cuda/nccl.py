@@ -27,9 +27,25 @@ reduce_scatter: Any = refused("cuda.nccl.reduce_scatter")
 def version() -> tuple[int, int, int]:
     """NCCL's version.
 
-    Raises:
-        DeviceMissing: there is no GPU.
-        ModuleNotFoundError: CuPy finds no NCCL.
+    Returns
+    -------
+    (major, minor, patch) : int, int, int
+        The numbers.
+
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU.
+    ModuleNotFoundError
+        CuPy finds no NCCL.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     try:
+    ...         major, minor, patch = st.cuda.nccl.version()
+    ...     except ModuleNotFoundError:
+    ...         pass
     """
     cupy = cupy_for("nccl.version")
     if not getattr(cupy.cuda.nccl, "available", False):
@@ -39,5 +55,21 @@ def version() -> tuple[int, int, int]:
 
 
 def is_available(tensors: Any) -> bool:
-    """Whether NCCL's collectives take these tensors: False."""
+    """Whether NCCL's collectives take these tensors: False.
+
+    Parameters
+    ----------
+    tensors : sequence of Tensor
+        Accepted; has no effect.
+
+    Returns
+    -------
+    bool
+        False.
+
+    Examples
+    --------
+    >>> st.cuda.nccl.is_available([st.ones(2)])
+    False
+    """
     return False

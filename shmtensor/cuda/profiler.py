@@ -11,11 +11,21 @@ __all__ = ["profile", "start", "stop"]
 
 
 def start() -> None:
-    """Begins to record.
+    """Begins to record, for a profiler that waits for it.
 
-    Raises:
-        DeviceMissing: there is no GPU.
-        CudaError: CUDA refuses.
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU.
+    CudaError
+        CUDA refuses.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     st.cuda.profiler.start()
+    ...     y = st.ones(3, device="cuda") * 2
+    ...     st.cuda.profiler.stop()
     """
     check_error(cudart().cudaProfilerStart())
 
@@ -23,19 +33,44 @@ def start() -> None:
 def stop() -> None:
     """Ends recording.
 
-    Raises:
-        DeviceMissing: there is no GPU.
-        CudaError: CUDA refuses.
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU.
+    CudaError
+        CUDA refuses.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     st.cuda.profiler.start()
+    ...     y = st.ones(3, device="cuda") * 2
+    ...     st.cuda.profiler.stop()
     """
     check_error(cudart().cudaProfilerStop())
 
 
 @contextmanager
 def profile() -> Iterator[None]:
-    """Records in a `with` block.
+    """Records in a `with` block, for a profiler that waits for it.
 
-    Raises:
-        DeviceMissing: there is no GPU.
+    Returns
+    -------
+    context manager
+        Without a value.
+
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU.
+    CudaError
+        CUDA refuses.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     with st.cuda.profiler.profile():
+    ...         y = st.ones(3, device="cuda") * 2
     """
     start()
     try:

@@ -46,8 +46,23 @@ def is_usable() -> bool:
 def manual_seed(seed: int) -> None:
     """Seeds the GPU in use; `shmtensor.manual_seed` seeds the CPU and all GPUs.
 
-    Raises:
-        ValueError, TypeError: the seed is not an integer.
+    Parameters
+    ----------
+    seed : int
+        Any that `int` takes.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The seed is not an integer.
+
+    Notes
+    -----
+    Without a GPU it does nothing.
+
+    Examples
+    --------
+    >>> st.cuda.manual_seed(7)
     """
     number = int(seed)
     if is_usable():
@@ -55,10 +70,25 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Seeds all GPUs.
+    """Seeds all GPUs with one number.
 
-    Raises:
-        ValueError, TypeError: the seed is not an integer.
+    Parameters
+    ----------
+    seed : int
+        Any that `int` takes.
+
+    Raises
+    ------
+    ValueError, TypeError
+        The seed is not an integer.
+
+    Notes
+    -----
+    Without a GPU it does nothing.
+
+    Examples
+    --------
+    >>> st.cuda.manual_seed_all(7)
     """
     number = int(seed)
     if is_usable():
@@ -66,13 +96,31 @@ def manual_seed_all(seed: int) -> None:
 
 
 def seed() -> None:
-    """Seeds the GPU in use with a random number."""
+    """Seeds the GPU in use with a random number.
+
+    Notes
+    -----
+    Without a GPU it does nothing.
+
+    Examples
+    --------
+    >>> st.cuda.seed()
+    """
     if is_usable():
         generator("seed", None).seed()
 
 
 def seed_all() -> None:
-    """Seeds all GPUs with one random number."""
+    """Seeds all GPUs with one random number.
+
+    Notes
+    -----
+    Without a GPU it does nothing.
+
+    Examples
+    --------
+    >>> st.cuda.seed_all()
+    """
     if is_available():
         generators.manual_seed_all(Generator().seed())
 
@@ -80,31 +128,89 @@ def seed_all() -> None:
 def initial_seed() -> int:
     """The seed of the GPU in use.
 
-    Raises:
-        DeviceMissing: there is none.
+    Returns
+    -------
+    int
+        The last one set.
+
+    Raises
+    ------
+    DeviceMissing
+        There is none.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     st.cuda.manual_seed(7)
+    ...     assert st.cuda.initial_seed() == 7
     """
     return generator("initial_seed", None).initial_seed()
 
 
 def get_rng_state(device: Any = "cuda") -> Any:
-    """The state of a GPU's generator, a uint8 tensor on the CPU.
+    """The state of a GPU's generator.
 
-    Raises:
-        DeviceMissing: there is none.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one ("cuda").
+
+    Returns
+    -------
+    Tensor
+        uint8, on the CPU.
+
+    Raises
+    ------
+    DeviceMissing
+        There is none.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     state = st.cuda.get_rng_state()
+    ...     x = st.rand(3, device="cuda")
+    ...     st.cuda.set_rng_state(state)
+    ...     assert st.equal(st.rand(3, device="cuda"), x)
     """
     return generator("get_rng_state", device).get_state()
 
 
 def get_rng_state_all() -> list[Any]:
-    """The states of all GPUs' generators."""
+    """The states of all GPUs' generators.
+
+    Returns
+    -------
+    list of Tensor
+        uint8, on the CPU; empty without a GPU.
+
+    Examples
+    --------
+    >>> len(st.cuda.get_rng_state_all()) == st.cuda.device_count()
+    True
+    """
     return [each.get_state() for each in generators.cuda_generators()]
 
 
 def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
     """Sets the state of a GPU's generator; without a GPU it does nothing.
 
-    Raises:
-        TypeError: the state is no tensor on the CPU.
+    Parameters
+    ----------
+    new_state : Tensor
+        Of `get_rng_state`.
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Raises
+    ------
+    TypeError
+        The state is no tensor on the CPU.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     st.cuda.set_rng_state(st.cuda.get_rng_state())
     """
     check_state("set_rng_state", new_state)
     if is_available():
@@ -112,6 +218,21 @@ def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
 
 
 def set_rng_state_all(new_states: Iterable[Any]) -> None:
-    """Sets the states of all GPUs' generators, in order."""
+    """Sets the states of all GPUs' generators, in order.
+
+    Parameters
+    ----------
+    new_states : iterable of Tensor
+        Of `get_rng_state_all`.
+
+    Raises
+    ------
+    TypeError
+        A state is no tensor on the CPU.
+
+    Examples
+    --------
+    >>> st.cuda.set_rng_state_all(st.cuda.get_rng_state_all())
+    """
     for index, state in enumerate(new_states):
         set_rng_state(state, index)

@@ -21,7 +21,13 @@ __all__ = [
 
 
 class cudaStatus:
-    """Two error codes of CUDA, by PyTorch's names."""
+    """Two error codes of CUDA, by PyTorch's names.
+
+    Examples
+    --------
+    >>> st.cuda.cudaStatus.SUCCESS
+    0
+    """
 
     SUCCESS: int = 0
     ERROR_NOT_READY: int = 34
@@ -104,8 +110,20 @@ class CudaRuntime:
 def cudart() -> CudaRuntime:
     """CUDA's runtime library, with the functions that PyTorch gives access to.
 
-    Raises:
-        DeviceMissing: there is no GPU.
+    Returns
+    -------
+    CudaRuntime
+        Its functions return an error code, or (code, result).
+
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     st.cuda.check_error(st.cuda.cudart().cudaProfilerStop())
     """
     return CudaRuntime(cupy_for("cudart").cuda.runtime)
 
@@ -113,8 +131,21 @@ def cudart() -> CudaRuntime:
 def check_error(res: int) -> None:
     """Checks what a function of `cudart()` returned.
 
-    Raises:
-        CudaError: it is an error.
+    Parameters
+    ----------
+    res : int
+        The code.
+
+    Raises
+    ------
+    CudaError
+        It is an error.
+
+    Examples
+    --------
+    >>> st.cuda.check_error(0)
+    >>> if st.cuda.is_available():
+    ...     st.cuda.check_error(st.cuda.cudart().cudaProfilerStop())
     """
     if res != cudaStatus.SUCCESS:
         raise CudaError(res)
@@ -123,8 +154,20 @@ def check_error(res: int) -> None:
 def current_blas_handle() -> int:
     """The address of the cublasHandle_t that this thread's products use on the current GPU.
 
-    Raises:
-        DeviceMissing: there is no GPU.
+    Returns
+    -------
+    int
+        For other libraries.
+
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     assert st.cuda.current_blas_handle() != 0
     """
     current_or("current_blas_handle", None)
     return int(cupy_for("current_blas_handle").cuda.device.get_cublas_handle())
@@ -133,21 +176,51 @@ def current_blas_handle() -> int:
 def current_solver_handle() -> int:
     """The address of the cusolverDnHandle_t that this thread's solvers use on the current GPU.
 
-    Raises:
-        DeviceMissing: there is no GPU.
+    Returns
+    -------
+    int
+        For other libraries.
+
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     assert st.cuda.current_solver_handle() != 0
     """
     current_or("current_solver_handle", None)
     return int(cupy_for("current_solver_handle").cuda.device.get_cusolver_handle())
 
 
 def set_sync_debug_mode(debug_mode: int | str) -> None:
-    """Does nothing for "default" or 0; warnings and errors of calls that wait for the GPU are not
-    there, because CuPy waits within its own functions.
+    """Does nothing for "default" or 0, the only modes.
 
-    Raises:
-        DeviceMissing: there is no GPU.
-        NotImplementedError: another mode, "warn" or "error".
-        RuntimeError: not a mode.
+    Parameters
+    ----------
+    debug_mode : int or str
+        "default" or 0.
+
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU.
+    NotImplementedError
+        Another mode, "warn" or "error".
+    RuntimeError
+        Not a mode.
+
+    Notes
+    -----
+    Warnings and errors of calls that wait for the GPU are not there, because CuPy waits within its
+    own functions.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     st.cuda.set_sync_debug_mode("default")
     """
     cupy_for("set_sync_debug_mode")
     modes = {"default": 0, "warn": 1, "error": 2}
@@ -166,8 +239,20 @@ def set_sync_debug_mode(debug_mode: int | str) -> None:
 def get_sync_debug_mode() -> int:
     """0: calls that wait for the GPU are not reported.
 
-    Raises:
-        DeviceMissing: there is no GPU.
+    Returns
+    -------
+    int
+        0.
+
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     assert st.cuda.get_sync_debug_mode() == 0
     """
     cupy_for("get_sync_debug_mode")
     return 0

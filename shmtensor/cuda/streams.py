@@ -57,28 +57,43 @@ pool = Pool()
 
 
 class Stream:
-    """A queue of work on a GPU. Streams run beside each other; wait_event and wait_stream order
-    them. It is one of 32 of its device and priority, which are used in turn.
+    """A queue of work on a GPU, which runs beside other queues.
 
-    Args:
-        device: the GPU, by default the current one.
-        priority: lower numbers are preferred; a number out of the device's range is the nearest.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+    priority : int, optional
+        Lower numbers are preferred; a number out of the device's range is the nearest.
+    **kwargs : object
+        There are none: they raise a TypeError.
 
-    Attributes:
-        cuda_stream: the address of the `cudaStream_t`; 0 is the default stream.
-        device: its GPU.
-        stream: the stream of CuPy.
+    Attributes
+    ----------
+    cuda_stream : int
+        The address of the `cudaStream_t`; 0 is the default stream.
+    device : device
+        Its GPU.
+    stream : cupy.cuda.Stream
+        The stream of CuPy.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
 
-    Example:
-        >>> import shmtensor as st
-        >>> if st.cuda.is_available():
-        ...     side = st.cuda.Stream()
-        ...     with st.cuda.stream(side):
-        ...         y = st.ones(3, device="cuda") * 2
-        ...     st.cuda.current_stream().wait_stream(side)
+    Notes
+    -----
+    `wait_event` and `wait_stream` order streams. It is one of 32 of its device and priority, which
+    are used in turn.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     side = st.cuda.Stream()
+    ...     with st.cuda.stream(side):
+    ...         y = st.ones(3, device="cuda") * 2
+    ...     st.cuda.current_stream().wait_stream(side)
     """
 
     __slots__ = ("__weakref__", "device", "stream")
@@ -196,12 +211,24 @@ class ExternalPointer:
 class ExternalStream(Stream):
     """A stream that another library has made and keeps alive.
 
-    Args:
-        data_ptr: the address of the `cudaStream_t`.
-        device: its GPU, by default the current one.
+    Parameters
+    ----------
+    data_ptr : int
+        The address of the `cudaStream_t`.
+    device : device, int or str, optional
+        The GPU, by default the current one.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     theirs = st.cuda.Stream()  # as another library's
+    ...     stream = st.cuda.ExternalStream(theirs.cuda_stream)
+    ...     assert stream.cuda_stream == theirs.cuda_stream
     """
 
     __slots__ = ()
@@ -217,8 +244,29 @@ class ExternalStream(Stream):
 def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
     """A stream that another library has made: `ExternalStream`.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
+    Parameters
+    ----------
+    data_ptr : int
+        The address of the `cudaStream_t`.
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    Stream
+        The other library keeps it alive.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     theirs = st.cuda.Stream()  # as another library's
+    ...     stream = st.cuda.get_stream_from_external(theirs.cuda_stream)
+    ...     stream.synchronize()
     """
     cupy_for("get_stream_from_external")
     return ExternalStream(data_ptr, device)
@@ -227,14 +275,33 @@ def get_stream_from_external(data_ptr: int, device: Any = None) -> Stream:
 class Event:
     """A marker in a stream, for waiting and for timing.
 
-    Args:
-        enable_timing: whether `elapsed_time` is possible.
-        blocking: `synchronize` sleeps instead of polling.
-        interprocess: another process can open its `ipc_handle`; not with `enable_timing`.
+    Parameters
+    ----------
+    enable_timing : bool, optional
+        Whether `elapsed_time` is possible.
+    blocking : bool, optional
+        `synchronize` sleeps instead of polling.
+    interprocess : bool, optional
+        Another process can open its `ipc_handle`; not with `enable_timing`.
+    external : bool, optional
+        Accepted; has no effect.
 
-    Raises:
-        DeviceMissing: there is no GPU; for times on the CPU use `time.perf_counter`.
-        ValueError: `interprocess` with `enable_timing`.
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU; for times on the CPU use `time.perf_counter`.
+    ValueError
+        `interprocess` with `enable_timing`.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     begin, end = st.cuda.Event(enable_timing=True), st.cuda.Event(enable_timing=True)
+    ...     begin.record()
+    ...     y = st.ones(3, device="cuda") * 2
+    ...     end.record()
+    ...     end.synchronize()
+    ...     milliseconds = begin.elapsed_time(end)
     """
 
     __slots__ = ("__weakref__", "cuda_event", "device", "enable_timing", "flags", "recorded")
@@ -370,6 +437,20 @@ class Event:
 class StreamContext:
     """A context manager that sets the current stream, and the GPU in use to the stream's; None
     changes nothing.
+
+    Parameters
+    ----------
+    stream : Stream or None
+        The stream within.
+
+    Examples
+    --------
+    >>> with st.cuda.StreamContext(None):
+    ...     x = st.ones(2)
+    >>> if st.cuda.is_available():
+    ...     side = st.cuda.Stream()
+    ...     with st.cuda.StreamContext(side):
+    ...         assert st.cuda.current_stream().cuda_stream == side.cuda_stream
     """
 
     def __init__(self, stream: Stream | None) -> None:
@@ -397,12 +478,42 @@ class StreamContext:
 
 
 def stream(stream: Stream | None) -> StreamContext:
-    """A context manager that sets the current stream; None changes nothing."""
+    """A context manager that sets the current stream; None changes nothing.
+
+    Parameters
+    ----------
+    stream : Stream or None
+        The stream within.
+
+    Returns
+    -------
+    StreamContext
+        It sets the GPU in use, too.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     with st.cuda.stream(st.cuda.Stream()):
+    ...         y = st.ones(3, device="cuda") * 2
+    ...     st.cuda.synchronize()
+    """
     return StreamContext(stream)
 
 
 def set_stream(stream: Stream | None) -> None:
-    """Sets the current stream of a GPU, and the GPU in use, of this thread; None: nothing."""
+    """Sets the current stream of a GPU, and the GPU in use, of this thread.
+
+    Parameters
+    ----------
+    stream : Stream or None
+        None changes nothing.
+
+    Examples
+    --------
+    >>> st.cuda.set_stream(None)
+    >>> if st.cuda.is_available():
+    ...     st.cuda.set_stream(st.cuda.default_stream())
+    """
     if stream is not None:
         cupy_for("set_stream").cuda.Device(stream.device_index).use()
         stream.stream.use()
@@ -412,8 +523,25 @@ def set_stream(stream: Stream | None) -> None:
 def current_stream(device: Any = None) -> Stream:
     """The stream in use on a GPU in this thread.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    Stream
+        Work goes there until another is set.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     st.cuda.current_stream().synchronize()
     """
     index = current_or("current_stream", device)
     stream = cupy_for("current_stream").cuda.get_current_stream(index)
@@ -423,8 +551,25 @@ def current_stream(device: Any = None) -> Stream:
 def default_stream(device: Any = None) -> Stream:
     """A GPU's default stream, CUDA's legacy one.
 
-    Raises:
-        DeviceMissing: the GPU is not there.
+    Parameters
+    ----------
+    device : device, int or str, optional
+        The GPU, by default the current one.
+
+    Returns
+    -------
+    Stream
+        Its `cuda_stream` is 0.
+
+    Raises
+    ------
+    DeviceMissing
+        The GPU is not there.
+
+    Examples
+    --------
+    >>> if st.cuda.is_available():
+    ...     assert st.cuda.default_stream().cuda_stream == 0
     """
     index = current_or("default_stream", device)
     null = cupy_for("default_stream").cuda.Stream.null

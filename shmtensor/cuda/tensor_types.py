@@ -27,7 +27,27 @@ class OnCuda(legacy_types.Typed):
 def on_cuda(name: str) -> OnCuda:
     """The type on GPUs of the same name as a type on the CPU."""
     dtype = getattr(legacy_types, name).dtype
-    doc = f"Tensors of {dtype.name} on a GPU."
+    question = "is_bf16_supported" if dtype.name == "bfloat16" else "is_available"
+    doc = f"""Tensors of {dtype.name} on a GPU: calling it makes one on the current GPU.
+
+    Parameters
+    ----------
+    *args, **kwargs : object
+        Sizes, or a sequence of numbers, as of `shmtensor.{name}`.
+
+    Raises
+    ------
+    DeviceMissing
+        There is no GPU.
+
+    Examples
+    --------
+    >>> isinstance(st.ones(2), st.cuda.{name})
+    False
+    >>> if st.cuda.{question}():
+    ...     x = st.cuda.{name}([1, 0])
+    ...     assert isinstance(x, st.cuda.{name})
+    """
     return OnCuda(name, (), {"__module__": "shmtensor.cuda", "__doc__": doc, "dtype": dtype})
 
 
