@@ -72,8 +72,36 @@ PyMethodDef kernel(const char* name, const char* doc) {
 }
 
 PyMethodDef methods[] = {
-    {"set_num_threads", set_num_threads, METH_O, "set_num_threads(n): number of threads of the pool, the caller included."},
-    {"get_num_threads", get_num_threads, METH_NOARGS, "get_num_threads() -> int"},
+    {"set_num_threads", set_num_threads, METH_O, R"(Sets the number of threads of the pool, the caller included.
+
+Parameters
+----------
+n : int
+    At least 1.
+
+Raises
+------
+ValueError
+    It is less.
+
+Examples
+--------
+>>> number = st.get_num_threads()
+>>> st.set_num_threads(1)
+>>> st.get_num_threads()
+1
+>>> st.set_num_threads(number))"},
+    {"get_num_threads", get_num_threads, METH_NOARGS, R"(The number of threads of the pool, the caller included.
+
+Returns
+-------
+int
+    At least 1.
+
+Examples
+--------
+>>> st.get_num_threads() >= 1
+True)"},
     {"share_threads", share_threads, METH_O,
      "share_threads(n): this process is one of n that compute at once and uses 1/n of the CPUs, "
      "unless SHMTENSOR_NUM_THREADS or OMP_NUM_THREADS sets the number of threads."},

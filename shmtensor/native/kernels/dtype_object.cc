@@ -156,9 +156,24 @@ PyMemberDef dtype_members[] = {
 
 PyType_Slot dtype_slots[] = {
     {Py_tp_doc,
-     const_cast<char*>("dtype(spelling): the type of a tensor's elements, one object per dtype (`shmtensor.float32`).\n\n"
-                       "Args:\n    spelling: a dtype of shmtensor's or NumPy's, a class of numbers, a name.\n\n"
-                       "Raises:\n    TypeError: tensors cannot have it.")},
+     const_cast<char*>(R"(dtype(spelling): the type of a tensor's elements, one object per dtype (`shmtensor.float32`).
+
+Parameters
+----------
+spelling : dtype, type or str
+    A dtype of shmtensor's or NumPy's, a class of numbers, a name.
+
+Raises
+------
+TypeError
+    Tensors cannot have it.
+
+Examples
+--------
+>>> st.dtype("float32") is st.float32, st.dtype(np.int64) is st.int64
+(True, True)
+>>> st.float16.itemsize
+2)")},
     {Py_tp_new, reinterpret_cast<void*>(dtype_new)},
     {Py_tp_repr, reinterpret_cast<void*>(dtype_repr)},
     {Py_tp_hash, reinterpret_cast<void*>(dtype_hash)},
