@@ -275,9 +275,29 @@ static PyMethodDef functions[] = {
     {"domain_ensure", py_domain_ensure, METH_NOARGS, "Creates the domain of this process unless it exists."},
     {"domain_ready", py_domain_ready, METH_NOARGS, "Whether this process has a domain."},
     {"domain_fds", py_domain_fds, METH_NOARGS, "The descriptors of the control file and the two volumes."},
-    {"domain_id", py_domain_id, METH_NOARGS, "The 16 bytes of the domain's id."},
+    {"domain_id", py_domain_id, METH_NOARGS, R"(The 16 bytes of the domain's id.
+
+Returns
+-------
+bytes
+    As `Domain.id`.
+
+Examples
+--------
+>>> len(st.memory.domain_id())
+16)"},
     {"domain_environment", py_domain_environment, METH_NOARGS,
-     "The value of SHMTENSOR_DOMAIN by which a child joins this domain."},
+     R"(The value of SHMTENSOR_DOMAIN by which a child joins this domain.
+
+Returns
+-------
+str
+    For the environment of the child.
+
+Examples
+--------
+>>> import os
+>>> environment = {**os.environ, "SHMTENSOR_DOMAIN": st.memory.domain_environment()})"},
     method("domain_join", py_domain_join, "Joins a domain by the descriptors of its files. Raises DomainError."),
     {"row", py_row, METH_NOARGS, "The row of this process and its incarnation."},
     method("liveness", py_liveness, "'alive', 'doomed' (dying) or 'dead': the process of a row and incarnation."),
@@ -290,22 +310,172 @@ static PyMethodDef functions[] = {
     {"last_child", py_last_child, METH_NOARGS, "Row and incarnation of the child that this thread forked last."},
     method("sweep", py_sweep, "Clears the rows of dead processes; returns how many. At most every 100 ms unless forced."),
     method("allocate", py_allocate,
-           "A Block of shared memory, 64-byte aligned; `shared`: marked as shared from the start. Raises:\n"
-           "OutOfSharedMemory.",
+           R"(A Block of shared memory, 64-byte aligned.
+
+Parameters
+----------
+nbytes : int
+    Its size.
+zero : bool, optional
+    Whether it is filled with zeros, by default; else its bytes are undefined.
+shared : bool, optional
+    Whether it is marked as shared from the start.
+
+Returns
+-------
+Block
+    Freed when nothing refers to it.
+
+Raises
+------
+OutOfSharedMemory
+    The shared heap is full.
+
+Examples
+--------
+>>> block = st.memory.allocate(24)
+>>> x = np.frombuffer(block, np.float64)
+>>> x, st.memory.is_shared(x)
+(array([0., 0., 0.]), True))",
            METH_FASTCALL | METH_KEYWORDS),
-    {"is_shared", py_is_shared, METH_O, "Whether the memory of an array is shared. Copies: none."},
+    {"is_shared", py_is_shared, METH_O, R"(Whether the memory of an array is shared.
+
+Parameters
+----------
+array : ndarray, Block or int
+    Or an address; of a Tensor `x` its `x.numpy()`.
+
+Returns
+-------
+bool
+    False of NumPy's own memory.
+
+Notes
+-----
+Copies: none.
+
+Examples
+--------
+>>> with st.memory.shared_numpy():
+...     x = np.zeros(3)
+>>> st.memory.is_shared(x), st.memory.is_shared(np.zeros(3))
+(True, False))"},
     {"held_elsewhere", py_held_elsewhere, METH_O,
-     "Whether another process, or a message in flight, has the block of an array."},
+     R"(Whether another process, or a message in flight, has the block of an array.
+
+Parameters
+----------
+array : ndarray, Block or int
+    In shared memory; or an address there.
+
+Returns
+-------
+bool
+    False once all have freed it.
+
+Examples
+--------
+>>> x = st.ones(3).share_memory_().numpy()
+>>> handle = st.memory.export(x)
+>>> st.memory.held_elsewhere(x)
+True
+>>> st.memory.acknowledge(handle)
+>>> st.memory.held_elsewhere(x)
+False)"},
     {"received_here", py_received_here, METH_O, "How many received Blocks of this process are over the block of an array."},
-    {"block_of", py_block_of, METH_O, "Address and size in bytes of the block of an array."},
+    {"block_of", py_block_of, METH_O, R"(Address and size in bytes of the block of an array.
+
+Parameters
+----------
+array : ndarray, Block or int
+    In shared memory; or an address there.
+
+Returns
+-------
+(address, size) : int, int
+    The block may be larger than the array.
+
+Examples
+--------
+>>> x = st.ones(3).numpy()
+>>> address, size = st.memory.block_of(x)
+>>> address % 64, size >= x.nbytes
+(0, True))"},
     method("export", py_export,
-           "A handle (72 bytes) of the block of an array. It is in flight, and the block lives, until it is\n"
-           "acknowledged. Copies: none. Raises: ValueError if the memory is not shared."),
+           R"(A handle of the block of an array, to send to another process.
+
+Parameters
+----------
+array : ndarray, Block or int
+    In shared memory; or an address there.
+
+Returns
+-------
+bytes
+    72 bytes. It is in flight, and the block lives, until it is acknowledged.
+
+Raises
+------
+ValueError
+    The memory is not shared.
+
+Notes
+-----
+Copies: none.
+
+Examples
+--------
+>>> x = st.arange(3).share_memory_().numpy()
+>>> handle = st.memory.export(x)
+>>> len(handle)
+72
+>>> st.memory.acknowledge(handle))"),
     method("receive", py_receive,
-           "The Block of a handle, held until the Block is freed. Copies: none. Raises:\n"
-           "StaleHandle, ForeignHandle."),
+           R"(The Block of a handle, held until the Block is freed.
+
+Parameters
+----------
+handle : bytes
+    Of `export` in another process of the domain.
+
+Returns
+-------
+Block
+    The same memory.
+
+Raises
+------
+StaleHandle
+    The block is gone.
+ForeignHandle
+    The handle is of another domain.
+
+Notes
+-----
+Copies: none.
+
+Examples
+--------
+>>> x = st.arange(3).share_memory_().numpy()
+>>> handle = st.memory.export(x)
+>>> block = st.memory.receive(handle)
+>>> st.memory.acknowledge(handle)
+>>> np.frombuffer(block, x.dtype)[:3]
+array([0, 1, 2]))"),
     {"acknowledge", py_acknowledge, METH_O,
-     "A handle is not in flight any more: it has arrived, or never will. Idempotent."},
+     R"(A handle is not in flight any more: it has arrived, or never will.
+
+Parameters
+----------
+handle : bytes
+    Of `export`; a second call does nothing.
+
+Examples
+--------
+>>> x = st.ones(3).share_memory_().numpy()
+>>> handle = st.memory.export(x)
+>>> st.memory.acknowledge(handle)
+>>> st.memory.acknowledge(handle))"},
     {"gate_open", py_gate_open, METH_NOARGS, "Opens the heap for NumPy allocations of this thread; a token for gate_close."},
     {"gate_shut", py_gate_shut, METH_NOARGS, "Shuts the heap in this thread; a token for gate_close."},
     {"gate_close", py_gate_close, METH_O, "Restores the former state of the gate."},

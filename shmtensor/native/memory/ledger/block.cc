@@ -79,15 +79,26 @@ static PyMemberDef members[] = {{"nbytes", T_PYSSIZET, offsetof(BlockObject, nby
                                 {nullptr, 0, 0, 0, nullptr}};
 static PyGetSetDef getset[] = {{"address", get_address, nullptr, "The address of the block in this process.", nullptr},
                                {nullptr, nullptr, nullptr, nullptr, nullptr}};
-static PyType_Slot slots[] = {
-    {Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
-    {Py_tp_repr, reinterpret_cast<void*>(repr)},
-    {Py_tp_members, members},
-    {Py_tp_getset, getset},
-    {Py_sq_length, reinterpret_cast<void*>(length)},
-    {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
-    {Py_tp_doc, const_cast<char*>("A block of shared memory; np.frombuffer(block, ...) keeps it alive. Copies: none")},
-    {0, nullptr}};
+static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(dealloc)},
+                              {Py_tp_repr, reinterpret_cast<void*>(repr)},
+                              {Py_tp_members, members},
+                              {Py_tp_getset, getset},
+                              {Py_sq_length, reinterpret_cast<void*>(length)},
+                              {Py_bf_getbuffer, reinterpret_cast<void*>(get_buffer)},
+                              {Py_tp_doc, const_cast<char*>(R"(A block of shared memory, which has Python's buffer interface.
+
+Notes
+-----
+Copies: none. `np.frombuffer(block, ...)` keeps it alive.
+
+Examples
+--------
+>>> block = st.memory.allocate(24)
+>>> len(block)
+24
+>>> np.frombuffer(block, np.float64).shape
+(3,))")},
+                              {0, nullptr}};
 static PyType_Spec spec = {"shmtensor.native.Block", sizeof(BlockObject), 0,
                            Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
 
