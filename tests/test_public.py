@@ -99,7 +99,7 @@ MODULES = [
 
 def public(name: str) -> dict[str, Any]:
     module = importlib.import_module(name)
-    names = getattr(module, "__all__", None) or [n for n in vars(module) if not n.startswith("_")]
+    names = getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]
     return {n: getattr(module, n) for n in names if not inspect.ismodule(getattr(module, n))}
 
 

@@ -118,7 +118,9 @@ def test_statistics_are_tables(trained: Any) -> None:
     table = cells(statistics._repr_html_())
     assert table[0][:3] == ["id", "pid", "batches"]
     assert statistics.bottleneck in statistics._repr_html_()
-    assert ["processes", "1"] in cells(memory.statistics()._repr_html_())
+    assert ["huge_pages", memory.statistics().huge_pages] in cells(
+        memory.statistics()._repr_html_()
+    )
 
 
 def test_texts_in_tables_are_escaped() -> None:

@@ -64,17 +64,52 @@ def set_mode(mode: bool, check_nan: bool) -> None:
 
 
 def set_anomaly_enabled(mode: bool, check_nan: bool = True) -> None:
-    """Anomaly mode on or off, until it is set again."""
+    """Turns anomaly mode on or off, until it is set again.
+
+    Parameters
+    ----------
+    mode : bool
+        On or off.
+    check_nan : bool, optional
+        Whether a NaN in a gradient is an error.
+
+    Examples
+    --------
+    >>> st.set_anomaly_enabled(True)
+    >>> st.is_anomaly_enabled()
+    True
+    >>> st.set_anomaly_enabled(False)
+    """
     set_mode(mode, check_nan)
 
 
 def is_anomaly_enabled() -> bool:
-    """Whether anomaly mode is on."""
+    """Whether anomaly mode is on.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> st.is_anomaly_enabled()
+    False
+    """
     return tracing.get()
 
 
 def is_anomaly_check_nan_enabled() -> bool:
-    """Whether a NaN in a gradient is an error in anomaly mode."""
+    """Whether a NaN in a gradient is an error in anomaly mode.
+
+    Returns
+    -------
+    bool
+
+    Examples
+    --------
+    >>> st.is_anomaly_check_nan_enabled()
+    True
+    """
     return _check_nan[0]
 
 

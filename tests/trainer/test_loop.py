@@ -33,7 +33,7 @@ def assert_close(model: Any, expected: Any) -> None:
     for (name, x), y in zip(
         model.state_dict().items(), expected.state_dict().values(), strict=True
     ):
-        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-12, atol=1e-13, err_msg=name)
+        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-12, atol=1e-12, err_msg=name)
 
 
 def assert_equal(model: Any, expected: Any) -> None:

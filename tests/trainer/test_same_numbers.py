@@ -73,7 +73,7 @@ def check_same(*arguments: Any, ranks: tuple[int, ...] = (3,), **options: Any) -
             one.model.state_dict().items(), several.model.state_dict().values(), strict=True
         ):
             np.testing.assert_allclose(
-                y.numpy(), x.numpy(), rtol=1e-12, atol=1e-13, err_msg=f"{name}, {nprocs} ranks"
+                y.numpy(), x.numpy(), rtol=1e-12, atol=1e-12, err_msg=f"{name}, {nprocs} ranks"
             )
         np.testing.assert_allclose(several.history["loss"], one.history["loss"], rtol=1e-11)
         assert one.step == several.step == EPOCHS * STEPS

@@ -37,19 +37,34 @@ def launch(
 ) -> list[Any]:
     """Runs `fn(*args)` on `nprocs` ranks, which are in a process group already.
 
-    Args:
-        start_method: "fork" can run functions of a notebook; "spawn" and "forkserver" need a
-            function that can be imported.
-        timeout: seconds that a collective waits.
+    Parameters
+    ----------
+    fn : callable
+        What each rank runs.
+    nprocs : int, optional
+        The number of ranks.
+    args : tuple, optional
+        Its arguments.
+    start_method : str, optional
+        "fork" can run functions of a notebook; "spawn" and "forkserver" need a function that can be
+        imported.
+    timeout : float, optional
+        Seconds that a collective waits.
 
-    Returns:
+    Returns
+    -------
+    list
         The return value of each rank; tensors have the same memory.
 
-    Raises:
-        ProcessRaisedException: a rank raised; the message has the first one's traceback.
-        ProcessExitedException: a rank was killed.
+    Raises
+    ------
+    ProcessRaisedException
+        A rank raised; the message has the first one's traceback.
+    ProcessExitedException
+        A rank was killed.
 
-    >>> import shmtensor as st
+    Examples
+    --------
     >>> st.launch(lambda: st.distributed.get_rank() * 10, 3)
     [0, 10, 20]
     """

@@ -20,10 +20,30 @@ def embedding(
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> Tensor:
-    """Rows of weight (n, dim) by integers of shape (*): (*, dim).
+    """Rows of a table by their numbers, with the table first: `nn.functional.embedding`.
 
-    Args:
-        padding_idx: the gradient of this row is 0; -1: of none.
+    Parameters
+    ----------
+    weight : Tensor
+        The table: `(n, dim)`.
+    indices : Tensor
+        Whole numbers of any shape `(...)`.
+    padding_idx : int, optional
+        A row that receives no gradient; -1 for none.
+    scale_grad_by_freq : bool, optional
+        Whether each row's gradient is divided by how often the row was looked up.
+    sparse : bool, optional
+        Whether the gradient of a leaf `weight` is a sparse tensor.
+
+    Returns
+    -------
+    Tensor
+        `(..., dim)`.
+
+    Examples
+    --------
+    >>> st.embedding(st.tensor([[0., 1.], [10., 11.]]), st.tensor([1]))
+    tensor([[10., 11.]])
     """
     return _embedding(
         indices,
@@ -45,18 +65,46 @@ def embedding_bag(
     include_last_offset: bool = False,
     padding_idx: int | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """The sum, mean or maximum of the rows of weight (n, dim) in each bag, and the bags.
+    """The sum, mean or maximum of the rows of a table in each bag, and the bags.
 
-    Args:
-        indices: (n_indices,), the rows of all bags one after another.
-        offsets: where each bag begins in it.
-        mode: 0: sum, 1: mean, 2: maximum.
-        padding_idx: this row is ignored.
+    Parameters
+    ----------
+    weight : Tensor
+        The table: `(n, dim)`.
+    indices : Tensor
+        `(n_indices,)`: the rows of all bags, one after another.
+    offsets : Tensor
+        `(bags,)`: where each bag begins in it.
+    scale_grad_by_freq : bool, optional
+        Whether each row's gradient is divided by how often the row was looked up.
+    mode : int, optional
+        0: sum, 1: mean, 2: maximum.
+    sparse : bool, optional
+        Whether the gradient of a leaf `weight` is a sparse tensor.
+    per_sample_weights : Tensor, optional
+        `(n_indices,)`: factors of the rows, for sums.
+    include_last_offset : bool, optional
+        Whether `offsets` has one more element, the end of the last bag.
+    padding_idx : int, optional
+        A row that is ignored.
 
-    Returns: the result (bags, dim); the bag of each index (n_indices,); the size of each bag
-        (bags,); for the maximum the row of each number (bags, dim), else the sizes again.
+    Returns
+    -------
+    tuple of Tensor
+        The result `(bags, dim)`; the bag of each index `(n_indices,)`; the size of each bag
+        `(bags,)`; for the maximum the row of each number `(bags, dim)`, else the sizes again.
 
-    Raises: ValueError for another mode or shapes that do not fit.
+    Raises
+    ------
+    ValueError
+        Another mode, or shapes that do not fit.
+
+    Examples
+    --------
+    >>> table = st.tensor([[0., 1.], [10., 11.], [20., 21.]])
+    >>> st.embedding_bag(table, st.tensor([0, 2, 1]), st.tensor([0, 2]))[0]
+    tensor([[20., 22.],
+            [10., 11.]])
     """
     if mode not in range(len(_MODES)):
         raise ValueError(f"embedding_bag: mode must be 0 (sum), 1 (mean) or 2 (max): {mode}")
