@@ -109,8 +109,7 @@ extern "C" __global__ __launch_bounds__(1024) void layer_norm_backward_block(
 template <int P, int K>
 __device__ __forceinline__ void backward_rows(const scalar_t* g, const scalar_t* x, const scalar_t* weight,
                                               const acc_t* means, const acc_t* rstds, scalar_t* out, acc_t* parts,
-                                              index_t rows, int length, int centred) {
-  __shared__ acc_t part[512];
+                                              index_t rows, int length, int centred, acc_t* part) {
   acc_t by_weight[P * K] = {}, by_bias[P * K] = {};
   for (index_t r = Warp::row(); r < rows; r += Warp::rows()) {
     RowOfWarp<P, K> h, xhat;  // h: g, then g times the weight
@@ -162,10 +161,9 @@ __device__ __forceinline__ void backward_rows(const scalar_t* g, const scalar_t*
 template <int K>
 __device__ __forceinline__ void backward_packs(const scalar_t* g, const scalar_t* x, const scalar_t* weight,
                                                const acc_t* means, const acc_t* rstds, scalar_t* out, acc_t* parts,
-                                               index_t rows, int length, int centred) {
-  __shared__ acc_t part[512];
+                                               index_t rows, int length, int centred, acc_t* part) {
   if constexpr (K * PACK <= 32)
-    backward_rows<PACK, K>(g, x, weight, means, rstds, out, parts, rows, length, centred);
+    backward_rows<PACK, K>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
 }
 
 #define BACKWARD_ROWS                                                                                                 \
@@ -174,28 +172,36 @@ __device__ __forceinline__ void backward_packs(const scalar_t* g, const scalar_t
       acc_t *__restrict__ parts, index_t rows, int length, int centred
 
 extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_2(BACKWARD_ROWS) {
-  backward_rows<1, 2>(g, x, weight, means, rstds, out, parts, rows, length, centred);
+  __shared__ acc_t part[512];
+  backward_rows<1, 2>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
 }
 extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_8(BACKWARD_ROWS) {
-  backward_rows<1, 8>(g, x, weight, means, rstds, out, parts, rows, length, centred);
+  __shared__ acc_t part[512];
+  backward_rows<1, 8>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
 }
 extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_32(BACKWARD_ROWS) {
-  backward_rows<1, 32>(g, x, weight, means, rstds, out, parts, rows, length, centred);
+  __shared__ acc_t part[512];
+  backward_rows<1, 32>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
 }
 extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_packs_1(BACKWARD_ROWS) {
-  backward_packs<1>(g, x, weight, means, rstds, out, parts, rows, length, centred);
+  __shared__ acc_t part[512];
+  backward_packs<1>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
 }
 extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_packs_2(BACKWARD_ROWS) {
-  backward_packs<2>(g, x, weight, means, rstds, out, parts, rows, length, centred);
+  __shared__ acc_t part[512];
+  backward_packs<2>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
 }
 extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_packs_4(BACKWARD_ROWS) {
-  backward_packs<4>(g, x, weight, means, rstds, out, parts, rows, length, centred);
+  __shared__ acc_t part[512];
+  backward_packs<4>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
 }
 extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_packs_8(BACKWARD_ROWS) {
-  backward_packs<8>(g, x, weight, means, rstds, out, parts, rows, length, centred);
+  __shared__ acc_t part[512];
+  backward_packs<8>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
 }
 extern "C" __global__ __launch_bounds__(256) void layer_norm_backward_rows_packs_16(BACKWARD_ROWS) {
-  backward_packs<16>(g, x, weight, means, rstds, out, parts, rows, length, centred);
+  __shared__ acc_t part[512];
+  backward_packs<16>(g, x, weight, means, rstds, out, parts, rows, length, centred, part);
 }
 
 // ---- sums over samples, in two stages: blockIdx.y is a chunk of samples, whose sums are added up afterwards

@@ -60,8 +60,7 @@ __device__ __forceinline__ void rows_by_warp(const T* x, U* out, index_t rows, i
 // Chunk i of a row begins at its element i * size; out: (rows, chunks).
 template <class T, class U>
 __device__ __forceinline__ void rows_by_block(const T* x, U* out, index_t rows, index_t n, index_t size, acc_t factor,
-                                              int packed) {
-  __shared__ acc_t part[32];
+                                              int packed, acc_t* part) {
   constexpr int P = 16 / sizeof(T);
   const index_t start = blockIdx.y * size, length = start + size < n ? size : n - start;
   for (index_t r = blockIdx.x; r < rows; r += gridDim.x) {
@@ -76,8 +75,7 @@ __device__ __forceinline__ void rows_by_block(const T* x, U* out, index_t rows, 
 // blockIdx.x: a group of columns, blockIdx.y: a chunk of n, blockIdx.z: an outer index; out: (outer, chunks, inner).
 template <class T, class U>
 __device__ __forceinline__ void columns_by_block(const T* x, U* out, index_t outer, index_t n, index_t inner, index_t size,
-                                                 acc_t factor) {
-  __shared__ acc_t part[1024];
+                                                 acc_t factor, acc_t* part) {
   constexpr int UNROLL = 4;
   const index_t column = static_cast<index_t>(blockIdx.x) * blockDim.x + threadIdx.x;
   const index_t start = blockIdx.y * size, stop = start + size < n ? start + size : n;
@@ -106,47 +104,62 @@ __device__ __forceinline__ void columns_by_block(const T* x, U* out, index_t out
   }
 }
 
-#define ARRAYS(T, U) const T *__restrict__ x, U *__restrict__ out
-#define WARP(T, U) ARRAYS(T, U), index_t rows, index_t n, acc_t factor, int packed
-#define BLOCK(T, U) ARRAYS(T, U), index_t rows, index_t n, index_t size, acc_t factor, int packed
-#define COLUMNS(T, U) ARRAYS(T, U), index_t outer, index_t n, index_t inner, index_t size, acc_t factor
-
-extern "C" __global__ __launch_bounds__(256) void sum_warp(WARP(scalar_t, scalar_t)) {
+extern "C" __global__ __launch_bounds__(256) void sum_warp(
+    const scalar_t* __restrict__ x, scalar_t* __restrict__ out, index_t rows, index_t n, acc_t factor, int packed) {
   rows_by_warp(x, out, rows, n, factor, packed);
 }
-extern "C" __global__ __launch_bounds__(1024) void sum_block(BLOCK(scalar_t, scalar_t)) {
-  rows_by_block(x, out, rows, n, size, factor, packed);
+extern "C" __global__ __launch_bounds__(1024) void sum_block(
+    const scalar_t* __restrict__ x, scalar_t* __restrict__ out, index_t rows, index_t n, index_t size, acc_t factor, int packed) {
+  __shared__ acc_t part[32];
+  rows_by_block(x, out, rows, n, size, factor, packed, part);
 }
-extern "C" __global__ __launch_bounds__(1024) void sum_columns(COLUMNS(scalar_t, scalar_t)) {
-  columns_by_block(x, out, outer, n, inner, size, factor);
-}
-
-extern "C" __global__ __launch_bounds__(256) void sum_warp_to_acc(WARP(scalar_t, acc_t)) {
-  rows_by_warp(x, out, rows, n, factor, packed);
-}
-extern "C" __global__ __launch_bounds__(1024) void sum_block_to_acc(BLOCK(scalar_t, acc_t)) {
-  rows_by_block(x, out, rows, n, size, factor, packed);
-}
-extern "C" __global__ __launch_bounds__(1024) void sum_columns_to_acc(COLUMNS(scalar_t, acc_t)) {
-  columns_by_block(x, out, outer, n, inner, size, factor);
+extern "C" __global__ __launch_bounds__(1024) void sum_columns(
+    const scalar_t* __restrict__ x, scalar_t* __restrict__ out, index_t outer, index_t n, index_t inner, index_t size, acc_t factor) {
+  __shared__ acc_t part[1024];
+  columns_by_block(x, out, outer, n, inner, size, factor, part);
 }
 
-extern "C" __global__ __launch_bounds__(256) void sum_warp_of_acc(WARP(acc_t, scalar_t)) {
+extern "C" __global__ __launch_bounds__(256) void sum_warp_to_acc(
+    const scalar_t* __restrict__ x, acc_t* __restrict__ out, index_t rows, index_t n, acc_t factor, int packed) {
   rows_by_warp(x, out, rows, n, factor, packed);
 }
-extern "C" __global__ __launch_bounds__(1024) void sum_block_of_acc(BLOCK(acc_t, scalar_t)) {
-  rows_by_block(x, out, rows, n, size, factor, packed);
+extern "C" __global__ __launch_bounds__(1024) void sum_block_to_acc(
+    const scalar_t* __restrict__ x, acc_t* __restrict__ out, index_t rows, index_t n, index_t size, acc_t factor, int packed) {
+  __shared__ acc_t part[32];
+  rows_by_block(x, out, rows, n, size, factor, packed, part);
 }
-extern "C" __global__ __launch_bounds__(1024) void sum_columns_of_acc(COLUMNS(acc_t, scalar_t)) {
-  columns_by_block(x, out, outer, n, inner, size, factor);
+extern "C" __global__ __launch_bounds__(1024) void sum_columns_to_acc(
+    const scalar_t* __restrict__ x, acc_t* __restrict__ out, index_t outer, index_t n, index_t inner, index_t size, acc_t factor) {
+  __shared__ acc_t part[1024];
+  columns_by_block(x, out, outer, n, inner, size, factor, part);
 }
 
-extern "C" __global__ __launch_bounds__(256) void sum_warp_acc(WARP(acc_t, acc_t)) {
+extern "C" __global__ __launch_bounds__(256) void sum_warp_of_acc(
+    const acc_t* __restrict__ x, scalar_t* __restrict__ out, index_t rows, index_t n, acc_t factor, int packed) {
   rows_by_warp(x, out, rows, n, factor, packed);
 }
-extern "C" __global__ __launch_bounds__(1024) void sum_block_acc(BLOCK(acc_t, acc_t)) {
-  rows_by_block(x, out, rows, n, size, factor, packed);
+extern "C" __global__ __launch_bounds__(1024) void sum_block_of_acc(
+    const acc_t* __restrict__ x, scalar_t* __restrict__ out, index_t rows, index_t n, index_t size, acc_t factor, int packed) {
+  __shared__ acc_t part[32];
+  rows_by_block(x, out, rows, n, size, factor, packed, part);
 }
-extern "C" __global__ __launch_bounds__(1024) void sum_columns_acc(COLUMNS(acc_t, acc_t)) {
-  columns_by_block(x, out, outer, n, inner, size, factor);
+extern "C" __global__ __launch_bounds__(1024) void sum_columns_of_acc(
+    const acc_t* __restrict__ x, scalar_t* __restrict__ out, index_t outer, index_t n, index_t inner, index_t size, acc_t factor) {
+  __shared__ acc_t part[1024];
+  columns_by_block(x, out, outer, n, inner, size, factor, part);
+}
+
+extern "C" __global__ __launch_bounds__(256) void sum_warp_acc(
+    const acc_t* __restrict__ x, acc_t* __restrict__ out, index_t rows, index_t n, acc_t factor, int packed) {
+  rows_by_warp(x, out, rows, n, factor, packed);
+}
+extern "C" __global__ __launch_bounds__(1024) void sum_block_acc(
+    const acc_t* __restrict__ x, acc_t* __restrict__ out, index_t rows, index_t n, index_t size, acc_t factor, int packed) {
+  __shared__ acc_t part[32];
+  rows_by_block(x, out, rows, n, size, factor, packed, part);
+}
+extern "C" __global__ __launch_bounds__(1024) void sum_columns_acc(
+    const acc_t* __restrict__ x, acc_t* __restrict__ out, index_t outer, index_t n, index_t inner, index_t size, acc_t factor) {
+  __shared__ acc_t part[1024];
+  columns_by_block(x, out, outer, n, inner, size, factor, part);
 }
