@@ -2,8 +2,6 @@
 
 The figures are the allocator's (`shmtensor.memory.cuda`). Without a GPU, or before the first use of
 one, they are 0, and there is nothing to free.
-
-The file is long because its functions have full docstrings.
 """
 
 from __future__ import annotations
