@@ -147,6 +147,12 @@ def grid_sample(kind: str) -> tuple[Any, ...]:
     }[kind]  # fmt: skip
 
 
+def cross_entropy_backward() -> tuple[Any, ...]:
+    logits, *args = cross_entropy()
+    _, normalizers = ROWS["_cross_entropy"].forward(np, logits, *args)
+    return floats(), logits, normalizers, *args
+
+
 def table_rows() -> tuple[Any, Any]:
     return integers(10_000, 4096), floats(4096, 64)
 
@@ -380,6 +386,17 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
                   g, t.empty(IMAGES), [k, k], [k, k], [0, 0], False, True, None))
         for k in (2, 8)
     ],
+    "_fractional_max_pool": one(
+        "2 to 32^2", lambda: (images(), floats(8, 32, 2, low=0), (2, 2), (32, 32)),
+        lambda t, x, u: t.nn.functional.fractional_max_pool2d(x, 2, 32, _random_samples=u)),
+    "_attention": one(
+        "32 heads of 128 x 64",
+        lambda: ([floats(32, 128, 64) for _ in range(3)], 0.125, False, 0.0, 0, 0),
+        functional("scaled_dot_product_attention")),
+    "_slice_backward": one(
+        "matrix, a frame of 1",
+        lambda: (floats(*SIZE), tuple(n + 2 for n in SIZE), (slice(1, -1), slice(1, -1)), 0),
+        lambda t, x: t.nn.functional.pad(x, (1, 1, 1, 1))),
     "_weighted_gather": one("8 x 32 x 64^2, bilinear", lambda: grid_sample("gather")),
     "_weighted_scatter": one("8 x 32 x 64^2, bilinear", lambda: grid_sample("scatter")),
     "_weighted_gather_backward_weights": one(
@@ -392,9 +409,7 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
     "_nll_loss_backward": one(
         "128 x 1000", lambda: (floats(), integers(1000, 128), None, (128, 1000), -100, MEAN)),
     "_cross_entropy": one("128 x 1000", cross_entropy, functional("cross_entropy")),
-    "_cross_entropy_backward": one(
-        "128 x 1000",
-        lambda: (floats(), *[floats(128, 1000, low=0)] * 2, integers(1000, 128), -100, MEAN)),
+    "_cross_entropy_backward": one("128 x 1000", cross_entropy_backward),
     "_ctc_loss": one("100 x 32, 20 labels", ctc,
         lambda t, x, y: t.nn.functional.ctc_loss(x, y, (100,) * 32, (20,) * 32)),
     "_ctc_loss_backward": one("100 x 32, 20 labels", ctc_backward),
