@@ -98,6 +98,15 @@ def test_distributions_have_no_second_package(entries: dict[str, Path]) -> None:
     assert top_level.read_text() == "shmtensor\n"
 
 
+def test_source_distributions_have_docs_and_examples_but_no_tests(entries: dict[str, Path]) -> None:
+    root = entries["source distribution"]
+    assert (root / "CHANGELOG.md").exists()
+    for name in ("docs/index.md", "docs/pictures/batch.svg", "docs/conf.py", "examples/digits.py"):
+        assert (root / name).read_bytes() == (ROOT / name).read_bytes()
+    assert not (root / "docs" / "reference").exists()  # `make site` writes it
+    assert not (root / "tests").exists()
+
+
 def test_the_source_folder_is_no_second_copy(tmp_path: Path) -> None:
     for statement in ("import dataloaders", "from dataloaders.datasets import MNIST"):
         done = run("-c", statement, cwd=tmp_path, env=environment())
