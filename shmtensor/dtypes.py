@@ -142,6 +142,8 @@ def as_dtype(spelling: Any) -> Dtype:
     try:
         result = SPELLINGS.get(spelling)
         if result is None:
+            if hasattr(type(spelling), "__array__"):
+                raise TypeError  # for a tensor NumPy warns or raises another error, by its version
             other = np.dtype(spelling)
             result = bfloat16 if is_bfloat16(other) else SPELLINGS[other]
     except (TypeError, KeyError):

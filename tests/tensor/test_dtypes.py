@@ -42,7 +42,7 @@ def test_spellings(spelling: Any) -> None:
 
 
 def test_a_spelling_of_no_dtype_is_named() -> None:
-    for spelling in ("float31", "<U3", [("a", "f4")], 3, object()):
+    for spelling in ("float31", "<U3", [("a", "f4")], 3, object(), st.ones(2), np.ones(2)):
         with pytest.raises(TypeError):
             st.dtype(spelling)
     with pytest.raises(TypeError, match="not a dtype that tensors can have: 'float31'"):
