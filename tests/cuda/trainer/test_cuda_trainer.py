@@ -11,6 +11,7 @@ from tests.cuda.standin.program import run_module
 CASES = [
     "one_rank",
     "losses_are_read_later",
+    "waits_of_several_ranks",
     "mixed_precision",
     "ranks_with_a_gpu_each",
     "ranks_share_a_gpu",
