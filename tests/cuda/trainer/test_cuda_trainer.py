@@ -21,6 +21,7 @@ CASES = [
     "checkpoints",
     "a_loader_with_workers",
     "a_death",
+    "a_death_in_an_evaluation",
     "a_death_with_nccl",
     "errors",
     "in_a_group",

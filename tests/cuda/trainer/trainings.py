@@ -290,6 +290,33 @@ def case_a_death() -> None:
     check_death("cuda:0")
 
 
+class FailsInEvaluation(Fails):
+    """Ends its process in the second batch of an evaluation."""
+
+    def forward(self, x: Any) -> Any:
+        self.calls += not self.training
+        if self.calls == 2 and mp.current_process().name == "rank 1" and not Path("dead").exists():
+            Path("dead").touch()
+            os._exit(3)
+        return self.layer(x)
+
+
+def case_a_death_in_an_evaluation() -> None:
+    """It is made again, and counts each sample once, though figures are read at its end."""
+    without_statistics()
+    reference = fit(make(1, None))
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setitem(globals(), "model", FailsInEvaluation)
+        trainer = make(2, "cuda:0")
+        with pytest.warns(RuntimeWarning, match="started again, 0 restarts left"):
+            fit(trainer, max_restarts=1)
+    check(trainer, reference)
+    for ours, theirs in zip(trainer.history.epochs, reference.history.epochs, strict=True):
+        np.testing.assert_allclose(ours.eval_loss, theirs.eval_loss, rtol=1e-3)
+        assert ours.eval_accuracy == theirs.eval_accuracy
+
+
 def case_a_death_with_nccl() -> None:
     need_devices(2)
     check_death("cuda")
