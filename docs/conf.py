@@ -31,6 +31,7 @@ html_title = "shmtensor"
 html_static_path = ["static"]
 html_css_files = ["wide_tables.css"]
 html_show_sourcelink = False
+html_sidebars = {name: [] for name in ("install", "quickstart", "concepts")}  # no pages below
 html_theme_options = {
     "navbar_align": "left",
     "header_links_before_dropdown": 6,

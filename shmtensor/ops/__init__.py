@@ -78,15 +78,15 @@ FAMILIES = (
     "shape.as_strided",
     "shape.view_copies",
     "linalg.linalg_names",
-    "special.igamma_names",
-    "signal.stft_names",
-    "nn.rnn_names",
+    "special.igamma_mvlgamma",
+    "signal.stft_segment_reduce",
+    "nn.lstm_gru",
 )
 
 # Families that are declared on the first use of one of their ops, so that the import stays cheap.
 # The names of their ops begin with the prefix; users call them by a namespace (shmtensor.linalg).
 LATER = {
-    "fft": ("signal.fft", "signal.stft_segment_reduce"),
+    "fft": ("signal.fft", "signal.fft_stft_segments"),
     "linalg": (
         "linalg.cholesky_qr",
         "linalg.lu_ldl",

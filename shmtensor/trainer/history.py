@@ -15,6 +15,7 @@ import numpy as np
 from ..functions import stack
 from ..html_table import html_table
 from ..tensor import Tensor
+from .batch_loss import BatchLoss, count_correct
 from .progress_board import ProgressBoard
 
 MOST_UNREAD = 64  # batches, until their figures are read from a GPU
@@ -36,6 +37,21 @@ class Unread(NamedTuple):
     weight: Any
     samples: int
     correct: Any
+
+
+def unread_of(
+    result: BatchLoss, n: int, number: int = 0, index: int = 0, warns: bool = False
+) -> Unread:
+    """The figures of n samples; no wait for the GPU.
+
+    Args:
+        number: of the step.
+        index: of the optimizer.
+        warns: a warning tells of a loss that is NaN or infinite.
+    """
+    correct = count_correct(result.outputs, result.targets)
+    loss = result.loss.detach()
+    return Unread(number if warns else None, index, loss, result.weight, n, correct)
 
 
 class Figures:

@@ -166,8 +166,8 @@ class Lead(Member):
             try:
                 if group is None or stops:
                     self.end_pass()
-                    if self.setup.keeps_outputs and not training:
-                        self.all_kept = self.ranks.gather(self.step.kept)
+                    if not training:
+                        self.all_kept = self.end_evaluation()
                     break
                 self.begin_update(this, group, is_new)
                 if training:

@@ -21,10 +21,11 @@ from ..autograd import no_grad
 from ..device import Device
 from ..optim.arguments import number as number_of
 from ..random import manual_seed
+from ..tensor import Tensor
 from ..tensor.from_data import as_tensor
 from .batch_loss import NO_CONTEXT, BatchLoss, compute_loss, count_correct, run_step
 from .batches import on_device, on_host
-from .history import Unread
+from .history import Figures, Unread, numbers_of, unread_of
 from .progress_board import ProgressBoard, checksum
 from .ranks import Ranks
 from .setup import Setup
@@ -44,6 +45,7 @@ class RankStep:
         is_skipped: this step was left out, because its loss is NaN or infinite.
         totals: of the last update's figures, over the ranks.
         unread: figures that a GPU may not have computed yet.
+        evaluated: of an evaluation on a GPU: the figures of this rank's samples.
         kept: of an evaluation: of each batch, outputs and targets of this rank's samples, or None.
     """
 
@@ -67,6 +69,7 @@ class RankStep:
         self.kept: list[Any] = []
         self.totals = [0.0] * 4
         self.unread: list[Unread] = []
+        self.evaluated = Figures()
         # Of the present step: its number and optimizer; whether its losses were divided, by what.
         self.number, self.index, self.is_divided, self.base = 0, 0, False, 1
         self.last_share: tuple[float, Any, Any] = 0.0, None, None
@@ -111,13 +114,13 @@ class RankStep:
                 if result.weight is None:  # a sum
                     self.is_divided = False
                 if self.is_divided:
-                    loss.backward(self.share_of(number_of(result.weight), loss))
+                    loss.backward(self.share_of(result.weight, loss))
                 else:
                     loss.backward()
             if result.figures:
                 self.add_figures(result.figures, n)
             if reads_later:
-                self.leave_unread(result, n, number if self.looks_at_loss else None, index)
+                self.unread.append(unread_of(result, n, number, index, self.looks_at_loss))
                 continue
             weight, value, right = self.measure(result, n)
             counts_nothing |= weight == 0
@@ -139,8 +142,10 @@ class RankStep:
             self.barrier()
         self.update()
 
-    def share_of(self, weight: float, loss: Any) -> Any:
+    def share_of(self, weight: Any, loss: Any) -> Any:
         """The gradient of a loss: its weight over that of the step. Steps often have the same."""
+        if isinstance(weight, Tensor):  # on a GPU: backward begins before it is known
+            return (weight.double() / self.base).to(loss.dtype)
         share, dtype, gradient = self.last_share
         if share != weight / self.base or dtype is not loss.dtype:
             share, dtype = weight / self.base, loss.dtype
@@ -176,16 +181,13 @@ class RankStep:
             return run_step(step, (self.model, part, *([index] if has_index else [])), n)
 
     def measure(self, result: BatchLoss, n: int) -> tuple[float, float, int]:
-        """The weight, the loss times the weight, and how many samples were classified correctly."""
-        weight = n if result.weight is None else number_of(result.weight)
-        value = result.loss.item() if weight else 0.0  # a mean over nothing is NaN
-        correct = number_of(count_correct(result.outputs, result.targets))
-        return weight, value * (1 if result.weight is None else weight), correct
-
-    def leave_unread(self, result: BatchLoss, n: int, number: int | None, index: int = 0) -> None:
-        """Instead of `measure`, which waits for the GPU."""
-        correct = count_correct(result.outputs, result.targets)
-        self.unread.append(Unread(number, index, result.loss.detach(), result.weight, n, correct))
+        """The weight, the loss times the weight, and the samples classified correctly; one wait."""
+        values = [result.weight, result.loss, count_correct(result.outputs, result.targets)]
+        figures = numbers_of(values) if result.loss.is_cuda else map(number_of, values)
+        weight, value, correct = figures
+        if weight is None:  # a sum
+            return n, value, correct
+        return weight, value * weight if weight else 0.0, correct  # a mean over nothing is NaN
 
     def add_figures(self, figures: dict[str, float], n: int) -> None:
         """Adds the further figures of n samples."""
@@ -247,9 +249,9 @@ class RankStep:
                 result = self.loss_of(part, n, -1)
             if result is not None and result.figures:
                 self.add_figures(result.figures, n)
-            if result is not None and self.device.type == "cuda" and self.ranks == 1:
+            if result is not None and self.device.type == "cuda":
                 self.board.figures[self.rank, 0] += n
-                self.leave_unread(result, n, None)
+                self.evaluated.add_unread([unread_of(result, n)])
             elif result is not None:
                 self.board.figures[self.rank] += n, *self.measure(result, n)
         if self.steps.keeps_outputs:

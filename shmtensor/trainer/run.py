@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 from ..dataloaders.loader.seeding import seed_everything
 from .batches import in_groups, own_samples, part_of
 from .gradients import Gradients, parameters_of, parts_of
+from .history import Figures
 from .nodes import NodeRanks, weights_on_nodes
 from .plan import seed_of
 from .rank_step import RankStep
@@ -145,7 +146,7 @@ class Member:
 
     def begin_pass(self, this: Pass) -> None:
         self.board.clear_figures(self.rank)
-        self.step.names, self.step.kept = [], []
+        self.step.names, self.step.kept, self.step.evaluated = [], [], Figures()
         seed_everything(seed_of(self.setup.seed, this.epoch, self.rank))
         self.set_mode(this.training)
 
@@ -226,6 +227,14 @@ class Member:
             for part, n, _ in group:
                 self.step.evaluate(part, n)
 
+    def end_evaluation(self) -> list[Any]:
+        """Returns when all figures are on the board; on rank 0 what the ranks have kept."""
+        if self.setup.device.type == "cuda":
+            self.step.evaluated.read()
+            self.board.figures[self.rank] += self.step.evaluated.sums
+            self.ranks.barrier()
+        return self.ranks.gather(self.step.kept) if self.setup.keeps_outputs else []
+
     def close(self) -> None:
         for loader, _ in self.loaders.values():
             loader.close()
@@ -276,8 +285,8 @@ def follow(member: Member, this: Pass) -> None:
         update += 1
         if update % updates == 0:
             group = next(groups, None)
-    if member.setup.keeps_outputs and not this.training:
-        member.ranks.gather(member.step.kept)
+    if not this.training:
+        member.end_evaluation()
 
 
 def options_of(member: Member) -> Any:

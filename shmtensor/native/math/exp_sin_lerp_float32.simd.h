@@ -1,5 +1,5 @@
 // Elementary functions of float32, and fused expressions. Included inside a level's namespace, after
-// vector.simd.h and relu_sigmoid_gelu.simd.h.
+// vector.simd.h and relu_sigmoid_dropout.simd.h.
 //
 // The polynomials of log, sin and cos are those of Moshier's Cephes library (logf.c, sinf.c); errors
 // are below two units in the last place. A lane's result never depends on its neighbours.

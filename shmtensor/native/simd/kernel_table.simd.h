@@ -21,7 +21,7 @@ namespace SHMTENSOR_LEVEL {
 #include "simd/vector.simd.h"
 //
 #include "kernels/shape/memcpy.simd.h"
-#include "kernels/pointwise/relu_sigmoid_gelu.simd.h"
+#include "kernels/pointwise/relu_sigmoid_dropout.simd.h"
 #include "simd/vector_float64.simd.h"
 
 #include "simd/float_to_int64.simd.h"
@@ -30,7 +30,7 @@ namespace SHMTENSOR_LEVEL {
 //
 #include "math/erf.simd.h"
 //
-#include "math/gelu.simd.h"
+#include "kernels/pointwise/gelu.simd.h"
 //
 #include "kernels/pointwise/silu_elu_shrink.simd.h"
 #include "kernels/pointwise/where_clamp.simd.h"

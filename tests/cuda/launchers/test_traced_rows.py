@@ -17,13 +17,11 @@ from tests.ops.draws import calls
 # Why the forward is no expression. The row then runs on CuPy's arrays.
 FALLBACKS = {
     "complex": "function empty",  # the result is complex
-    "hardtanh": "a branch on a value",  # the bounds are checked
-    "isclose": "a branch on a value",  # so are the tolerances
+    "isclose": "a branch on a value",  # the tolerances are checked
     "isreal": "function ones",  # without operands
     "nan_to_num": "function nan_to_num",  # the largest numbers of a dtype
     "polar": "function empty",
     "round": "a branch on a value",  # the number of decimals
-    "softshrink": "a branch on a value",
 }
 
 
@@ -89,6 +87,8 @@ def test_fallbacks_are_counted(rows: Any) -> None:
 CALLS = {
     "gelu": lambda x: st.nn.functional.gelu(x),
     "silu": lambda x: st.nn.functional.silu(x),
+    "hardtanh": lambda x: st.nn.functional.hardtanh(x, -0.5, 0.25),
+    "softshrink": lambda x: st.nn.functional.softshrink(x, 0.3),
     "sigmoid": lambda x: st.sigmoid(x),
     "addcmul": lambda x: st.addcmul(x, x, x, value=0.5),
     "erf": lambda x: st.erf(x),

@@ -11,6 +11,7 @@ from tests.cuda.standin.program import run_module
 CASES = [
     "one_rank",
     "losses_are_read_later",
+    "waits_of_several_ranks",
     "mixed_precision",
     "ranks_with_a_gpu_each",
     "ranks_share_a_gpu",
@@ -20,6 +21,7 @@ CASES = [
     "checkpoints",
     "a_loader_with_workers",
     "a_death",
+    "a_death_in_an_evaluation",
     "a_death_with_nccl",
     "errors",
     "in_a_group",

@@ -119,6 +119,56 @@ def case_losses_are_read_later() -> None:
         make(1, "cuda").fit([*on_gpu[1:], on_gpu[1], on_gpu[0]], 1)
 
 
+def case_waits_of_several_ranks() -> None:
+    """A step waits for the GPU after backward, for its figures, and again in the reduction of each
+    bucket, with nccl as without it: to read the figures later would leave one wait of two. An
+    evaluation reads all figures at its end.
+    """
+    from shmtensor.distributed.backends.nccl.member import NcclMember
+    from shmtensor.distributed.group import process_group
+    from shmtensor.trainer import cuda_ranks, history, rank_step
+
+    without_statistics()
+    events: list[str] = []
+
+    def note(patch: Any, owner: Any, name: str, event: str) -> None:
+        original = getattr(owner, name)
+
+        def noted(*args: Any, **keywords: Any) -> Any:
+            events.append(event)
+            return original(*args, **keywords)
+
+        patch.setattr(owner, name, noted)
+
+    reference = fit(make(1, None))
+    for device in [last_device()] + ["cuda"] * (st.cuda.device_count() > 1):
+        trainer = make(2, device, on_nonfinite="warn")
+        with pytest.MonkeyPatch.context() as patch:
+            note(patch, st.Tensor, "backward", "backward")
+            note(patch, st.Tensor, "item", "a number is read")
+            note(patch, rank_step, "numbers_of", "figures are read")
+            note(patch, history, "stack", "numbers are read")
+            note(patch, cuda_ranks.Replicated, "update", "reduction")
+            # Of the transfers for a reduction only that to the host waits.
+            wait = (NcclMember, "wait") if device == "cuda" else (process_group, "host_copy")
+            note(patch, *wait, "wait")
+            fit(trainer)
+        step = ["backward", "figures are read", "numbers are read", "reduction", "wait"]
+        evaluation = ["numbers are read"] * 3  # losses, weights, samples classified correctly
+        assert events == (step * 3 + evaluation) * 2
+        events.clear()
+        check(trainer, reference)
+        for ours, theirs in zip(trainer.history.epochs, reference.history.epochs, strict=True):
+            np.testing.assert_allclose(ours.eval_loss, theirs.eval_loss, rtol=1e-3)
+            assert ours.eval_accuracy == theirs.eval_accuracy
+
+        batches = data()
+        batches[1][0][-1, 0] = float("nan")  # of rank 1's samples
+        with pytest.warns(RuntimeWarning, match="the loss is nan at step 2 on rank 1") as caught:
+            make(2, device, on_nonfinite="warn").fit(batches[:2], 1)
+        assert len(caught) == 1
+
+
 def case_mixed_precision() -> None:
     without_statistics()
     reference = fit(make(1, None))
@@ -238,6 +288,33 @@ def check_death(device: str) -> None:
 
 def case_a_death() -> None:
     check_death("cuda:0")
+
+
+class FailsInEvaluation(Fails):
+    """Ends its process in the second batch of an evaluation."""
+
+    def forward(self, x: Any) -> Any:
+        self.calls += not self.training
+        if self.calls == 2 and mp.current_process().name == "rank 1" and not Path("dead").exists():
+            Path("dead").touch()
+            os._exit(3)
+        return self.layer(x)
+
+
+def case_a_death_in_an_evaluation() -> None:
+    """It is made again, and counts each sample once, though figures are read at its end."""
+    without_statistics()
+    reference = fit(make(1, None))
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setitem(globals(), "model", FailsInEvaluation)
+        trainer = make(2, "cuda:0")
+        with pytest.warns(RuntimeWarning, match="started again, 0 restarts left"):
+            fit(trainer, max_restarts=1)
+    check(trainer, reference)
+    for ours, theirs in zip(trainer.history.epochs, reference.history.epochs, strict=True):
+        np.testing.assert_allclose(ours.eval_loss, theirs.eval_loss, rtol=1e-3)
+        assert ours.eval_accuracy == theirs.eval_accuracy
 
 
 def case_a_death_with_nccl() -> None:

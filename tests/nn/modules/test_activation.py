@@ -110,6 +110,10 @@ def test_wrong_arguments_are_shown() -> None:
         nn.Hardtanh(1, 0)
     with pytest.raises(RuntimeError, match="-1"):
         F.softshrink(st.ones(1), -1)
+    with pytest.raises(ValueError, match=r"2\.0 > 1\.0"):
+        F.hardtanh(st.ones(1), 2.0, 1.0)
+    with pytest.raises(ValueError, match=r"2\.0 > 1\.0"):
+        F.hardtanh_(st.ones(1), 2.0, 1.0)
     with pytest.raises(RuntimeError, match="lower"):
         F.rrelu(st.ones(1), 0.5, 0.1)
     with pytest.raises(RuntimeError, match="'exact'"):
@@ -130,3 +134,18 @@ def test_a_negative_slope_in_place_has_no_backward(name: str) -> None:
     out = getattr(F, name)(st.ones(2, requires_grad=True) * 1, -2.0)
     with pytest.raises(RuntimeError, match=r"negative slope: -2.0, hint: inplace=False"):
         out.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [st.float16, st.float32])
+def test_numbers_of_numpy_keep_the_dtype(dtype: st.dtype) -> None:
+    x = st.tensor([-2.0, 0.25, 2.0], dtype=dtype)
+    for function in (F.softshrink, F.hardshrink):
+        assert function(x, np.float64(0.5)).dtype == dtype
+    result = F.hardtanh(x, np.float64(-0.5), np.float64(0.5))
+    assert result.dtype == dtype
+    assert result.tolist() == [-0.5, 0.25, 0.5]
+
+
+def test_bounds_of_integers() -> None:
+    large = 2**62 + 1  # no number of float64
+    assert F.hardtanh(st.tensor([-3, 2, large]), -1, 2**63 - 1).tolist() == [-1, 2, large]

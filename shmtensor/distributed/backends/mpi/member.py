@@ -20,7 +20,7 @@ from ....errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 from ....memory.layout import empty_shared
 from ...group.call_signature import HEAD, INLINE, NO_OP, ROW, array_of_call, compare, write
 from ...group.operands import Array
-from ..engine import Member
+from ..member import Member
 from .messages import CALL, DATA, Wire
 from .nodes import Node
 

@@ -32,7 +32,7 @@ from ....errors import CollectiveMismatch, CollectiveTimeout, PeerLostError
 from ....memory.layout import empty_shared
 from ...group.call_signature import HEAD, NO_OP, compare, write
 from ...group.operands import Array
-from ..engine import Member
+from ..member import Member
 from .communicator import Communicator
 
 CHECK_INTERVAL = 0.01  # seconds between two checks for deaths

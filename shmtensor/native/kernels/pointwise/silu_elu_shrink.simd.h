@@ -1,5 +1,5 @@
 // Activations: functions of one element and up to three parameters, and their derivatives. Included inside a level's
-// namespace, after vector.simd.h and relu_sigmoid_gelu.simd.h.
+// namespace, after vector.simd.h and relu_sigmoid_dropout.simd.h.
 //
 // An activation has the members of ActivationDefaults, its name in Python, `at`, which computes one vector, and
 // `backward`, g times the derivative at x; p are the parameters. The list Activations at the end has all of them.

@@ -1,5 +1,5 @@
-// The normal distribution and gelu. Included inside a level's namespace, after
-// relu_sigmoid_gelu.simd.h and erf.simd.h.
+// gelu, and the normal distribution. Included inside a level's namespace, after relu_sigmoid_dropout.simd.h and
+// erf.simd.h.
 
 // x P(X <= x) is max(x, 0) - |x| P(X > |x|): nothing cancels, and at -inf the limit is 0.
 template <int K>
@@ -192,5 +192,40 @@ void gelu_backward(const double* g, const double* x, double* gx, int64_t n) {
     normal_distribution(v, &cdf, &density);
     V<double> derivative = density == splat(0.0) ? splat(0.0) : v * density * 0.39894228040143267794;
     return a * (cdf + derivative);
+  });
+}
+
+// ---------------------------------------------------------------- gelu(x, approximate="tanh")
+
+constexpr double kRoot = 0.79788456080286535588;  // sqrt(2 / pi)
+constexpr double kCube = 0.044715;
+
+// s = (1 + tanh u) / 2 is the sigmoid of 2u, computed without cancellation in its tail; slope = s (1 - s).
+template <class T>
+INLINE void logistic(V<T> u, V<T>* s, V<T>* activation_backward) {
+  V<T> e = exp_nonpositive(T(-2) * absolute<T>(u));
+  V<T> d = T(1) / (T(1) + e);
+  V<T> complement = e * d;
+  *s = u < splat(T(0)) ? complement : d;
+  *activation_backward = complement * d;
+}
+
+template <class T>
+void gelu_tanh(const T* x, T* out, int64_t n) {
+  map1(x, out, n, [](V<T> v) INLINE_LAMBDA {
+    V<T> s, activation_backward;
+    logistic<T>(T(kRoot) * (v + T(kCube) * v * v * v), &s, &activation_backward);
+    return s == splat(T(0)) ? splat(T(0)) : v * s;
+  });
+}
+
+template <class T>
+void gelu_tanh_backward(const T* g, const T* x, T* gx, int64_t n) {
+  map2(g, x, gx, n, [](V<T> a, V<T> v) INLINE_LAMBDA {
+    V<T> s, activation_backward;
+    logistic<T>(T(kRoot) * (v + T(kCube) * v * v * v), &s, &activation_backward);
+    V<T> inner = T(2 * kRoot) * (T(1) + T(3 * kCube) * v * v);
+    V<T> tail_term = activation_backward == splat(T(0)) ? splat(T(0)) : v * activation_backward * inner;
+    return a * (s + tail_term);
   });
 }

@@ -1,4 +1,4 @@
-// Elementwise kernels. Included inside a level's namespace, after vector.simd.h.
+// relu, sigmoid, dropout and other elementwise kernels. Included inside a level's namespace, after vector.simd.h.
 
 // out = f(x): full vectors first, then the tail, padded with zeros.
 template <class T, class F>
@@ -43,39 +43,6 @@ void sigmoid_backward(const T* g, const T* out, T* gx, int64_t n) {
 template <class T>
 void tanh_backward(const T* g, const T* out, T* gx, int64_t n) {
   map2(g, out, gx, n, [](V<T> a, V<T> y) INLINE_LAMBDA { return a * (T(1) - y * y); });
-}
-
-constexpr double kRoot = 0.79788456080286535588;  // sqrt(2 / pi)
-constexpr double kCube = 0.044715;
-
-// s = (1 + tanh u) / 2 is the sigmoid of 2u, computed without cancellation in its tail; slope = s (1 - s).
-template <class T>
-INLINE void logistic(V<T> u, V<T>* s, V<T>* activation_backward) {
-  V<T> e = exp_nonpositive(T(-2) * absolute<T>(u));
-  V<T> d = T(1) / (T(1) + e);
-  V<T> complement = e * d;
-  *s = u < splat(T(0)) ? complement : d;
-  *activation_backward = complement * d;
-}
-
-template <class T>
-void gelu_tanh(const T* x, T* out, int64_t n) {
-  map1(x, out, n, [](V<T> v) INLINE_LAMBDA {
-    V<T> s, activation_backward;
-    logistic<T>(T(kRoot) * (v + T(kCube) * v * v * v), &s, &activation_backward);
-    return s == splat(T(0)) ? splat(T(0)) : v * s;
-  });
-}
-
-template <class T>
-void gelu_tanh_backward(const T* g, const T* x, T* gx, int64_t n) {
-  map2(g, x, gx, n, [](V<T> a, V<T> v) INLINE_LAMBDA {
-    V<T> s, activation_backward;
-    logistic<T>(T(kRoot) * (v + T(kCube) * v * v * v), &s, &activation_backward);
-    V<T> inner = T(2 * kRoot) * (T(1) + T(3 * kCube) * v * v);
-    V<T> tail_term = activation_backward == splat(T(0)) ? splat(T(0)) : v * activation_backward * inner;
-    return a * (s + tail_term);
-  });
 }
 
 template <class T>

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pytest
 
-from shmtensor.distributed.backends.engine import Member, leave_all
+from shmtensor.distributed.backends.member import Member, leave_all
 from shmtensor.distributed.group.call_signature import describe
 
 
