@@ -14,7 +14,7 @@ ROOT = __name__.rpartition(".")[0]
 _QUANTIZED = "quantized tensors are not there: integers with a scale are no dtype here"
 _GRAPHS = "models are not traced or compiled, they run as they are"
 _DEVICES = "tensors are on the CPU and on GPUs of CUDA: device('cuda'), cuda.is_available()"
-_COO = "sparse tensors are COO: sparse_coo_tensor, to_sparse"
+_COO = "sparse tensors are COO, CSR or CSC: sparse_coo_tensor, sparse_csr_tensor, to_sparse_csr"
 _FLOAT8 = "NumPy has no numbers of 8 bits and less with a fraction: use float16 or bfloat16"
 _BITS = "NumPy has no integers of less than 8 bits: use int8 or uint8"
 _SIZES = "sizes are plain integers, as there is no compiler: use Python's own functions"
@@ -61,8 +61,7 @@ _REASONS = {
     """,
     "its functions are those of shmtensor itself": "functional",
     _COO: """
-        sparse_bsc sparse_bsc_tensor sparse_bsr sparse_bsr_tensor sparse_compressed_tensor
-        sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor
+        sparse_bsc sparse_bsc_tensor sparse_bsr sparse_bsr_tensor
     """,
     "NumPy has no complex numbers of 16-bit parts: use complex64": """
         chalf complex32 ComplexHalfStorage
