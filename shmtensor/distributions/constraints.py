@@ -203,7 +203,9 @@ class _IndependentConstraint(Constraint):
         n = self.reinterpreted_batch_ndims
         if result.ndim < n:
             raise ValueError(f"constraint: expected at least {n} dimensions: {result.ndim}")
-        return result.reshape((*result.shape[: result.ndim - n], -1)).all(-1)
+        for _ in range(n):
+            result = result.all(-1)
+        return result
 
     def __repr__(self) -> str:
         return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"

@@ -118,6 +118,8 @@ def test_constraints_of_vectors() -> None:
     assert constraints.simplex.check(rows).tolist() == [True, True, False, False]
     assert constraints.one_hot.check(rows).tolist() == [False, True, False, False]
     assert constraints.real_vector.check(rows).tolist() == [True, True, True, False]
+    assert constraints.independent(constraints.real, 2).check(rows).tolist() is False
+    assert constraints.real_vector.check(st.zeros(0, 3)).shape == (0,)
     assert repr(constraints.independent(constraints.real, 1)) == "IndependentConstraint(Real(), 1)"
     assert constraints.is_dependent(constraints.dependent)
     assert constraints.is_dependent(distributions.Categorical.support)

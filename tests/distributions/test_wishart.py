@@ -94,6 +94,17 @@ def test_shapes_of_samples() -> None:
     assert not p.sample().requires_grad
 
 
+@pytest.mark.filterwarnings("ignore:Low df values")
+def test_singular_matrices_are_drawn_again() -> None:
+    p = Wishart(1.0005, st.eye(2))
+    st.manual_seed(0)
+    draws = [p.rsample((2000,), max_try_correction=tries) for tries in (0, 1, None)]
+    counts = [int((~p.support.check(x)).sum()) for x in draws]
+    # Rounding makes about half of them singular: each try leaves about half of the rest.
+    assert counts[0] > 500 > counts[2]
+    assert counts[0] > 1.5 * counts[1] > 2 * counts[2]
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_gradients(name: str) -> None:
     x = symmetric(matrices(2, 3)["covariance_matrix"])
