@@ -28,8 +28,13 @@ from .native import get_num_threads as get_num_threads
 from .native import set_num_threads as set_num_threads
 from .other_names import Finder as _Finder
 from .random import *  # noqa: F403
+from .sparse import sparse_compressed_tensor as sparse_compressed_tensor
 from .sparse import sparse_coo as sparse_coo
 from .sparse import sparse_coo_tensor as sparse_coo_tensor
+from .sparse import sparse_csc as sparse_csc
+from .sparse import sparse_csc_tensor as sparse_csc_tensor
+from .sparse import sparse_csr as sparse_csr
+from .sparse import sparse_csr_tensor as sparse_csr_tensor
 from .sparse import spmm as spmm
 from .tensor import Size as Size
 from .tensor import Tensor as Tensor

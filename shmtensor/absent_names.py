@@ -14,7 +14,7 @@ ROOT = __name__.rpartition(".")[0]
 _QUANTIZED = "quantized tensors are not there: integers with a scale are no dtype here"
 _GRAPHS = "models are not traced or compiled, they run as they are"
 _DEVICES = "tensors are on the CPU and on GPUs of CUDA: device('cuda'), cuda.is_available()"
-_COO = "sparse tensors are COO: sparse_coo_tensor, to_sparse"
+_COO = "sparse tensors are COO, CSR or CSC: sparse_coo_tensor, sparse_csr_tensor, to_sparse_csr"
 _FLOAT8 = "NumPy has no numbers of 8 bits and less with a fraction: use float16 or bfloat16"
 _BITS = "NumPy has no integers of less than 8 bits: use int8 or uint8"
 _SIZES = "sizes are plain integers, as there is no compiler: use Python's own functions"
@@ -61,8 +61,7 @@ _REASONS = {
     """,
     "its functions are those of shmtensor itself": "functional",
     _COO: """
-        sparse_bsc sparse_bsc_tensor sparse_bsr sparse_bsr_tensor sparse_compressed_tensor
-        sparse_csc sparse_csc_tensor sparse_csr sparse_csr_tensor
+        sparse_bsc sparse_bsc_tensor sparse_bsr sparse_bsr_tensor
     """,
     "NumPy has no complex numbers of 16-bit parts: use complex64": """
         chalf complex32 ComplexHalfStorage
@@ -137,22 +136,19 @@ _REASONS = {
 _DISTRIBUTIONS = """
     AbsTransform AffineTransform Beta Binomial CatTransform Cauchy Chi2 ComposeTransform
     ContinuousBernoulli CorrCholeskyTransform CumulativeDistributionTransform Dirichlet
-    ExpTransform Exponential ExponentialFamily FisherSnedecor Gamma GeneralizedPareto
-    Geometric Gumbel HalfCauchy HalfNormal Independent IndependentTransform InverseGamma
-    Kumaraswamy LKJCholesky Laplace LogNormal LogisticNormal LowRankMultivariateNormal
-    LowerCholeskyTransform MixtureSameFamily Multinomial MultivariateNormal NegativeBinomial
-    OneHotCategorical OneHotCategoricalStraightThrough Pareto Poisson
-    PositiveDefiniteTransform PowerTransform RelaxedBernoulli RelaxedOneHotCategorical
-    ReshapeTransform SigmoidTransform SoftmaxTransform SoftplusTransform StackTransform
-    StickBreakingTransform StudentT TanhTransform Transform TransformedDistribution Uniform
-    VonMises Weibull Wishart biject_to identity_transform transform_to beta binomial cauchy
-    chi2 constraint_registry continuous_bernoulli dirichlet exp_family exponential
-    fishersnedecor gamma generalized_pareto geometric gumbel half_cauchy half_normal
-    independent inverse_gamma kumaraswamy laplace lkj_cholesky log_normal logistic_normal
-    lowrank_multivariate_normal mixture_same_family multinomial multivariate_normal
-    negative_binomial one_hot_categorical pareto poisson relaxed_bernoulli
-    relaxed_categorical studentT transformed_distribution transforms uniform von_mises
-    weibull wishart
+    ExpTransform Exponential ExponentialFamily FisherSnedecor Gamma GeneralizedPareto Geometric
+    Gumbel HalfCauchy HalfNormal Independent IndependentTransform InverseGamma Kumaraswamy
+    Laplace LogNormal LogisticNormal LowerCholeskyTransform MixtureSameFamily NegativeBinomial
+    OneHotCategorical OneHotCategoricalStraightThrough Pareto Poisson PositiveDefiniteTransform
+    PowerTransform RelaxedBernoulli RelaxedOneHotCategorical ReshapeTransform SigmoidTransform
+    SoftmaxTransform SoftplusTransform StackTransform StickBreakingTransform StudentT
+    TanhTransform Transform TransformedDistribution Uniform VonMises Weibull biject_to
+    identity_transform transform_to beta binomial cauchy chi2 constraint_registry
+    continuous_bernoulli dirichlet exp_family exponential fishersnedecor gamma
+    generalized_pareto geometric gumbel half_cauchy half_normal independent inverse_gamma
+    kumaraswamy laplace log_normal logistic_normal mixture_same_family negative_binomial
+    one_hot_categorical pareto poisson relaxed_bernoulli relaxed_categorical studentT
+    transformed_distribution transforms uniform von_mises weibull
 """
 _REASONS["not there yet, Bernoulli, Categorical and Normal are"] = " ".join(
     f"distributions.{name}" for name in _DISTRIBUTIONS.split()

@@ -79,4 +79,5 @@ def test_examples_are_short() -> None:
 def test_every_network_is_compared_with_pytorch() -> None:
     from models.cases import CASES
 
-    assert {case.example for case in CASES} == set(NAMES) - {"hogwild"}
+    # The samples of distributions are those of each library's own generator.
+    assert {case.example for case in CASES} == set(NAMES) - {"hogwild", "bayesian_regression"}

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ..autograd import table as ops
+from ..dtypes import finfo
 from ..tensor import Tensor
 
 __all__ = [
     "Constraint",
     "boolean",
+    "corr_cholesky",
     "dependent",
     "dependent_property",
     "greater_than",
@@ -20,14 +23,21 @@ __all__ = [
     "interval",
     "is_dependent",
     "less_than",
+    "lower_cholesky",
+    "lower_triangular",
+    "multinomial",
     "nonnegative",
     "nonnegative_integer",
     "one_hot",
     "positive",
+    "positive_definite",
     "positive_integer",
+    "positive_semidefinite",
     "real",
     "real_vector",
     "simplex",
+    "square",
+    "symmetric",
     "unit_interval",
 ]
 
@@ -193,7 +203,9 @@ class _IndependentConstraint(Constraint):
         n = self.reinterpreted_batch_ndims
         if result.ndim < n:
             raise ValueError(f"constraint: expected at least {n} dimensions: {result.ndim}")
-        return result.reshape((*result.shape[: result.ndim - n], -1)).all(-1)
+        for _ in range(n):
+            result = result.all(-1)
+        return result
 
     def __repr__(self) -> str:
         return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
@@ -369,6 +381,87 @@ class _IntegerGreaterThan(_GreaterThanEq):
         return (value % 1 == 0) & super().check(value)
 
 
+class _Multinomial(_Bounded):
+    """Vectors of counts that have a given sum.
+
+    Parameters
+    ----------
+    upper_bound : Tensor or int
+        The sum.
+
+    Examples
+    --------
+    >>> set_ = st.distributions.constraints.multinomial(3)
+    >>> set_.check(st.tensor([[1.0, 2.0], [1.0, 1.0]]))
+    tensor([ True, False])
+    """
+
+    is_discrete = True
+    event_dim = 1
+
+    def __init__(self, upper_bound: Any) -> None:
+        self.upper_bound = upper_bound
+
+    def check(self, value: Tensor) -> Tensor:
+        counts = (value >= 0) & (value % 1 == 0)
+        return counts.all(-1) & (value.sum(-1) == self.upper_bound)
+
+
+class _Matrix(Constraint):
+    """A set of matrices."""
+
+    event_dim = 2
+
+
+class _LowerTriangular(_Matrix):
+    def check(self, value: Tensor) -> Tensor:
+        return (value.tril() == value).all(-1).all(-1)
+
+
+class _LowerCholesky(_LowerTriangular):
+    def check(self, value: Tensor) -> Tensor:
+        return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+
+
+class _CorrCholesky(_LowerCholesky):
+    def check(self, value: Tensor) -> Tensor:
+        # The norm of a row is a sum of as many rounded terms as the row has elements.
+        tolerance = float(finfo(value.dtype).eps) * value.shape[-1] * 10
+        has_unit_rows = (value.square().sum(-1).sqrt() - 1).abs() < tolerance
+        return super().check(value) & has_unit_rows.all(-1)
+
+
+class _Square(_Matrix):
+    def check(self, value: Tensor) -> Tensor:
+        rows, columns = value.shape[-2:]
+        return ops.full(value.shape[:-2], rows == columns, dtype="bool", device=value.device)
+
+
+class _Symmetric(_Square):
+    def check(self, value: Tensor) -> Tensor:
+        if value.shape[-2] != value.shape[-1]:
+            return super().check(value)
+        return ops.isclose(value, value.mT, atol=1e-6).all(-1).all(-1)
+
+
+class _PositiveSemidefinite(_Symmetric):
+    def check(self, value: Tensor) -> Tensor:
+        is_symmetric = super().check(value)
+        if value.shape[-2] != value.shape[-1]:
+            return is_symmetric
+        # Of a matrix that is not symmetric, or has a NaN, the eigenvalues do not matter.
+        value = ops.where(is_symmetric[..., None, None], value, 0.0)
+        return is_symmetric & (ops.linalg_eigvalsh(value) >= 0).all(-1)
+
+
+class _PositiveDefinite(_Symmetric):
+    def check(self, value: Tensor) -> Tensor:
+        is_symmetric = super().check(value)
+        if value.shape[-2] != value.shape[-1]:
+            return is_symmetric
+        return is_symmetric & (ops.linalg_cholesky_ex(value).info == 0)
+
+
 dependent = _Dependent()
 independent = _IndependentConstraint
 boolean = _Boolean()
@@ -387,3 +480,11 @@ interval = _Interval
 unit_interval = _Interval(0.0, 1.0)
 half_open_interval = _HalfOpenInterval
 simplex = _Simplex()
+multinomial = _Multinomial
+lower_triangular = _LowerTriangular()
+lower_cholesky = _LowerCholesky()
+corr_cholesky = _CorrCholesky()
+square = _Square()
+symmetric = _Symmetric()
+positive_semidefinite = _PositiveSemidefinite()
+positive_definite = _PositiveDefinite()

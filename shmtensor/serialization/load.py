@@ -21,10 +21,10 @@ from ..errors import printable
 from ..nn import MultiheadAttention, Parameter
 from ..nn.modules.linear import NonDynamicallyQuantizableLinear
 from ..nn.parameter import UninitializedBuffer, UninitializedParameter
-from ..sparse import SparseTensor, sparse_coo_tensor
+from ..sparse import SparseTensor, sparse_compressed_tensor, sparse_coo_tensor
 from ..storage import UntypedStorage, array_over, memory_of
 from ..tensor import Size, Tensor, torch_constants
-from ..tensor.torch_constants import layout, memory_format, sparse_coo
+from ..tensor.torch_constants import layout, memory_format, sparse_coo, sparse_csc, sparse_csr
 from .constructors import refused
 from .limits import STORAGE_COPIES, Limits
 from .pickle_names import DTYPE_NAMES, STORAGE_NAMES, StorageType
@@ -374,13 +374,16 @@ def rebuild_size(limits: Limits, sizes: Any = ()) -> Size:
 
 
 def rebuild_layout(limits: Limits, name: Any) -> layout:
-    if name != "torch.sparse_coo":
-        raise refused("not the layout of a tensor, of which there is torch.sparse_coo", name)
-    return sparse_coo
+    for kind in (sparse_coo, sparse_csr, sparse_csc):
+        if name == f"torch.{kind.name}":
+            return kind
+    raise refused("not the layout of a tensor: torch.sparse_coo, sparse_csr or sparse_csc", name)
 
 
 def rebuild_sparse(limits: Limits, kind: Any, parts: Any) -> SparseTensor:
     """A sparse tensor of (indices, values, size, is coalesced), after all indices are checked."""
+    if kind is sparse_csr or kind is sparse_csc:
+        return rebuild_compressed(limits, kind, parts)
     if kind is not sparse_coo or type(parts) is not tuple or len(parts) not in (3, 4):
         raise refused("not the parts of a sparse tensor", parts)
     indices, values, size, *flag = parts
@@ -395,6 +398,29 @@ def rebuild_sparse(limits: Limits, kind: Any, parts: Any) -> SparseTensor:
     try:
         return sparse_coo_tensor(
             indices, values, size, check_invariants=True, is_coalesced=flag == [True]
+        )
+    except RuntimeError as error:
+        raise pickle.UnpicklingError(f"load: {error}") from None
+
+
+def rebuild_compressed(limits: Limits, kind: layout, parts: Any) -> SparseTensor:
+    """A CSR or CSC matrix of (compressed indices, plain indices, values, size), after all indices
+    are checked.
+    """
+    if type(parts) is not tuple or len(parts) != 4:
+        raise refused("not the parts of a compressed sparse tensor", parts)
+    compressed, plain, values, size = parts
+    if not all(isinstance(x, Tensor) for x in (compressed, plain, values)):
+        raise refused("not the indices and values of a sparse tensor", parts)
+    if compressed.dtype != plain.dtype or plain.dtype not in (np.int32, np.int64):
+        raise refused("not the dtypes of indices", (compressed.dtype, plain.dtype))
+    if not isinstance(size, tuple) or len(size) > MAX_DIMS or not are_sizes(size):
+        raise refused("not the sizes of a tensor", size)
+    # the check reads all indices; of expanded ones, some many times
+    limits.copy(SPARSE_NBYTES + 4 * (compressed.nbytes + plain.nbytes) + values.nbytes)
+    try:
+        return sparse_compressed_tensor(
+            compressed, plain, values, size, layout=kind, check_invariants=True
         )
     except RuntimeError as error:
         raise pickle.UnpicklingError(f"load: {error}") from None

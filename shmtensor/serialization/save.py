@@ -23,10 +23,10 @@ from ..device import CPU
 from ..nn import Parameter
 from ..nn.modules.state_dict import StateDict
 from ..nn.parameter import is_lazy
-from ..sparse import SparseTensor
+from ..sparse import SparseCompressedTensor, SparseTensor
 from ..storage import array_over, device_bytes, identity, owner_of
 from ..tensor import Tensor
-from ..tensor.torch_constants import sparse_coo
+from ..tensor.torch_constants import sparse_coo, sparse_csc, sparse_csr
 from .atomic_write import replacing
 from .pickle_names import DTYPE_NAMES, STORAGE_NAMES
 from .zip_archive import ArchiveWriter, file_path
@@ -286,11 +286,14 @@ class Writer(pickle._Pickler):
             plain = OrderedDict(obj)
             plain.__dict__.update(obj.__dict__)
             return plain.__reduce_ex__(PROTOCOL)
+        if isinstance(obj, SparseCompressedTensor):
+            compressed = (*obj.parts().values(), tuple(obj.shape))
+            return GLOBALS["_rebuild_sparse_tensor"], (obj.layout, compressed)
         if isinstance(obj, SparseTensor):
             parts = obj._indices(), obj._values(), tuple(obj.shape), obj.is_coalesced()
             return GLOBALS["_rebuild_sparse_tensor"], (sparse_coo, parts)
-        if obj is sparse_coo:
-            return LAYOUT, ("torch.sparse_coo",)
+        if obj is sparse_coo or obj is sparse_csr or obj is sparse_csc:
+            return LAYOUT, (f"torch.{obj.name}",)
         if not isinstance(obj, Tensor) or is_lazy(obj):
             return NotImplemented
         if isinstance(obj, Parameter):

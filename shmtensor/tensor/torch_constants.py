@@ -71,7 +71,7 @@ class layout(memory_format):
 
     Notes
     -----
-    The constants are `strided` and `sparse_coo`.
+    The constants are `strided`, `sparse_coo`, `sparse_csr` and `sparse_csc`.
 
     Examples
     --------
@@ -85,4 +85,6 @@ preserve_format: memory_format = memory_format("preserve_format")
 channels_last: memory_format = memory_format("channels_last")
 channels_last_3d: memory_format = memory_format("channels_last_3d")
 strided: layout = layout("strided")
-sparse_coo: layout = layout("sparse_coo")  # public in shmtensor.sparse
+sparse_coo: layout = layout("sparse_coo")  # public in shmtensor.sparse, like the next two
+sparse_csr: layout = layout("sparse_csr")
+sparse_csc: layout = layout("sparse_csc")

@@ -118,6 +118,8 @@ def test_constraints_of_vectors() -> None:
     assert constraints.simplex.check(rows).tolist() == [True, True, False, False]
     assert constraints.one_hot.check(rows).tolist() == [False, True, False, False]
     assert constraints.real_vector.check(rows).tolist() == [True, True, True, False]
+    assert constraints.independent(constraints.real, 2).check(rows).tolist() is False
+    assert constraints.real_vector.check(st.zeros(0, 3)).shape == (0,)
     assert repr(constraints.independent(constraints.real, 1)) == "IndependentConstraint(Real(), 1)"
     assert constraints.is_dependent(constraints.dependent)
     assert constraints.is_dependent(distributions.Categorical.support)
@@ -125,6 +127,50 @@ def test_constraints_of_vectors() -> None:
     assert isinstance(constraints.real, constraints.Constraint)
     with pytest.raises(ValueError, match="dependent"):
         constraints.dependent.check(rows)
+
+
+NAN = float("nan")
+MATRICES: dict[str, list[list[float]]] = {
+    "the identity": [[1, 0], [0, 1]],
+    "lower": [[-1, 0], [2, 0]],
+    "factor": [[1, 0], [0.6, 0.8]],
+    "symmetric": [[1, 2], [2, 1]],
+    "semidefinite": [[1, 1], [1, 1]],
+    "upper": [[1, 1], [0, 1]],
+    "nan": [[1, 0], [0, NAN]],
+}
+IN: dict[str, tuple[Any, set[str]]] = {
+    "LowerTriangular": (constraints.lower_triangular, {"the identity", "lower", "factor"}),
+    "LowerCholesky": (constraints.lower_cholesky, {"the identity", "factor"}),
+    "CorrCholesky": (constraints.corr_cholesky, {"the identity", "factor"}),
+    "Square": (constraints.square, set(MATRICES)),
+    "Symmetric": (constraints.symmetric, {"the identity", "symmetric", "semidefinite"}),
+    "PositiveSemidefinite": (constraints.positive_semidefinite, {"the identity", "semidefinite"}),
+    "PositiveDefinite": (constraints.positive_definite, {"the identity"}),
+}
+
+
+@pytest.mark.parametrize("name", IN)
+def test_constraints_of_matrices(name: str) -> None:
+    constraint, expected = IN[name]
+    assert constraint.event_dim == 2
+    assert repr(constraint) == f"{name}()"
+    found = constraint.check(st.tensor(list(MATRICES.values()))).tolist()
+    assert {key for key, inside in zip(MATRICES, found, strict=True) if inside} == expected
+
+
+def test_matrices_that_are_not_square() -> None:
+    for constraint in (constraints.square, constraints.symmetric):
+        assert constraint.check(st.ones(3, 2, 1)).tolist() == [False] * 3
+    for constraint in (constraints.positive_definite, constraints.positive_semidefinite):
+        assert constraint.check(st.ones(3, 2, 1)).tolist() == [False] * 3
+
+
+def test_counts_of_a_sum() -> None:
+    counts = st.tensor([[1.0, 2.0], [1.0, 1.0], [0.5, 2.5], [-1.0, 4.0]])
+    assert constraints.multinomial(3).check(counts).tolist() == [True, False, False, False]
+    assert constraints.multinomial(3).is_discrete
+    assert repr(constraints.multinomial(3)) == "Multinomial(upper_bound=3)"
 
 
 def test_utils() -> None:

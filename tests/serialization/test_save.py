@@ -307,13 +307,13 @@ def test_parts_that_make_no_sparse_tensor_are_refused(change: Any, message: str)
 
 
 def test_other_layouts_are_refused() -> None:
-    stream = b"ctorch.serialization\n_get_layout\n(X\x10\0\0\0torch.sparse_csrtR."
+    stream = b"ctorch.serialization\n_get_layout\n(X\x10\0\0\0torch.sparse_bsrtR."
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr("x/data.pkl", b"\x80\x02" + stream)
         archive.writestr("x/version", b"3\n")
     file.seek(0)
-    with pytest.raises(pickle.UnpicklingError, match=r"layout .*torch.sparse_csr"):
+    with pytest.raises(pickle.UnpicklingError, match=r"layout .*torch.sparse_bsr"):
         load(file)
 
 

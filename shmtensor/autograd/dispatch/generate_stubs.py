@@ -243,7 +243,8 @@ def file_text(lines: list[str]) -> str:
 def methods_text() -> str:
     lines = [
         head("..."),
-        "from ...native import TensorBase\nfrom ...sparse import SparseTensor\n",
+        "from ...native import TensorBase",
+        "from ...sparse import SparseCompressedTensor, SparseTensor\n",
         "class Methods(TensorBase):",
     ]
     lines += public_functions("method")

@@ -1,5 +1,5 @@
 """Sparse tensors in coordinate form (COO): creation, conversion, arithmetic, products. The file is
-long because the tensor is one class with PyTorch's methods, and `st.sparse` one module.
+long because the tensor is one class with PyTorch's methods.
 
 A sparse tensor is its indices and a tensor of values, on one device; the values carry the history,
 so all functions here are differentiable by the values and by dense operands.
@@ -12,16 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from . import dtypes, native
-from .autograd.dispatch.op_function import table
-from .autograd.engine.sparse_grad import register_sparse_class
-from .autograd.grad_mode import recording
-from .device import Device
-from .ops.table.constants import array_module, at_operands, computed, on_device
-from .ops.table.op_table import ROWS
-from .ops.table.sparse_gradient import SparseGradient
-from .tensor import Tensor, from_data
-from .tensor.torch_constants import sparse_coo
+from .. import dtypes, native
+from ..autograd.dispatch.op_function import table
+from ..autograd.engine.sparse_grad import register_sparse_class
+from ..autograd.grad_mode import recording
+from ..device import Device
+from ..ops.table.constants import array_module, at_operands, computed, on_device
+from ..ops.table.op_table import ROWS
+from ..ops.table.sparse_gradient import SparseGradient
+from ..tensor import Tensor, from_data
+from ..tensor.torch_constants import layout as Layout
+from ..tensor.torch_constants import sparse_coo
 
 __all__ = ["SparseTensor", "addmm", "mm", "sparse_coo", "sparse_coo_tensor", "spmm"]
 
@@ -60,11 +61,14 @@ class SparseTensor(SparseGradient):
     places: Tensor
     numbers: Tensor
     ordered: bool
+    to_sparse_csr: Any  # methods of compressed.py, where their class is
+    to_sparse_csc: Any
 
     is_sparse = True
+    is_sparse_csr = False
     array: Any = NotImplemented  # there is none, and no gradient buffer
     is_leaf = True
-    layout = sparse_coo
+    layout: Layout = sparse_coo
 
     def __init__(
         self, indices: Tensor, values: Tensor, shape: tuple[int, ...], is_coalesced: bool = False
@@ -131,7 +135,7 @@ class SparseTensor(SparseGradient):
                 [1., 0.]])
         """
         g = self.numbers.grad
-        return None if g is None else SparseTensor(self.places, g, self.shape, self.ordered)
+        return None if g is None else self.with_values(g)
 
     def dim(self) -> int:
         """The number of dimensions, sparse and dense ones.
@@ -290,6 +294,10 @@ class SparseTensor(SparseGradient):
         self.must_be_coalesced("values")
         return self.numbers
 
+    def parts(self) -> dict[str, Tensor]:
+        """The tensors that it is made of, by their names in its `repr`."""
+        return {"indices": self.places, "values": self.numbers}
+
     def _indices(self) -> Tensor:
         return self.places
 
@@ -425,6 +433,22 @@ class SparseTensor(SparseGradient):
         """
         return self
 
+    def to_sparse_coo(self) -> SparseTensor:
+        """The tensor in coordinate form: itself.
+
+        Returns
+        -------
+        SparseTensor
+            The tensor itself; of a compressed one another, with the same values.
+
+        Examples
+        --------
+        >>> x = st.sparse_coo_tensor([[0, 1], [1, 0]], [3., 4.], (2, 2))
+        >>> x.to_sparse_coo() is x
+        True
+        """
+        return self.to_sparse()
+
     def detach(self) -> SparseTensor:
         """The same elements without history.
 
@@ -483,8 +507,8 @@ class SparseTensor(SparseGradient):
         >>> x.share_memory_().is_shared()
         True
         """
-        self.places.share_memory_()
-        self.numbers.share_memory_()
+        for part in self.parts().values():
+            part.share_memory_()
         return self
 
     def is_shared(self) -> bool:
@@ -501,7 +525,7 @@ class SparseTensor(SparseGradient):
         >>> x.share_memory_().is_shared()
         True
         """
-        return self.places.is_shared() and self.numbers.is_shared()
+        return all(part.is_shared() for part in self.parts().values())
 
     def to(self, *args: Any, **kwargs: Any) -> SparseTensor:
         """The tensor with another dtype or on another device, in the forms of `Tensor.to`.
@@ -592,6 +616,10 @@ class SparseTensor(SparseGradient):
         """The transpose of a matrix."""
         return self.transpose(0, 1)
 
+    def in_layout(self, result: Any) -> Any:
+        """A result in coordinate form, in the tensor's layout."""
+        return result
+
     # ------------------------------------------------------------ arithmetic
 
     def __add__(self, other: Any) -> Any:
@@ -601,7 +629,7 @@ class SparseTensor(SparseGradient):
         check_shapes("add", self, other)
         places = table.cat([self.places, other.places], 1)
         values = table.cat([self.numbers, other.numbers], 0)
-        return SparseTensor(places, values, self.shape).coalesce()
+        return self.in_layout(SparseTensor(places, values, self.shape).coalesce())
 
     __radd__ = __add__
 
@@ -613,7 +641,9 @@ class SparseTensor(SparseGradient):
 
     def __mul__(self, other: Any) -> SparseTensor:
         if isinstance(other, SparseTensor):
-            return intersection_product(self, other) if other.ndim else self * other.to_dense()
+            if not other.ndim:
+                return self * other.to_dense()
+            return self.in_layout(intersection_product(self, other))  # type: ignore[no-any-return]
         if isinstance(other, native.TensorBase) and other.array.ndim:
             check_device("mul", self, other)
             other = table._getitem(table.broadcast_to(other, self.shape), tuple(self.places))
@@ -733,7 +763,8 @@ class SparseTensor(SparseGradient):
         if rounding_mode is None:
             return self.with_values(self.numbers / other)
         x = self.coalesce()
-        return x.with_values(x.numbers.div(other, rounding_mode=rounding_mode))
+        values = x.numbers.div(other, rounding_mode=rounding_mode)
+        return self.in_layout(x.with_values(values))  # type: ignore[no-any-return]
 
     def neg(self) -> SparseTensor:
         """Each element with the opposite sign.
@@ -909,9 +940,12 @@ class SparseTensor(SparseGradient):
                 f"{where}: result type {result.dtype} can't be cast to the desired output type "
                 f"{self.dtype}: use {where.rstrip('_')}()"
             )
-        values = result.numbers.to(self.dtype)
-        self.places, self.numbers, self.ordered = result.places, values, result.ordered
+        self.take_over(result, result.numbers.to(self.dtype))
         return self
+
+    def take_over(self, other: SparseTensor, values: Tensor) -> None:
+        """Changes the indices and values to those indices of another tensor, and values for it."""
+        self.places, self.numbers, self.ordered = other.places, values, other.ordered
 
     def sparse_mask(self, mask: SparseTensor) -> SparseTensor:
         """The elements at the indices of another sparse tensor, 0 where there is none.
@@ -1000,7 +1034,7 @@ class SparseTensor(SparseGradient):
                 [3.5000, 0.0000]])
         """
         coalesced = self.coalesce()
-        self.places, self.numbers, self.ordered = coalesced.places, coalesced.numbers, True
+        self.take_over(coalesced, coalesced.numbers)
         self.numbers.clamp_(min, max)
         return self
 
@@ -1019,7 +1053,8 @@ class SparseTensor(SparseGradient):
         tensor([[0., 0.],
                 [0., 0.]])
         """
-        self.places, self.numbers, self.ordered = self.places[:, :0], self.numbers[:0], True
+        nothing = SparseTensor(self.places[:, :0], self.numbers[:0], self.shape, True)
+        self.take_over(nothing, nothing.numbers)
         return self
 
     def norm(self, p: Any = 2) -> Tensor:
@@ -1139,16 +1174,17 @@ class SparseTensor(SparseGradient):
     def __repr__(self) -> str:
         indent = " " * 7
         notes = ", requires_grad=True" if self.requires_grad and self.numbers.is_leaf else ""
-        # Further lines of the indices are aligned below their first bracket.
-        places = repr(self.places.cpu()).replace("\n", "\n" + " " * len("tensor(indices="))
-        values = self.numbers.detach() if self.numbers.is_leaf else self.numbers
-        numbers = repr(values.cpu()).replace("\n", "\n" + " " * len("       values="))
+        texts = []
+        for name, part in self.parts().items():
+            part = part.detach() if part.is_leaf else part
+            # Further lines are aligned below the first bracket.
+            text = repr(part.cpu()).replace("\n", "\n" + " " * len(f"{indent}{name}="))
+            texts.append(f"{name}={text}")
         device = f"device='{self.device}', " if self.is_cuda else ""
-        return (
-            f"tensor(indices={places},\n{indent}values={numbers},\n{indent}{device}"
-            f"size={tuple(self.shape)}, "
-            f"nnz={self._nnz()}, layout=shmtensor.sparse_coo{notes})"
+        texts.append(
+            f"{device}size={tuple(self.shape)}, nnz={self._nnz()}, layout={self.layout}{notes})"
         )
+        return "tensor(" + f",\n{indent}".join(texts)
 
 
 @at_operands
@@ -1413,7 +1449,7 @@ def mm(mat1: Any, mat2: Any) -> Any:
     if not isinstance(mat2, SparseTensor):
         return sparse_by_dense(mat1, mat2) if isinstance(mat1, SparseTensor) else mat1 @ mat2
     if isinstance(mat1, SparseTensor):
-        return sparse_by_sparse(mat1, mat2)
+        return mat1.in_layout(sparse_by_sparse(mat1, mat2))
     return sparse_by_dense(mat2.t(), mat1.t()).t().contiguous()
 
 
