@@ -106,11 +106,7 @@ class Distribution:
         self, cls: Any, batch_shape: Sequence[int], names: Sequence[str], _instance: Any
     ) -> Any:
         """`expand` of a class, of the parameters with these names, if they have been computed."""
-        if _instance is None and type(self).__init__ is not cls.__init__:
-            raise NotImplementedError(
-                f"expand: {type(self).__name__} has a constructor of its own: define its expand"
-            )
-        new = type(self).__new__(type(self)) if _instance is None else _instance
+        new = self._new(cls, _instance)
         shape = Size(batch_shape)
         for name in names:
             if name in vars(self):
@@ -120,6 +116,16 @@ class Distribution:
         Distribution.__init__(new, shape, self._event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
+
+    def _new(self, cls: Any, _instance: Any) -> Any:
+        """An object without attributes for `expand` of a class, or that of a subclass."""
+        if _instance is not None:
+            return _instance
+        if type(self).__init__ is not cls.__init__:
+            raise NotImplementedError(
+                f"expand: {type(self).__name__} has a constructor of its own: define its expand"
+            )
+        return type(self).__new__(type(self))
 
     @property
     def batch_shape(self) -> Size:
