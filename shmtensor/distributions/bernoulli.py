@@ -118,5 +118,5 @@ class Bernoulli(ExponentialFamily):
     def _natural_params(self) -> tuple[Tensor, ...]:
         return (self.logits,)
 
-    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
-        return ops.softplus(natural_params[0])
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return ops.softplus(x)

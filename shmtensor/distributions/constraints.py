@@ -230,6 +230,13 @@ class _IndependentConstraint(Constraint):
         return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
 
 
+def holds(constraint: Constraint, value: Tensor) -> bool:
+    """Whether all values are in a set, without finding which are not."""
+    while isinstance(constraint, _IndependentConstraint) and value.ndim >= constraint.event_dim:
+        constraint = constraint.base_constraint
+    return bool(constraint.check(value).all())
+
+
 class MixtureSameFamilyConstraint(Constraint):
     """The values of a mixture: in the set of its components, which depends on a component's number.
 
@@ -293,7 +300,7 @@ class _Simplex(Constraint):
     event_dim = 1
 
     def check(self, value: Tensor) -> Tensor:
-        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
+        return (value.amin(-1) >= 0) & ((value.sum(-1) - 1).abs() < 1e-6)
 
 
 class _Bounded(Constraint):
@@ -428,28 +435,30 @@ class _IntegerInterval(_Interval):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & super().check(value)
+        inside = super().check(value)
+        return inside & (value % 1 == 0) if value.is_floating_point() else inside
 
 
 class _IntegerGreaterThan(_GreaterThanEq):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & super().check(value)
+        inside = super().check(value)
+        return inside & (value % 1 == 0) if value.is_floating_point() else inside
 
 
-class _Multinomial(Constraint):
-    """The counts of a number of trials.
+class _Multinomial(_Bounded):
+    """Vectors of counts that have a given sum.
 
     Parameters
     ----------
     upper_bound : Tensor or int
-        The sum of the counts at most.
+        The sum.
 
     Examples
     --------
     >>> set_ = st.distributions.constraints.multinomial(3)
-    >>> set_.check(st.tensor([[1.0, 2.0], [2.0, 2.0]]))
+    >>> set_.check(st.tensor([[1.0, 2.0], [1.0, 1.0]]))
     tensor([ True, False])
     """
 
@@ -460,67 +469,63 @@ class _Multinomial(Constraint):
         self.upper_bound = upper_bound
 
     def check(self, value: Tensor) -> Tensor:
-        return (value >= 0).all(-1) & (value.sum(-1) <= self.upper_bound)
+        counts = (value >= 0) & (value % 1 == 0)
+        return counts.all(-1) & (value.sum(-1) == self.upper_bound)
 
 
 class _Matrix(Constraint):
-    """A set of matrices (..., m, n)."""
+    """A set of matrices."""
 
     event_dim = 2
 
 
-def _all_of_matrix(checks: Tensor) -> Tensor:
-    """Whether all elements of each matrix are True."""
-    return checks.flatten(-2).all(-1)
-
-
 class _LowerTriangular(_Matrix):
     def check(self, value: Tensor) -> Tensor:
-        return _all_of_matrix(value.tril() == value)
+        return (value.tril() == value).all(-1).all(-1)
 
 
 class _LowerCholesky(_LowerTriangular):
-    """Lower triangular, with a positive diagonal."""
-
     def check(self, value: Tensor) -> Tensor:
         return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
 
 
 class _CorrCholesky(_LowerCholesky):
-    """Lower triangular, with a positive diagonal and rows of length 1."""
-
     def check(self, value: Tensor) -> Tensor:
-        # The squares of n elements are summed: each may be wrong by a rounding.
-        tolerance = 10 * float(finfo(value.dtype).eps) * value.shape[-1]
-        lengths = value.square().sum(-1).sqrt()
-        return super().check(value) & ((lengths - 1).abs() <= tolerance).all(-1)
+        # The norm of a row is a sum of as many rounded terms as the row has elements.
+        tolerance = float(finfo(value.dtype).eps) * value.shape[-1] * 10
+        has_unit_rows = (value.square().sum(-1).sqrt() - 1).abs() < tolerance
+        return super().check(value) & has_unit_rows.all(-1)
 
 
 class _Square(_Matrix):
     def check(self, value: Tensor) -> Tensor:
-        is_square = value.shape[-2] == value.shape[-1]
-        return ops.full(value.shape[:-2], is_square, dtype="bool", device=value.device)
+        rows, columns = value.shape[-2:]
+        return ops.full(value.shape[:-2], rows == columns, dtype="bool", device=value.device)
 
 
 class _Symmetric(_Square):
     def check(self, value: Tensor) -> Tensor:
         if value.shape[-2] != value.shape[-1]:
             return super().check(value)
-        return _all_of_matrix(ops.isclose(value, value.transpose(-2, -1), atol=1e-6))
+        return ops.isclose(value, value.mT, atol=1e-6).all(-1).all(-1)
 
 
 class _PositiveSemidefinite(_Symmetric):
     def check(self, value: Tensor) -> Tensor:
+        is_symmetric = super().check(value)
         if value.shape[-2] != value.shape[-1]:
-            return super().check(value)
-        return super().check(value) & (ops.linalg_eigvalsh(value) >= 0).all(-1)
+            return is_symmetric
+        # Of a matrix that is not symmetric, or has a NaN, the eigenvalues do not matter.
+        value = ops.where(is_symmetric[..., None, None], value, 0.0)
+        return is_symmetric & (ops.linalg_eigvalsh(value) >= 0).all(-1)
 
 
 class _PositiveDefinite(_Symmetric):
     def check(self, value: Tensor) -> Tensor:
+        is_symmetric = super().check(value)
         if value.shape[-2] != value.shape[-1]:
-            return super().check(value)
-        return super().check(value) & (ops.linalg_cholesky_ex(value)[1] == 0)
+            return is_symmetric
+        return is_symmetric & (ops.linalg_cholesky_ex(value).info == 0)
 
 
 class _Cat(Constraint):

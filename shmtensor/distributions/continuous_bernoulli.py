@@ -161,9 +161,8 @@ class ContinuousBernoulli(ExponentialFamily):
     def _natural_params(self) -> tuple[Tensor, ...]:
         return (self.logits,)
 
-    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
+    def _log_normalizer(self, x: Tensor) -> Tensor:
         """log((exp(x) - 1) / x), of x near 0 its Taylor series."""
-        (x,) = natural_params
         low, high = self._lims
         is_middle = (x > math.log(low / (1 - low))) & (x < math.log(high / (1 - high)))
         far = ops.where(is_middle, 1.0, x)

@@ -91,7 +91,7 @@ class Distribution:
             if constraints.is_dependent(constraint) or (is_lazy and name not in vars(self)):
                 continue
             value = getattr(self, name)
-            if not bool(constraint.check(value).all()):
+            if not constraints.holds(constraint, value):
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape "
                     f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
@@ -252,8 +252,7 @@ class Distribution:
                 stacklevel=3,
             )
             return
-        valid = support.check(value)
-        if not bool(valid.all()):
+        if not constraints.holds(support, value):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
                 f"to be within the support ({support!r}) of the distribution {self!r}, but "

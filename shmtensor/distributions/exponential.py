@@ -16,12 +16,12 @@ __all__ = ["Exponential"]
 
 
 class Exponential(ExponentialFamily):
-    """The time until an event that comes at a constant rate.
+    """The exponential distribution.
 
     Parameters
     ----------
     rate : Tensor or float
-        Events per unit of time, positive.
+        The rate, which is 1 over the mean, positive.
     validate_args : bool, optional
         Whether parameters and values are checked; None: as `set_default_validate_args` says.
 
@@ -30,11 +30,17 @@ class Exponential(ExponentialFamily):
     ValueError
         `rate` is not positive.
 
+    Notes
+    -----
+    `rsample` passes gradients to the rate.
+
     Examples
     --------
     >>> p = st.distributions.Exponential(2.0)
-    >>> p.mean, p.cdf(st.tensor(1.0))
-    (tensor(0.5000), tensor(0.8647))
+    >>> p.mean, p.entropy()
+    (tensor(0.5000), tensor(0.3069))
+    >>> p.icdf(p.cdf(st.tensor(1.5)))
+    tensor(1.5000)
     """
 
     arg_constraints = {"rate": constraints.positive}  # noqa: RUF012
@@ -61,14 +67,15 @@ class Exponential(ExponentialFamily):
 
     @property
     def variance(self) -> Tensor:
-        return self.rate.pow(-2)
+        return self.rate.square().reciprocal()
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         return self._expand(Exponential, batch_shape, ("rate",), _instance)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         shape = self._extended_shape(sample_shape)
-        return self.rate.new_empty(shape).exponential_() / self.rate
+        numbers = ops.empty(shape, dtype=self.rate.dtype, device=self.rate.device).exponential_()
+        return numbers / self.rate
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
@@ -90,5 +97,5 @@ class Exponential(ExponentialFamily):
     def _natural_params(self) -> tuple[Tensor, ...]:
         return (-self.rate,)
 
-    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
-        return -(-natural_params[0]).log()
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return -(-x).log()

@@ -76,14 +76,16 @@ class Normal(ExponentialFamily):
         return self._expand(Normal, batch_shape, ("loc", "scale"), _instance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
         with no_grad():
-            return ops.normal(self.loc.expand(shape), self.scale.expand(shape))
+            return self._standard(sample_shape).mul_(self.scale).add_(self.loc)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.loc + self._standard(sample_shape) * self.scale
+
+    def _standard(self, sample_shape: Sequence[int]) -> Tensor:
+        """Numbers of mean 0 and standard deviation 1."""
         shape = self._extended_shape(sample_shape)
-        eps = ops.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + eps * self.scale
+        return ops.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
@@ -107,6 +109,5 @@ class Normal(ExponentialFamily):
         square = self.scale.square()
         return self.loc / square, -0.5 / square
 
-    def _log_normalizer(self, *natural_params: Tensor) -> Tensor:
-        x, y = natural_params
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
         return -0.25 * x.square() / y + 0.5 * (-math.pi / y).log()

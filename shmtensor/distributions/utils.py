@@ -60,6 +60,8 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
                 "broadcast_all: Input arguments must all be instances of Number, Tensor or objects "
                 f"implementing __torch_function__: {type(v).__name__}"
             )
+    if all(isinstance(v, Tensor) and v.shape == values[0].shape for v in values):
+        return values
     first = next((v for v in values if isinstance(v, Tensor)), None)
     options: dict[str, Any] = {"dtype": get_default_dtype()}
     if first is not None:
