@@ -68,8 +68,10 @@ def kl_exponential_family(p: ExponentialFamily, q: ExponentialFamily) -> Tensor:
     p_parameters, p_normalizer, means = p._mean_statistics()
     q_parameters = q._natural_params
     result = q._log_normalizer(*q_parameters) - p_normalizer
+    n_batch = max(len(p.batch_shape), len(q.batch_shape))
     for of_p, of_q, mean in zip(p_parameters, q_parameters, means):
-        result = result - sum_rightmost((of_q - of_p) * mean, len(q.event_shape))
+        product = (of_q - of_p) * mean
+        result = result - sum_rightmost(product, product.ndim - n_batch)
     return result
 
 
@@ -97,10 +99,10 @@ def kl_cauchy(p: Cauchy, q: Cauchy) -> Tensor:
 
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
 def kl_continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
-    return -p.entropy() - _mean_log_continuous_bernoulli(p.mean, q)
+    return -p.entropy() - mean_log_continuous_bernoulli(p.mean, q)
 
 
-def _mean_log_continuous_bernoulli(mean: Tensor, q: ContinuousBernoulli) -> Tensor:
+def mean_log_continuous_bernoulli(mean: Tensor, q: ContinuousBernoulli) -> Tensor:
     """The expectation of log q(x) by the mean of x."""
     return mean * q.logits + (-q.probs).log1p() + q._log_constant()
 
@@ -178,7 +180,7 @@ def kl_continuous_bernoulli_uniform(p: ContinuousBernoulli, q: Uniform) -> Tenso
 
 @register_kl(Uniform, ContinuousBernoulli)
 def kl_uniform_continuous_bernoulli(p: Uniform, q: ContinuousBernoulli) -> Tensor:
-    result = -p.entropy() - _mean_log_continuous_bernoulli(p.mean, q)
+    result = -p.entropy() - mean_log_continuous_bernoulli(p.mean, q)
     return ops.where((p.low < 0) | (p.high > 1), math.inf, result)
 
 
