@@ -14,6 +14,7 @@ from . import (
     allocation,
     autograd,
     dispatch,
+    distributions,
     layers,
     loader,
     matmul,
@@ -41,9 +42,9 @@ from .harness.record import save
 from .harness.report import line, summary, title
 
 LAYERS = (
-    dispatch, autograd, pointwise, large, layers, modules, matmul, optimizer, training, models,
-    peak_memory, allocation, send, queue, collective, loader, programs, growth, reading, parallel,
-    packed, processes,
+    dispatch, autograd, pointwise, large, distributions, layers, modules, matmul, optimizer,
+    training, models, peak_memory, allocation, send, queue, collective, loader, programs, growth,
+    reading, parallel, packed, processes,
 )  # fmt: skip
 
 

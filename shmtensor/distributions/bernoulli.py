@@ -11,13 +11,13 @@ from ..autograd import table as ops
 from ..native import Size
 from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution
+from .exp_family import ExponentialFamily
 from .utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
 
 __all__ = ["Bernoulli"]
 
 
-class Bernoulli(Distribution):
+class Bernoulli(ExponentialFamily):
     """1 with a probability, else 0.
 
     Parameters
@@ -46,6 +46,7 @@ class Bernoulli(Distribution):
     arg_constraints = {"probs": constraints.unit_interval, "logits": constraints.real}  # noqa: RUF012
     support = constraints.boolean
     has_enumerate_support = True
+    _mean_carrier_measure = 0
 
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
@@ -112,3 +113,10 @@ class Bernoulli(Distribution):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         param = self._param
         return self._support_of(ops.arange(2, dtype=param.dtype, device=param.device), expand)
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return (self.logits,)
+
+    def _log_normalizer(self, x: Tensor) -> Tensor:
+        return ops.softplus(x)

@@ -17,6 +17,8 @@ from .utils import lazy_property, logits_to_probs, probs_to_logits
 
 __all__ = ["Categorical"]
 
+NO_INDEX = -(2**63)  # of `nll_loss`: no value is left out
+
 
 class Categorical(Distribution):
     """A number from 0 to n - 1, each with a probability of its own.
@@ -122,7 +124,13 @@ class Categorical(Distribution):
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
             self._validate_sample(value)
-        value, logits = ops.broadcast_tensors(value.long().unsqueeze(-1), self.logits)
+        value, logits = value.long(), self.logits
+        if value.shape == logits.shape[:-1] and value.numel():
+            # Where nothing is broadcast this takes a third of the time of `gather`.
+            rows = logits.reshape(-1, self._num_events)
+            loss = ops.nll_loss(rows, value.reshape(-1), reduction="none", ignore_index=NO_INDEX)
+            return -loss.reshape(value.shape)
+        value, logits = ops.broadcast_tensors(value.unsqueeze(-1), logits)
         return logits.gather(-1, value[..., :1]).squeeze(-1)
 
     def entropy(self) -> Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..autograd import table as ops
@@ -11,7 +11,9 @@ from ..tensor import Tensor
 
 __all__ = [
     "Constraint",
+    "MixtureSameFamilyConstraint",
     "boolean",
+    "cat",
     "corr_cholesky",
     "dependent",
     "dependent_property",
@@ -37,6 +39,7 @@ __all__ = [
     "real_vector",
     "simplex",
     "square",
+    "stack",
     "symmetric",
     "unit_interval",
 ]
@@ -62,8 +65,8 @@ class Constraint:
     tensor([False,  True])
     """
 
-    is_discrete = False
-    event_dim = 0
+    is_discrete: Any = False
+    event_dim: Any = 0
 
     def check(self, value: Tensor) -> Tensor:
         """Whether each value is in the set: a tensor of bools.
@@ -102,14 +105,30 @@ class _Dependent(Constraint):
     True
     """
 
-    def __init__(self, *, is_discrete: bool = False, event_dim: int = 0) -> None:
-        self.is_discrete, self.event_dim = is_discrete, event_dim
+    def __init__(self, *, is_discrete: bool | None = None, event_dim: int | None = None) -> None:
+        self._is_discrete, self._event_dim = is_discrete, event_dim
+
+    def _known(self, name: str) -> Any:
+        value = getattr(self, f"_{name}")
+        if value is None:
+            raise NotImplementedError(f".{name} cannot be determined statically")
+        return value
+
+    @property
+    def is_discrete(self) -> Any:
+        """Whether it is countable."""
+        return self._known("is_discrete")
+
+    @property
+    def event_dim(self) -> Any:
+        """How many of the last dimensions are one value."""
+        return self._known("event_dim")
 
     def __call__(self, *, is_discrete: Any = None, event_dim: Any = None) -> _Dependent:
         """The same with other attributes."""
         return _Dependent(
-            is_discrete=self.is_discrete if is_discrete is None else is_discrete,
-            event_dim=self.event_dim if event_dim is None else event_dim,
+            is_discrete=self._is_discrete if is_discrete is None else is_discrete,
+            event_dim=self._event_dim if event_dim is None else event_dim,
         )
 
     def check(self, value: Tensor) -> Tensor:
@@ -141,13 +160,15 @@ class dependent_property(property, _Dependent):
     True
     """
 
-    def __init__(self, fn: Any = None, *, is_discrete: bool = False, event_dim: int = 0) -> None:
+    def __init__(
+        self, fn: Any = None, *, is_discrete: bool | None = None, event_dim: int | None = None
+    ) -> None:
         super().__init__(fn)
-        self.is_discrete, self.event_dim = is_discrete, event_dim
+        self._is_discrete, self._event_dim = is_discrete, event_dim
 
     def __call__(self, fn: Callable[[Any], Any]) -> dependent_property:  # type: ignore[override]
         """The property of a function, for a decorator with arguments."""
-        return dependent_property(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
+        return dependent_property(fn, is_discrete=self._is_discrete, event_dim=self._event_dim)
 
 
 def is_dependent(constraint: Any) -> bool:
@@ -211,6 +232,51 @@ class _IndependentConstraint(Constraint):
         return f"IndependentConstraint({self.base_constraint!r}, {self.reinterpreted_batch_ndims})"
 
 
+def holds(constraint: Constraint, value: Tensor) -> bool:
+    """Whether all values are in a set, without finding which are not."""
+    while isinstance(constraint, _IndependentConstraint) and value.ndim >= constraint.event_dim:
+        constraint = constraint.base_constraint
+    return bool(constraint.check(value).all())
+
+
+class MixtureSameFamilyConstraint(Constraint):
+    """The values of a mixture: in the set of its components, which depends on a component's number.
+
+    Parameters
+    ----------
+    base_constraint : Constraint
+        The support of the batch of components, the last dimension of which numbers them.
+
+    Examples
+    --------
+    >>> from shmtensor.distributions import constraints
+    >>> set_ = constraints.MixtureSameFamilyConstraint(constraints.less_than(st.tensor([1.0, 3.0])))
+    >>> set_.check(st.tensor([0.0, 2.0]))  # less than 1 and than 3
+    tensor([ True, False])
+    """
+
+    def __init__(self, base_constraint: Constraint) -> None:
+        self.base_constraint = base_constraint
+
+    @property
+    def is_discrete(self) -> Any:
+        """Whether the components' set is countable."""
+        return self.base_constraint.is_discrete
+
+    @property
+    def event_dim(self) -> Any:
+        """How many of the last dimensions are one value."""
+        return self.base_constraint.event_dim
+
+    def check(self, value: Tensor) -> Tensor:
+        n = self.event_dim
+        inside = self.base_constraint.check(value.unsqueeze(value.ndim - n))
+        return inside.reshape((*inside.shape[: value.ndim - n], -1)).all(-1)
+
+    def __repr__(self) -> str:
+        return f"MixtureSameFamilyConstraint({self.base_constraint!r})"
+
+
 class _Boolean(Constraint):
     is_discrete = True
 
@@ -236,7 +302,7 @@ class _Simplex(Constraint):
     event_dim = 1
 
     def check(self, value: Tensor) -> Tensor:
-        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-6)
+        return (value.amin(-1) >= 0) & ((value.sum(-1) - 1).abs() < 1e-6)
 
 
 class _Bounded(Constraint):
@@ -371,14 +437,16 @@ class _IntegerInterval(_Interval):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & super().check(value)
+        inside = super().check(value)
+        return inside & (value % 1 == 0) if value.is_floating_point() else inside
 
 
 class _IntegerGreaterThan(_GreaterThanEq):
     is_discrete = True
 
     def check(self, value: Tensor) -> Tensor:
-        return (value % 1 == 0) & super().check(value)
+        inside = super().check(value)
+        return inside & (value % 1 == 0) if value.is_floating_point() else inside
 
 
 class _Multinomial(_Bounded):
@@ -462,6 +530,95 @@ class _PositiveDefinite(_Symmetric):
         return is_symmetric & (ops.linalg_cholesky_ex(value).info == 0)
 
 
+class _Cat(Constraint):
+    """Pieces of a dimension, each of which is in a set of its own.
+
+    Parameters
+    ----------
+    cseq : sequence of Constraint
+        One for each piece.
+    dim : int, optional
+        The dimension.
+    lengths : sequence of int, optional
+        The sizes of the pieces, by default 1 each.
+
+    Examples
+    --------
+    >>> from shmtensor.distributions import constraints
+    >>> set_ = constraints.cat([constraints.positive, constraints.real], lengths=[2, 1])
+    >>> set_.check(st.tensor([1.0, -1.0, -1.0]))
+    tensor([ True, False,  True])
+    """
+
+    def __init__(
+        self, cseq: Sequence[Constraint], dim: int = 0, lengths: Sequence[int] | None = None
+    ) -> None:
+        self.cseq = list(cseq)
+        self.lengths = [1] * len(self.cseq) if lengths is None else list(lengths)
+        self.dim = dim
+        if len(self.lengths) != len(self.cseq):
+            raise ValueError(
+                f"constraints.cat: {len(self.cseq)} constraints have {len(self.lengths)} lengths"
+            )
+
+    @property
+    def is_discrete(self) -> Any:
+        """Whether a piece's set is countable."""
+        return any(c.is_discrete for c in self.cseq)
+
+    @property
+    def event_dim(self) -> Any:
+        """How many of the last dimensions are one value: the most of the pieces."""
+        return max(c.event_dim for c in self.cseq)
+
+    def check(self, value: Tensor) -> Tensor:
+        pieces = value.split(self.lengths, self.dim)
+        return ops.cat([c.check(v) for c, v in zip(self.cseq, pieces)], self.dim)
+
+
+class _Stack(Constraint):
+    """The places along a dimension, each of which is in a set of its own.
+
+    Parameters
+    ----------
+    cseq : sequence of Constraint
+        One for each place.
+    dim : int, optional
+        The dimension.
+
+    Examples
+    --------
+    >>> from shmtensor.distributions import constraints
+    >>> set_ = constraints.stack([constraints.positive, constraints.real])
+    >>> set_.check(st.tensor([[1.0, -1.0], [1.0, -1.0]]))
+    tensor([[ True, False],
+            [ True,  True]])
+    """
+
+    def __init__(self, cseq: Sequence[Constraint], dim: int = 0) -> None:
+        self.cseq, self.dim = list(cseq), dim
+
+    @property
+    def is_discrete(self) -> Any:
+        """Whether the set of a place is countable."""
+        return any(c.is_discrete for c in self.cseq)
+
+    @property
+    def event_dim(self) -> Any:
+        """How many of the last dimensions are one value, with that of the stack."""
+        dim = max(c.event_dim for c in self.cseq)
+        return dim + 1 if self.dim + dim < 0 else dim
+
+    def check(self, value: Tensor) -> Tensor:
+        values = value.unbind(self.dim)
+        if len(values) != len(self.cseq):
+            raise ValueError(
+                f"constraints.stack: {len(self.cseq)} constraints for a size of {len(values)}: "
+                f"{tuple(value.shape)}, dim={self.dim}"
+            )
+        return ops.stack([c.check(v) for c, v in zip(self.cseq, values)], self.dim)
+
+
 dependent = _Dependent()
 independent = _IndependentConstraint
 boolean = _Boolean()
@@ -488,3 +645,5 @@ square = _Square()
 symmetric = _Symmetric()
 positive_semidefinite = _PositiveSemidefinite()
 positive_definite = _PositiveDefinite()
+cat = _Cat
+stack = _Stack

@@ -91,7 +91,7 @@ class Distribution:
             if constraints.is_dependent(constraint) or (is_lazy and name not in vars(self)):
                 continue
             value = getattr(self, name)
-            if not bool(constraint.check(value).all()):
+            if not constraints.holds(constraint, value):
                 raise ValueError(
                     f"Expected parameter {name} ({type(value).__name__} of shape "
                     f"{tuple(value.shape)}) of distribution {self!r} to satisfy the constraint "
@@ -106,11 +106,7 @@ class Distribution:
         self, cls: Any, batch_shape: Sequence[int], names: Sequence[str], _instance: Any
     ) -> Any:
         """`expand` of a class, of the parameters with these names, if they have been computed."""
-        if _instance is None and type(self).__init__ is not cls.__init__:
-            raise NotImplementedError(
-                f"expand: {type(self).__name__} has a constructor of its own: define its expand"
-            )
-        new = type(self).__new__(type(self)) if _instance is None else _instance
+        new = self._new(cls, _instance)
         shape = Size(batch_shape)
         for name in names:
             if name in vars(self):
@@ -120,6 +116,16 @@ class Distribution:
         Distribution.__init__(new, shape, self._event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return new
+
+    def _new(self, cls: Any, _instance: Any) -> Any:
+        """An object without attributes for `expand` of a class, or that of a subclass."""
+        if _instance is not None:
+            return _instance
+        if type(self).__init__ is not cls.__init__:
+            raise NotImplementedError(
+                f"expand: {type(self).__name__} has a constructor of its own: define its expand"
+            )
+        return type(self).__new__(type(self))
 
     @property
     def batch_shape(self) -> Size:
@@ -246,8 +252,7 @@ class Distribution:
                 stacklevel=3,
             )
             return
-        valid = support.check(value)
-        if not bool(valid.all()):
+        if not constraints.holds(support, value):
             raise ValueError(
                 f"Expected value argument ({type(value).__name__} of shape {tuple(value.shape)}) "
                 f"to be within the support ({support!r}) of the distribution {self!r}, but "

@@ -11,13 +11,13 @@ from ..autograd import no_grad
 from ..autograd import table as ops
 from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution
+from .exp_family import ExponentialFamily
 from .utils import broadcast_all
 
 __all__ = ["Normal"]
 
 
-class Normal(Distribution):
+class Normal(ExponentialFamily):
     """The normal distribution.
 
     Parameters
@@ -49,6 +49,7 @@ class Normal(Distribution):
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012
     support = constraints.real
     has_rsample = True
+    _mean_carrier_measure = 0
 
     def __init__(self, loc: Any, scale: Any, validate_args: bool | None = None) -> None:
         self.loc, self.scale = broadcast_all(loc, scale)
@@ -75,14 +76,16 @@ class Normal(Distribution):
         return self._expand(Normal, batch_shape, ("loc", "scale"), _instance)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
-        shape = self._extended_shape(sample_shape)
         with no_grad():
-            return ops.normal(self.loc.expand(shape), self.scale.expand(shape))
+            return self._standard(sample_shape).mul_(self.scale).add_(self.loc)
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
+        return self.loc + self._standard(sample_shape) * self.scale
+
+    def _standard(self, sample_shape: Sequence[int]) -> Tensor:
+        """Numbers of mean 0 and standard deviation 1."""
         shape = self._extended_shape(sample_shape)
-        eps = ops.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
-        return self.loc + eps * self.scale
+        return ops.randn(shape, dtype=self.loc.dtype, device=self.loc.device)
 
     def log_prob(self, value: Tensor) -> Tensor:
         if self._validate_args:
@@ -100,3 +103,11 @@ class Normal(Distribution):
 
     def entropy(self) -> Tensor:
         return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        square = self.scale.square()
+        return self.loc / square, -0.5 / square
+
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
+        return -0.25 * x.square() / y + 0.5 * (-math.pi / y).log()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from numbers import Number
 from typing import Any
@@ -13,7 +14,17 @@ from ..dtypes import finfo, get_default_dtype
 from ..tensor import Tensor
 from ..tensor.from_data import tensor
 
-__all__ = ["broadcast_all", "clamp_probs", "lazy_property", "logits_to_probs", "probs_to_logits"]
+__all__ = [
+    "broadcast_all",
+    "clamp_probs",
+    "lazy_property",
+    "logits_to_probs",
+    "probs_to_logits",
+    "tril_matrix_to_vec",
+    "vec_to_tril_matrix",
+]
+
+EULER = 0.5772156649015329  # Euler's constant
 
 
 def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
@@ -49,6 +60,8 @@ def broadcast_all(*values: Any) -> tuple[Tensor, ...]:
                 "broadcast_all: Input arguments must all be instances of Number, Tensor or objects "
                 f"implementing __torch_function__: {type(v).__name__}"
             )
+    if all(isinstance(v, Tensor) and v.shape == values[0].shape for v in values):
+        return values
     first = next((v for v in values if isinstance(v, Tensor)), None)
     options: dict[str, Any] = {"dtype": get_default_dtype()}
     if first is not None:
@@ -141,6 +154,107 @@ def probs_to_logits(probs: Tensor, is_binary: bool = False) -> Tensor:
     """
     p = clamp_probs(probs)
     return p.log() - (-p).log1p() if is_binary else p.log()
+
+
+def sum_rightmost(value: Tensor, n: int) -> Tensor:
+    """The sum over the last n dimensions."""
+    return value.flatten(-n).sum(-1) if n > 0 else value
+
+
+def log_of(value: Any) -> Any:
+    """The logarithm of a tensor or a number."""
+    return value.log() if isinstance(value, Tensor) else math.log(value)
+
+
+def tril_matrix_to_vec(mat: Tensor, diag: int = 0) -> Tensor:
+    """The elements on and below a diagonal of matrices, row by row, as vectors.
+
+    Parameters
+    ----------
+    mat : Tensor
+        `(..., n, n)`.
+    diag : int, optional
+        The diagonal, at most 0: -1 is that below the main diagonal.
+
+    Returns
+    -------
+    Tensor
+        `(..., number of these elements)`.
+
+    Raises
+    ------
+    ValueError
+        There is no such diagonal.
+
+    See Also
+    --------
+    vec_to_tril_matrix
+
+    Notes
+    -----
+    Copies: one.
+
+    Examples
+    --------
+    >>> st.distributions.utils.tril_matrix_to_vec(st.tensor([[1, 0], [2, 3]]))
+    tensor([1, 2, 3])
+    """
+    n = mat.shape[-1]
+    if diag < -n or diag >= n:
+        raise ValueError(f"diag ({diag}) provided is outside [{-n}, {n - 1}].")
+    rows, columns = ops.tril_indices(n, n, diag, device=mat.device)
+    return mat[..., rows, columns]
+
+
+def vec_to_tril_matrix(vec: Tensor, diag: int = 0) -> Tensor:
+    """Matrices with the elements of vectors on and below a diagonal, row by row, and zeros above.
+
+    Parameters
+    ----------
+    vec : Tensor
+        `(..., n)`.
+    diag : int, optional
+        The diagonal, at most 0: -1 is that below the main diagonal.
+
+    Returns
+    -------
+    Tensor
+        `(..., m, m)`.
+
+    Raises
+    ------
+    ValueError
+        n is not the number of such elements of a square matrix, or the diagonal is above the main
+        one.
+
+    See Also
+    --------
+    tril_matrix_to_vec
+
+    Notes
+    -----
+    Copies: one.
+
+    Examples
+    --------
+    >>> st.distributions.utils.vec_to_tril_matrix(st.tensor([1, 2, 3]))
+    tensor([[1, 0],
+            [2, 3]])
+    """
+    if diag > 0:
+        raise ValueError(f"vec_to_tril_matrix: diag is at most 0: {diag}")
+    length = vec.shape[-1]
+    rows_of = (math.isqrt(1 + 8 * length) - 1) // 2  # rows that have elements
+    if rows_of * (rows_of + 1) // 2 != length:
+        raise ValueError(
+            f"The size of last dimension is {length} which cannot be expressed as the lower "
+            "triangular part of a square D x D matrix."
+        )
+    n = rows_of - diag
+    rows, columns = ops.tril_indices(n, n, diag, device=vec.device)
+    flat = vec.new_zeros((*vec.shape[:-1], n * n))
+    places = (rows * n + columns).expand(vec.shape)
+    return flat.scatter(-1, places, vec).unflatten(-1, (n, n))
 
 
 class lazy_property:

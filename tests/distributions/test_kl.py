@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
 
 import shmtensor as st
+from shmtensor import distributions
+from shmtensor.autograd import gradcheck, gradgradcheck
 from shmtensor.distributions import (
+    AffineTransform,
     Bernoulli,
     Categorical,
     Distribution,
+    ExponentialFamily,
+    ExpTransform,
+    Geometric,
+    Independent,
+    LogNormal,
     Normal,
+    TransformedDistribution,
     kl_divergence,
     register_kl,
 )
+from shmtensor.distributions.kl import registered
+
+from .families import FAMILIES
 
 
 def test_normal() -> None:
@@ -71,3 +84,113 @@ def test_classes_that_are_registered() -> None:
         kl_divergence(Mine(0.0, 1.0), Point())
     with pytest.raises(TypeError, match="Expected a Distribution subclass"):
         register_kl(int, Point)
+
+
+PAIRS = sorted(
+    (p, q)
+    for p, q in itertools.product(FAMILIES, FAMILIES)
+    if (getattr(distributions, p), getattr(distributions, q)) in registered
+    and p not in ("Bernoulli", "Categorical", "Geometric", "OneHotCategorical")
+)
+
+
+@pytest.mark.parametrize(("name", "other"), PAIRS)
+def test_pairs_are_those_of_quadrature(name: str, other: str) -> None:
+    p, q = FAMILIES[name].ours(3, 20), FAMILIES[other].ours(5, 20, validate_args=False)
+    # The mean over quantiles, which lie close at both ends.
+    t = np.linspace(-34, 34, 3401)[:, None]
+    u = 1 / (1 + np.exp(-t))
+    weight = u / (1 + np.exp(t)) * (t[1] - t[0])
+    x = p.icdf(st.tensor(u))
+    inside = q.support.check(x).all(0).numpy()
+    difference = (p.log_prob(x) - q.log_prob(x)).numpy()
+    divergence = kl_divergence(p, q).numpy()
+    np.testing.assert_array_equal(np.isfinite(divergence), inside)
+    with np.errstate(invalid="ignore"):
+        expected = (difference * weight).sum(0)
+    some = divergence < 1e4  # others are in the tail alone
+    np.testing.assert_allclose(divergence[some], expected[some], rtol=1e-3, atol=3e-5)
+
+
+def test_pairs_of_whole_numbers_are_sums() -> None:
+    x = st.arange(2000.0, dtype=st.float64)[:, None]
+    p, q = FAMILIES["Geometric"].ours(3, 20), FAMILIES["Geometric"].ours(5, 20)
+    expected = (p.log_prob(x).exp() * (p.log_prob(x) - q.log_prob(x))).sum(0)
+    np.testing.assert_allclose(kl_divergence(p, q), expected, rtol=1e-9)
+    q = Geometric(st.tensor(1.0, dtype=st.float64))
+    assert kl_divergence(p, q).tolist() == [math.inf] * 20
+    one, other = (
+        FAMILIES["OneHotCategorical"].ours(3, 20),
+        FAMILIES["OneHotCategorical"].ours(5, 20),
+    )
+    sum_ = (one.probs * (one.probs / other.probs).log()).sum(-1)
+    np.testing.assert_allclose(kl_divergence(one, other), sum_, rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", ["Bernoulli", "ContinuousBernoulli", "Exponential", "Normal"])
+def test_the_formula_of_exponential_families_is_that_of_the_class(name: str) -> None:
+    p, q = FAMILIES[name].ours(3, 20), FAMILIES[name].ours(5, 20)
+    family = registered[ExponentialFamily, ExponentialFamily]
+    if name != "Exponential":
+        np.testing.assert_allclose(family(p, q), kl_divergence(p, q), rtol=1e-5, atol=1e-7)
+    np.testing.assert_allclose(ExponentialFamily.entropy(p), p.entropy(), rtol=1e-6, atol=1e-7)
+    with pytest.raises(NotImplementedError, match=rf"p type {name} and q type Own"):
+        family(
+            p, type("Own", (type(q),), {})(st.tensor(0.5), *[st.tensor(0.5)] * (name == "Normal"))
+        )
+
+
+def test_gradients_flow_through_the_entropy_of_exponential_families() -> None:
+    rate = st.tensor([0.5, 2.0], dtype=st.float64, requires_grad=True)
+
+    def entropy(rate: st.Tensor) -> st.Tensor:
+        return ExponentialFamily.entropy(distributions.Exponential(rate))
+
+    def divergence(rate: st.Tensor) -> st.Tensor:
+        one, other = distributions.Exponential(rate), distributions.Exponential(rate.square())
+        return registered[ExponentialFamily, ExponentialFamily](one, other)
+
+    for function in (entropy, divergence):
+        assert gradcheck(function, (rate,))
+        assert gradgradcheck(function, (rate,))
+        with st.no_grad():
+            assert not function(rate).requires_grad
+    assert not entropy(rate.detach()).requires_grad
+
+
+def test_distributions_made_of_others() -> None:
+    p = Independent(Normal(st.zeros(2, 3), 1.0), 1)
+    q = Independent(Normal(st.ones(3), 2.0), 1)
+    expected = kl_divergence(p.base_dist, q.base_dist).sum(-1)
+    np.testing.assert_allclose(kl_divergence(p, q), expected)
+    with pytest.raises(NotImplementedError, match="reinterpreted_batch_ndims: 1 and 0"):
+        kl_divergence(p, Independent(Normal(st.ones(3), 2.0), 0))
+    one, other = LogNormal(0.0, 1.0), LogNormal(1.0, 1.0)
+    assert kl_divergence(one, other).item() == 0.5
+    exp = TransformedDistribution(Normal(0.0, 1.0), ExpTransform())
+    assert kl_divergence(exp, other).item() == 0.5
+    twice = TransformedDistribution(Normal(0.0, 1.0), AffineTransform(0.0, 2.0))
+    with pytest.raises(
+        NotImplementedError, match=r"different transforms: \[ExpTransform\(\)\] and"
+    ):
+        kl_divergence(exp, twice)
+    vector = TransformedDistribution(Independent(Normal(st.zeros(2), 1.0), 1), ExpTransform())
+    with pytest.raises(NotImplementedError, match="different event_shapes"):
+        kl_divergence(exp, vector)
+
+
+@pytest.mark.parametrize(("name", "other"), [*PAIRS, ("Geometric", "Geometric")])
+def test_gradients_of_pairs(name: str, other: str) -> None:
+    families = FAMILIES[name], FAMILIES[other]
+    drawn = [family.draw(seed, 3) for family, seed in zip(families, (3, 5))]
+    parameters = [st.tensor(v, requires_grad=True) for one in drawn for v in one.values()]
+
+    def divergence(*values: st.Tensor) -> st.Tensor:
+        n = len(drawn[0])
+        p = getattr(distributions, name)(*values[:n])
+        q = getattr(distributions, other)(*values[n:])
+        result = kl_divergence(p, q)
+        return st.where(result.isinf(), st.zeros_like(result), result)
+
+    if divergence(*parameters).requires_grad:
+        assert gradcheck(divergence, parameters)

@@ -1,0 +1,138 @@
+"""A row per distribution: its parameters at random, and the same distribution of SciPy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+import shmtensor as st
+from shmtensor import distributions
+
+Draw = Callable[[np.random.Generator, int], np.ndarray]
+
+
+def real(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.normal(0, 2, n)
+
+
+def positive(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.uniform(0.3, 4, n)
+
+
+def unit(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.uniform(0.05, 0.95, n)
+
+
+def simplex(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.dirichlet(np.ones(4), n)
+
+
+def between(low: float, high: float) -> Draw:
+    return lambda rng, n: rng.uniform(low, high, n)
+
+
+def vectors(of: Draw) -> Draw:
+    return lambda rng, n: of(rng, n * 3).reshape(n, 3)
+
+
+@dataclass
+class Family:
+    """A distribution, the draws of its parameters, and SciPy's distribution of the parameters."""
+
+    name: str
+    parameters: dict[str, Draw]
+    scipy: Callable[..., Any] | None = None
+    # PyTorch's GeneralizedPareto takes no other dtype.
+    torch_dtype: str = "float64"
+
+    def draw(self, seed: int, n: int, dtype: str = "float64") -> dict[str, np.ndarray]:
+        rng = np.random.default_rng(seed)
+        return {name: draw(rng, n).astype(dtype) for name, draw in self.parameters.items()}
+
+    def ours(self, seed: int, n: int, dtype: str = "float64", **options: Any) -> Any:
+        parameters = {name: st.tensor(p) for name, p in self.draw(seed, n, dtype).items()}
+        return getattr(distributions, self.name)(**parameters, **options)
+
+    def of_scipy(self, seed: int, n: int) -> Any:
+        assert self.scipy is not None
+        return self.scipy(**self.draw(seed, n))
+
+
+def stats(name: str, *arguments: Callable[..., Any]) -> Callable[..., Any]:
+    """SciPy's distribution, each argument of which is a function of our parameters."""
+
+    def make(**parameters: np.ndarray) -> Any:
+        import scipy.stats
+
+        return getattr(scipy.stats, name)(*(a(**parameters) for a in arguments))
+
+    return make
+
+
+def _loc(loc: Any, **_: Any) -> Any:
+    return loc
+
+
+def _scale(scale: Any, **_: Any) -> Any:
+    return scale
+
+
+def _zero(**_: Any) -> Any:
+    return 0
+
+
+LOC_SCALE = {"loc": real, "scale": positive}
+FAMILIES = {
+    family.name: family
+    for family in (
+        Family("Bernoulli", {"probs": unit}, stats("bernoulli", lambda probs: probs)),
+        Family("Categorical", {"probs": simplex}),
+        Family("Cauchy", LOC_SCALE, stats("cauchy", _loc, _scale)),
+        Family("ContinuousBernoulli", {"probs": unit}),
+        Family("Exponential", {"rate": positive}, stats("expon", _zero, lambda rate: 1 / rate)),
+        Family(
+            "GeneralizedPareto",
+            {**LOC_SCALE, "concentration": between(-0.6, 0.4)},
+            stats("genpareto", lambda concentration, **_: concentration, _loc, _scale),
+            torch_dtype="float32",
+        ),
+        Family("Geometric", {"probs": unit}, stats("geom", lambda probs: probs, lambda probs: -1)),
+        Family("Gumbel", LOC_SCALE, stats("gumbel_r", _loc, _scale)),
+        Family("HalfCauchy", {"scale": positive}, stats("halfcauchy", _zero, _scale)),
+        Family("HalfNormal", {"scale": positive}, stats("halfnorm", _zero, _scale)),
+        Family("Kumaraswamy", {"concentration1": positive, "concentration0": positive}),
+        Family("Laplace", LOC_SCALE, stats("laplace", _loc, _scale)),
+        Family(
+            "LogNormal",
+            {"loc": real, "scale": between(0.3, 1.5)},
+            stats("lognorm", _scale, _zero, lambda loc, **_: np.exp(loc)),
+        ),
+        Family("LogisticNormal", {"loc": vectors(real), "scale": vectors(positive)}),
+        Family("Normal", LOC_SCALE, stats("norm", _loc, _scale)),
+        Family("OneHotCategorical", {"probs": simplex}),
+        Family("OneHotCategoricalStraightThrough", {"probs": simplex}),
+        Family(
+            "Pareto",
+            {"scale": positive, "alpha": between(2.5, 6)},
+            stats("pareto", lambda alpha, **_: alpha, _zero, _scale),
+        ),
+        Family("RelaxedBernoulli", {"temperature": positive, "probs": unit}),
+        Family(
+            "RelaxedOneHotCategorical",
+            {"temperature": lambda rng, n: positive(rng, 1), "probs": simplex},
+        ),
+        Family(
+            "Uniform",
+            {"low": between(-4, 0), "high": between(0.5, 4)},
+            stats("uniform", lambda low, high: low, lambda low, high: high - low),
+        ),
+        Family(
+            "Weibull",
+            {"scale": positive, "concentration": positive},
+            stats("weibull_min", lambda scale, concentration: concentration, _zero, _scale),
+        ),
+    )
+}
