@@ -15,14 +15,14 @@ from shmtensor.distributions import Distribution, Normal, constraints, utils
 def test_names() -> None:
     assert distributions.normal.Normal is Normal
     assert st.distributions is distributions
-    for name in ("Beta", "TransformedDistribution"):
-        with pytest.raises(AttributeError, match=f"{name}': not there yet, Bernoulli, Categ"):
+    for name in ("Cauchy", "TransformedDistribution"):
+        with pytest.raises(AttributeError, match=f"{name}': not there yet"):
             getattr(distributions, name)
     for statement in (
-        "from shmtensor.distributions import Beta",
-        "import shmtensor.distributions.beta",
+        "from shmtensor.distributions import Cauchy",
+        "import shmtensor.distributions.cauchy",
     ):
-        with pytest.raises(ImportError, match="not there yet, Bernoulli, Categorical and Normal"):
+        with pytest.raises(ImportError, match="not there yet"):
             exec(statement)
 
 
