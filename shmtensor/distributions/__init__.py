@@ -7,19 +7,26 @@ from typing import TYPE_CHECKING, Any
 from ..absent_names import missing as _missing
 from . import constraints as constraints
 from . import kl as kl
+from . import kl_gamma_families as _kl_gamma_families  # noqa: F401  # registers
 from . import kl_normal_families as kl_normal_families
 from . import kl_pairs as kl_pairs
 from . import transforms as transforms
 from . import utils as utils
 from .bernoulli import Bernoulli as Bernoulli
+from .beta import Beta as Beta
+from .binomial import Binomial as Binomial
 from .categorical import Categorical as Categorical
 from .cauchy import Cauchy as Cauchy
+from .chi2 import Chi2 as Chi2
 from .constraint_registry import biject_to as biject_to
 from .constraint_registry import transform_to as transform_to
 from .continuous_bernoulli import ContinuousBernoulli as ContinuousBernoulli
+from .dirichlet import Dirichlet as Dirichlet
 from .distribution import Distribution as Distribution
 from .exp_family import ExponentialFamily as ExponentialFamily
 from .exponential import Exponential as Exponential
+from .fishersnedecor import FisherSnedecor as FisherSnedecor
+from .gamma import Gamma as Gamma
 from .generalized_pareto import GeneralizedPareto as GeneralizedPareto
 from .geometric import Geometric as Geometric
 from .gumbel import Gumbel as Gumbel
@@ -37,14 +44,17 @@ from .lowrank_multivariate_normal import LowRankMultivariateNormal as LowRankMul
 from .mixture_same_family import MixtureSameFamily as MixtureSameFamily
 from .multinomial import Multinomial as Multinomial
 from .multivariate_normal import MultivariateNormal as MultivariateNormal
+from .negative_binomial import NegativeBinomial as NegativeBinomial
 from .normal import Normal as Normal
 from .one_hot_categorical import OneHotCategorical as OneHotCategorical
 from .one_hot_categorical import (
     OneHotCategoricalStraightThrough as OneHotCategoricalStraightThrough,
 )
 from .pareto import Pareto as Pareto
+from .poisson import Poisson as Poisson
 from .relaxed_bernoulli import RelaxedBernoulli as RelaxedBernoulli
 from .relaxed_categorical import RelaxedOneHotCategorical as RelaxedOneHotCategorical
+from .studentT import StudentT as StudentT
 from .transformed_distribution import TransformedDistribution as TransformedDistribution
 from .transforms import AbsTransform as AbsTransform
 from .transforms import AffineTransform as AffineTransform
@@ -67,6 +77,7 @@ from .transforms import TanhTransform as TanhTransform
 from .transforms import Transform as Transform
 from .transforms import identity_transform as identity_transform
 from .uniform import Uniform as Uniform
+from .von_mises import VonMises as VonMises
 from .weibull import Weibull as Weibull
 from .wishart import Wishart as Wishart
 
@@ -74,17 +85,23 @@ __all__ = [
     "AbsTransform",
     "AffineTransform",
     "Bernoulli",
+    "Beta",
+    "Binomial",
     "CatTransform",
     "Categorical",
     "Cauchy",
+    "Chi2",
     "ComposeTransform",
     "ContinuousBernoulli",
     "CorrCholeskyTransform",
     "CumulativeDistributionTransform",
+    "Dirichlet",
     "Distribution",
     "ExpTransform",
     "Exponential",
     "ExponentialFamily",
+    "FisherSnedecor",
+    "Gamma",
     "GeneralizedPareto",
     "Geometric",
     "Gumbel",
@@ -102,10 +119,12 @@ __all__ = [
     "MixtureSameFamily",
     "Multinomial",
     "MultivariateNormal",
+    "NegativeBinomial",
     "Normal",
     "OneHotCategorical",
     "OneHotCategoricalStraightThrough",
     "Pareto",
+    "Poisson",
     "PositiveDefiniteTransform",
     "PowerTransform",
     "RelaxedBernoulli",
@@ -116,10 +135,12 @@ __all__ = [
     "SoftplusTransform",
     "StackTransform",
     "StickBreakingTransform",
+    "StudentT",
     "TanhTransform",
     "Transform",
     "TransformedDistribution",
     "Uniform",
+    "VonMises",
     "Weibull",
     "Wishart",
     "biject_to",

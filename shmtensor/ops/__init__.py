@@ -74,6 +74,7 @@ FAMILIES = (
     "signal.window_functions",
     "random.rand_multinomial",
     "random.poisson_binomial",
+    "random.standard_gamma",
     "random.normal_uniform_inplace",
     "shape.as_strided",
     "shape.view_copies",

@@ -460,6 +460,9 @@ REACHED = {
     "_cross_entropy_backward": "nn.functional.cross_entropy", "_zero_view": "index assignment",
     "_ctc_loss": "nn.functional.ctc_loss", "_ctc_loss_backward": "nn.functional.ctc_loss",
     "_replay_view_backward": "index assignment", "_replay_view": "index assignment",
+    # no differences of numbers of one seed
+    "_standard_gamma": "random/test_standard_gamma.py", "_gamma": "random/test_standard_gamma.py",
+    "_standard_gamma_grad": "random/test_standard_gamma.py",
 }  # fmt: skip
 CHECKED = {*SLOPES, *REACHED, *CASES} - FLAT
 

@@ -212,6 +212,12 @@ PyMethodDef methods[] = {
     kernel<poisson>("poisson", "poisson(rates, seed, offset, /): a Poisson number for each rate."),
     kernel<binomial>("binomial",
                      "binomial(counts, chances, seed, offset, /): the number of successes in each count of trials."),
+    kernel<standard_gamma>("standard_gamma",
+                           "standard_gamma(shapes, seed, offset, log, /): a gamma number of rate 1 for each shape, at "
+                           "least the smallest normal float, or its logarithm."),
+    kernel<standard_gamma_grad>("standard_gamma_grad",
+                                "standard_gamma_grad(shapes, samples, log, /): the derivatives of gamma numbers, or of "
+                                "their logarithms, by the shapes."),
     kernel<take_rows>(
         "take_rows",
         "take_rows(x, index, /): the flat indices of the slices x[index] over the leading dimensions, or None."),

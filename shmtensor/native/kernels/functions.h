@@ -72,6 +72,8 @@ Kernel where;
 Kernel multinomial, multinomial_without_replacement;
 // random/poisson_binomial.cc
 Kernel poisson, binomial;
+// random/standard_gamma.cc
+Kernel standard_gamma, standard_gamma_grad;
 // random/uniform_normal.cc
 Kernel uniform_, randint, randperm, splitmix64, normal_;
 // reduce/cumulative.cc

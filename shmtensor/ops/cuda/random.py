@@ -1,9 +1,10 @@
 """Random numbers and dropout on CUDA: for a seed and an offset the numbers of the CPU.
 
 Uniform numbers and integers have the same bits; normal numbers and other functions of uniform
-numbers differ by rounding; Poisson and binomial numbers are the same, but where such a difference
-decides (once in 10**13 numbers). Probabilities, rates and weights in device memory are not checked,
-which would wait for the device: Poisson and binomial numbers of wrong ones are NaN.
+numbers differ by rounding, gamma numbers among them; Poisson and binomial numbers are the same. But
+where such a difference decides (once in 10**13 numbers) they are others. Probabilities, rates and
+weights in device memory are not checked, which would wait for the device: Poisson and binomial
+numbers of wrong ones are NaN.
 """
 
 from __future__ import annotations
@@ -197,6 +198,26 @@ def _binomial(xp: Any, x: Any, y: Any, seed: int, offset: int) -> Any:
     if y.size:
         arguments = (x, y, out, np.int64(y.size), *stream(seed, offset))
         launch("random", "binomial", y.dtype, blocks_for(y.size), 256, arguments)
+    return out
+
+
+@ROWS["_gamma"].on("cuda")
+def _gamma(xp: Any, x: Any, seed: int, offset: int, log: bool = False) -> Any:
+    x = contiguous(x)
+    out = cupy.empty(x.shape, x.dtype)
+    if x.size:
+        arguments = (x, out, np.int64(x.size), *stream(seed, offset), np.int32(log))
+        launch("random", "standard_gamma", x.dtype, blocks_for(x.size), 256, arguments)
+    return out
+
+
+@ROWS["_standard_gamma_grad"].on("cuda")
+def _standard_gamma_grad(xp: Any, x: Any, y: Any, log: bool = False) -> Any:
+    x, y = contiguous(x), contiguous(y)
+    out = cupy.empty(x.shape, x.dtype)
+    if x.size:
+        arguments = (x, y, out, np.int64(x.size), np.int32(log))
+        launch("random", "standard_gamma_grad", x.dtype, blocks_for(x.size), 256, arguments)
     return out
 
 

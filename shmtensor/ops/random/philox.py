@@ -15,7 +15,7 @@ normal   : numbers 2 k and 2 k + 1 are r cos(t) and r sin(t) (Box and Muller) of
 integers : number e is its word, or for ranges of 2**32 or more its two words, modulo the range
 permuted : of 0 to n - 1, for i = 0, 1, ...: swap elements i and i + ((w * (n - i)) >> 32), w word i
            (n above 2**20: word i of 64 bits, and >> 64); Durstenfeld: Algorithm 235 (1964)
-attempts : of Poisson and binomial number e: attempt a takes the block of the counter
+attempts : of Poisson, binomial and gamma number e: attempt a takes the block of the counter
            (i low, i high, a, 0) with i = offset + e, as two float64 numbers
 ```
 """

@@ -148,6 +148,28 @@ def test_binomial_numbers_are_the_cpus(dtype: str, blocks: int, threads: int) ->
     check(host_kernel("random", dtype, "binomial"), blocks, threads, arguments, [(out, wanted)])
 
 
+SHAPES = np.array([0.0, 0.03, 0.3, 0.99, 1.0, 4.0, 30.5, 99.0, 1000.0, 30000.0])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("log", [False, True])
+@pytest.mark.parametrize(("blocks", "threads"), LAUNCHES)
+def test_gamma_numbers_and_their_derivatives_are_the_cpus(
+    dtype: str, log: bool, blocks: int, threads: int
+) -> None:
+    x = np.resize(SHAPES, 450).astype(dtype)
+    if log:
+        x = x[x > 0.1]  # the logarithms of others are beyond float16
+    out, y = np.empty_like(x), ROWS["_gamma"].forward(np, x, SEED, OFFSET, log)
+    arguments = (x, out, np.int64(x.size), *STREAM, np.int32(log))
+    kernel = host_kernel("random", dtype, "standard_gamma")
+    check(kernel, blocks, threads, arguments, [(out, y)], TOLERANCE[dtype])
+    slopes = ROWS["_standard_gamma_grad"].forward(np, x, y, log)
+    arguments = (x, y, out, np.int64(x.size), np.int32(log))
+    kernel = host_kernel("random", dtype, "standard_gamma_grad")
+    check(kernel, blocks, threads, arguments, [(out, slopes)], TOLERANCE[dtype])
+
+
 def test_numbers_of_wrong_parameters_are_nan() -> None:
     x, out = np.array([-1.0, np.nan, np.inf]), np.empty(3)
     nans = np.full(3, np.nan)
@@ -156,3 +178,8 @@ def test_numbers_of_wrong_parameters_are_nan() -> None:
     counts, chances = np.array([-1.0, 3.0, np.inf]), np.array([0.5, 1.5, 0.5])
     arguments = (counts, chances, out, np.int64(3), *STREAM)
     check(host_kernel("random", "float64", "binomial"), 1, 32, arguments, [(out, nans)])
+    arguments = (x, out, np.int64(3), *STREAM, np.int32(False))
+    check(host_kernel("random", "float64", "standard_gamma"), 1, 32, arguments, [(out, nans)])
+    shapes, samples = np.array([-1.0, 1.0, 1.0]), np.array([1.0, -1.0, np.inf])
+    arguments = (shapes, samples, out, np.int64(3), np.int32(False))
+    check(host_kernel("random", "float64", "standard_gamma_grad"), 1, 32, arguments, [(out, nans)])

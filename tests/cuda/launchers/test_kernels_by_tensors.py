@@ -10,6 +10,7 @@ import pytest
 
 import shmtensor as st
 import shmtensor.nn.functional as F
+from shmtensor.autograd import table
 from tests.cuda.table.device_tensors import compare_calls
 
 TARGET = np.array([2, 0, 1, 3])
@@ -57,6 +58,7 @@ RANDOM: list[tuple[str, Callable[[Any], Any]]] = [
     ("multinomial", lambda x: st.multinomial(x, 5, True)),
     ("poisson", lambda x: st.poisson(x * 30)),
     ("binomial", lambda x: st.binomial((x * 90).floor(), x)),
+    ("gamma numbers", lambda x: table._standard_gamma(x * 8)),
     ("dropout", lambda x: F.dropout(x, 0.4)),
 ]
 

@@ -10,6 +10,7 @@ import pytest
 from shmtensor import native
 from shmtensor.ops import ROWS
 from shmtensor.ops.random import philox
+from tests.cuda.kernels.check import TOLERANCE
 from tests.cuda.kernels.rows import compare, device_forward, laid_out, to_device
 
 SEED, OFFSET = 2**63 + 5, 2**32 - 1
@@ -135,6 +136,26 @@ def test_poisson_and_binomial(cp: Any, shape: tuple[int, ...], dtype: str) -> No
             out = device_forward(name)(cp, *(place(cp, v) for v in inputs), SEED, OFFSET)
             assert out.dtype == wanted.dtype
             np.testing.assert_array_equal(out.get(), wanted)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("log", [False, True])
+def test_standard_gamma_and_its_gradient(
+    cp: Any, shape: tuple[int, ...], dtype: str, log: bool
+) -> None:
+    x = np.asarray(np.random.default_rng(0).random(shape) ** 2 * 40 + 0.1).astype(dtype)
+    y = ROWS["_gamma"].forward(np, x, SEED, OFFSET, log)
+    tolerance = TOLERANCE[dtype]
+    for name, inputs, attributes in (
+        ("_gamma", (x,), (SEED, OFFSET, log)),
+        ("_standard_gamma_grad", (x, y), (log,)),
+    ):
+        wanted = ROWS[name].forward(np, *inputs, *attributes)
+        for place in (to_device, laid_out):
+            out = device_forward(name)(cp, *(place(cp, v) for v in inputs), *attributes)
+            assert out.dtype == wanted.dtype
+            np.testing.assert_allclose(out.get(), wanted, tolerance, tolerance)
 
 
 def test_what_has_no_kernel_is_named(cp: Any) -> None:

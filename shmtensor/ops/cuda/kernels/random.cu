@@ -289,6 +289,119 @@ __device__ double binomial_number(double count, double chance, Attempts draws) {
   return flipped ? n - k : k;
 }
 
+// Gamma numbers of rate 1 and their derivative: the arithmetic of native/kernels/random/standard_gamma.cc, which explains
+// it. An attempt takes two counters.
+constexpr double kTiny = 1.1102230246251565e-16;  // keeps the logarithm of a uniform number finite
+constexpr double kAsymptotic = 10;                // from here on digamma is its asymptotic series
+constexpr double kMaxSeriesShape = 100;           // above, the series of P would need hundreds of terms
+constexpr double kDecay = 38;                     // the integrals end where their integrand has fallen by e^-38
+
+__device__ double gamma_number(double shape, int is_log, Attempts draws) {
+  if (!(shape >= 0 && isfinite(shape))) return nan("");
+  const bool boosted = shape < 1;
+  const double d = (boosted ? shape + 1 : shape) - 1.0 / 3, c = 1 / sqrt(9 * d);
+  for (;; draws.next()) {
+    const double z = sqrt(-2 * log(draws.u + kTiny)) * cospi(2 * draws.v), t = 1 + c * z;
+    draws.next();
+    if (t <= 0) continue;
+    const double cube = t * t * t, square = z * z, u = draws.u + kTiny;
+    if (u >= 1 - 0.0331 * square * square && log(u) >= 0.5 * square + d * (1 - cube + log(cube))) continue;
+    const double value = d * cube, boost = boosted ? log(draws.v + kTiny) / shape : 0;
+    return is_log ? log(value) + boost : value * exp(boost);
+  }
+}
+
+// log(y) - digamma(y) for y >= 10; the coefficients are Bernoulli numbers over 2 k.
+__device__ __forceinline__ double digamma_tail(double y) {
+  const double z = 1 / (y * y);
+  const double series =
+      1.0 / 12 - z * (1.0 / 120 - z * (1.0 / 252 - z * (1.0 / 240 - z * (1.0 / 132 - z * (691.0 / 32760)))));
+  return 0.5 / y + z * series;
+}
+
+// log(x) - digamma(a) from log(x), exact near x = a where it cancels.
+__device__ double log_minus_digamma(double a, double x, double log_x) {
+  if (a >= kAsymptotic) {
+    const double m = (x - a) / a;
+    return (fabs(m) < 0.5 ? log1p(m) : log_x - log(a)) + digamma_tail(a);
+  }
+  double y = a, total = log_x;
+  for (; y < kAsymptotic; y += 1) total += 1 / y;
+  return total - log(y) + digamma_tail(y);
+}
+
+__device__ double slope_by_series(double a, double x, double log_x) {
+  double term = 1, harmonic = 0, sum = 1, weighted = 0, last, k = a;
+  do {
+    k += 1;
+    term *= x / k;
+    harmonic += 1 / k;
+    last = term * harmonic;
+    sum += term;
+    weighted += last;
+  } while (last > 1e-17 * weighted);
+  return (weighted - log_minus_digamma(a + 1, x, log_x) * sum) / a;
+}
+
+__device__ const double legendre_nodes[12] = {
+    0.06405689286260562609, 0.1911188674736163092, 0.3150426796961633744, 0.4337935076260451385,
+    0.5454214713888395357,  0.6480936519369755693, 0.7401241915785543642, 0.820001985973902922,
+    0.8864155270044010342,  0.9382745520027327585, 0.9747285559713094982, 0.9951872199970213602};
+__device__ const double legendre_weights[12] = {
+    0.127938195346752157,   0.1258374563468282961,  0.1216704729278033912,  0.1155056680537256014,
+    0.1074442701159656348,  0.09761865210411388827, 0.08619016153195327592, 0.07334648141108030573,
+    0.05929858491543678075, 0.04427743881741980617, 0.02853138862893366318, 0.01234122979998719955};
+
+__device__ double slope_by_integral(double a, double x, double log_x) {
+  const double side = x >= a ? 1 : -1, slope = fabs(x - a), first = log_minus_digamma(a, x, log_x);
+  double end = 2 * kDecay / (slope + sqrt(slope * slope + 2 * x * kDecay));
+  for (int i = 0; i < 6; i++) {
+    const double growth = expm1(side * end);
+    end -= (slope * end + x * (growth - side * end) - kDecay) / (slope + side * x * growth);
+  }
+  double total = 0;
+  for (int i = 0; i < 24; i++) {
+    const double node = i < 12 ? legendre_nodes[i] : -legendre_nodes[i - 12], s = 0.5 * end * (1 + node);
+    const double exponent = slope * s + x * (expm1(side * s) - side * s);
+    total += legendre_weights[i % 12] * (side * first + s) * exp(-exponent);
+  }
+  return 0.5 * end * total;
+}
+
+__device__ double log_gamma_slope(double a, double log_x) {
+  const double x = exp(log_x);
+  if (!(a > 0 && isfinite(a) && isfinite(x))) return nan("");
+  if (isinf(log_x)) return -log_x;
+  return x < 1 || (x < a && a < kMaxSeriesShape) ? slope_by_series(a, x, log_x) : slope_by_integral(a, x, log_x);
+}
+
+// A gamma number of each shape x, at least the smallest normal one, or its logarithm; NaN for a shape that is negative,
+// NaN or infinite.
+extern "C" __global__ void standard_gamma(const scalar_t* __restrict__ x, scalar_t* __restrict__ out, index_t n, uint64 seed,
+                                          uint64 offset, int is_log) {
+  const double smallest = sizeof(acc_t) == 8 ? 2.2250738585072014e-308 : 1.1754943508222875e-38;
+  FOR_EACH_COUNTER(i, n) {
+    const Attempts draws(seed, offset + static_cast<uint64>(i));
+    const double value = gamma_number(static_cast<double>(to_acc(x[i])), is_log, draws);
+    out[i] = to_scalar(static_cast<acc_t>(is_log || !(value < smallest) ? value : smallest));
+  }
+}
+
+// The derivatives of gamma numbers y, or of their logarithms, by their shapes x.
+extern "C" __global__ void standard_gamma_grad(const scalar_t* __restrict__ x, const scalar_t* __restrict__ y,
+                                               scalar_t* __restrict__ out, index_t n, int is_log) {
+  FOR_EACH_COUNTER(i, n) {
+    const double a = static_cast<double>(to_acc(x[i])), v = static_cast<double>(to_acc(y[i]));
+    double slope = 0;
+    if (is_log) {
+      slope = log_gamma_slope(a, v);
+    } else if (!(v == 0 && a > 0)) {
+      slope = v * log_gamma_slope(a, log(v));
+    }
+    out[i] = to_scalar(static_cast<acc_t>(slope));
+  }
+}
+
 // A Poisson number for each rate x; NaN for a rate that is negative, NaN or infinite.
 extern "C" __global__ void poisson(const scalar_t* __restrict__ x, scalar_t* __restrict__ out, index_t n, uint64 seed,
                                    uint64 offset) {
