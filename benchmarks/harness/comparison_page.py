@@ -6,7 +6,6 @@ Each comparison has a picture, cost against size or bars of ratios, and a table 
 from __future__ import annotations
 
 import re
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,10 @@ from .record import Run
 from .report import format_amount
 
 PICTURES = Path(__file__).resolve().parents[2] / "docs" / "pictures"
-NAMES = {"pytorch": "PyTorch", "numpy": "NumPy", "autograd": "HIPS autograd", "jax": "JAX"}
+NAMES = {
+    "pytorch": "PyTorch", "numpy": "NumPy", "autograd": "HIPS autograd", "jax": "JAX",
+    "multiprocessing.shared_memory": "shared_memory", "ray": "Ray",
+}  # fmt: skip
 Case = dict[str, Any]
 LEAST_SQUARES, TO_NUMPY = r"comparison/least squares, d = (\d+)", r"comparison/to NumPy.* n = (\d+)"
 PROGRAM = r"program/(.*)"
@@ -72,9 +74,14 @@ def cost_table(cases: dict[int, Case], letter: str) -> list[str]:
     spans = []
     for party in parties:
         ratios = [r for c in cases.values() if (r := c["ratios"].get(party)) is not None]
-        middle = "" if not ratios else f"{min(ratios):.2g} to {max(ratios):.2g}"
-        spans.append("" if party == OURS else middle)
+        ends = dict.fromkeys(map(brief, (min(ratios), max(ratios)))) if ratios else ()
+        spans.append(" to ".join(ends))
     return [*table, "| **our time over it** | " + " | ".join(spans) + " |"]
+
+
+def brief(ratio: float) -> str:
+    """Two digits."""
+    return f"{ratio:.2g}" if ratio >= 0.001 else "< 0.001"
 
 
 def ratio_table(cases: list[tuple[str, Case]]) -> list[str]:
@@ -162,10 +169,12 @@ def comparisons(runs: list[Run], machine_line: Any) -> tuple[list[str], dict[str
         "# Comparisons",
         "",
         "Tasks that people know from the pages of other libraries, by each library that was "
-        "installed, in turn in one run. `python -m benchmarks --only '^(comparison|program)/'` "
-        "measures them, `python -m benchmarks.harness.performance_page` makes this page. Times "
+        "installed; those of one row took turns. "
+        "`python -m benchmarks --only '^(comparison|program)/'` measures them, "
+        "`python -m benchmarks.harness.performance_page` makes this page. Times "
         "are medians; a ratio is the median over pairs measured in turn, below 1 where we take "
-        "less time ([how](design/benchmarks.md)).",
+        "less time ([how](design/benchmarks.md); [how far to trust "
+        "this](performance.md#how-far-to-trust-this)).",
         "",
         *machines,
         *(["", text] if (text := absent(run)) else []),
@@ -198,11 +207,12 @@ def comparisons(runs: list[Run], machine_line: Any) -> tuple[list[str], dict[str
         "## To NumPy and back",
         "",
         "`st.from_numpy(x.numpy())`: no byte is copied, and the memory is shared with other "
-        "processes all the time. PyTorch and JAX do the same with their own memory, which is "
-        "private. The others have no tensors: with them a NumPy array is copied to memory that "
-        "other processes see, and read from there (`multiprocessing.shared_memory`: a segment; "
-        "joblib: `dump` to `/dev/shm`, and `load` with a mapping; mpi4py: a shared window; ray: "
-        "`put` and `get`).",
+        "processes all the time. PyTorch does the same with its own memory, which is private; JAX "
+        "copies. The others have no tensors: with them a NumPy array is copied to memory that "
+        "other processes see, and read from there: `multiprocessing.shared_memory` to a segment; "
+        "joblib by `dump` to `/dev/shm`, and `load` with a mapping; ray by `put` and `get`; "
+        "mpi4py to a shared window. Its window has one rank here, for which Open MPI takes "
+        "private memory: that is the cost of a copy alone.",
         "",
         shown[2],
         "",
@@ -213,16 +223,14 @@ def comparisons(runs: list[Run], machine_line: Any) -> tuple[list[str], dict[str
         "## Another loader in a program of PyTorch's",
         "",
         "`from shmtensor.utils.data import DataLoader` in place of PyTorch's, nothing else: the "
-        "time of an epoch from its first batch on (`benchmarks/beside_pytorch_loader.py`).",
+        "time of an epoch from its first batch on, for a sample "
+        "(`benchmarks/beside_pytorch_loader.py`).",
         "",
         shown[3],
         "",
         *ratio_table(programs),
         "",
         where_we_lose(programs),
-        "",
-        f"Over all {len(programs)} programs the median ratio is "
-        f"{statistics.median(case['ratio'] for _, case in programs):.2g}.",
         "",
     ]
     return lines, {file: svg for _, file, svg in pictures}

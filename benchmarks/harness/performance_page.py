@@ -192,7 +192,9 @@ def summary(run: Run) -> list[str]:
     judged = [c for c in run["cases"] if c["ratio"] is not None and c["target"] is not None]
     misses = [c for c in judged if c["ratio"] > c["target"]]
     listed = [c for c in misses if layer_of(c) not in LONG]
-    lines = [*table, "", f"{len(judged) - len(misses)} of {len(judged)} targets are met."]
+    lines = table
+    if judged:
+        lines += ["", f"{len(judged) - len(misses)} of {len(judged)} targets are met."]
     if n_unlisted := len(misses) - len(listed):
         lines.append(
             f"{n_unlisted} of the missed ones are rows of the long tables (tiny and large operands "
