@@ -2,7 +2,7 @@
 #
 #   make demo         creates a virtual environment, installs, and trains with two processes on real data
 #   make test         every test that needs no PyTorch, in that environment, with two processes
-#   make bench-quick  the benchmarks, short; `make bench` is the long form and writes benchmarks/results/
+#   make bench-quick  the benchmarks, short; `make bench` is the long form and writes benchmarks/results/ and its pages
 #   make bench-kernels   each native kernel beside the NumPy form of its op
 #   make models       every example's network trained beside PyTorch from the same weights
 #   make against-torch   the tests that compare with PyTorch: results, gradients, keys, texts, errors
@@ -85,6 +85,7 @@ gpu-bench: build
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks --save
+	$(BIN)/python -m benchmarks.harness.performance_page
 
 lint: $(VENV)/.lint
 	$(BIN)/ruff check .

@@ -13,6 +13,7 @@ from pathlib import Path
 from . import (
     allocation,
     autograd,
+    comparisons,
     dispatch,
     distributions,
     layers,
@@ -44,7 +45,7 @@ from .harness.report import line, summary, title
 LAYERS = (
     dispatch, autograd, pointwise, large, distributions, layers, modules, matmul, optimizer,
     training, models, peak_memory, allocation, send, queue, collective, loader, programs, growth,
-    reading, parallel, packed, processes,
+    reading, parallel, packed, processes, comparisons,
 )  # fmt: skip
 
 

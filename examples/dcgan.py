@@ -63,7 +63,7 @@ def train_step(model, optimizer, images):
 
 
 def main() -> None:
-    options = training.options(__doc__, 60, 1, "dcgan.png", "epoch")
+    options = training.options(__doc__, 60, 8, "dcgan.png", "epoch")
     st.manual_seed(0)
     images = digits(train=True, image=True).tensors[0].to(options.device)
     images = F.interpolate(images, size=16, mode="bilinear")

@@ -57,7 +57,7 @@ def main() -> None:
     for worker in workers:
         worker.start()
     curves: list[list[float]] = [[] for _ in workers]
-    for _ in (bar := tqdm(range(nprocs * options.steps), unit="epoch")):
+    for _ in (bar := tqdm(range(nprocs * options.steps), unit="epoch", disable=None)):
         rank, loss = losses.get()
         curves[rank].append(loss)
         bar.set_postfix(loss=f"{loss:.4f}")

@@ -34,8 +34,11 @@ def show(panel: Any, image: Any, title: str = "") -> None:
     panel.axis("off")
 
 
-def draw_curve(path: str, values: Any, title: str, yscale: str = "linear") -> None:
-    """One value per step."""
+def draw_curve(
+    path: str, values: Any, title: str, yscale: str = "linear", unit: str = "step"
+) -> None:
+    """One value per step, or other unit; few values are marked, because one alone is no line."""
     with panels(path, size=4) as (panel,):
-        panel.plot(values)
-        panel.set(title=title, xlabel="step", yscale=yscale)
+        panel.plot(values, marker="o" if len(values) <= 10 else "")
+        panel.set(title=title, xlabel=unit, yscale=yscale)
+        panel.xaxis.get_major_locator().set_params(integer=True)

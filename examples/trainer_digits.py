@@ -63,7 +63,7 @@ def train_by_loop(model, optimizer, scheduler, train, held_out, options):
 
 
 def main() -> None:
-    options = training.options(__doc__, 20, 1, "trainer_digits.png", "epoch", trainer=True)
+    options = training.options(__doc__, 20, 2, "trainer_digits.png", "epoch", trainer=True)
     st.manual_seed(0)
     data = digits(train=True, image=True)
     sampler = DistributedSampler(data, num_replicas=1, rank=0)  # shuffles by the epoch's number
@@ -79,7 +79,7 @@ def main() -> None:
     print(f"loss of the last epoch    {losses[-1]:.4f}")
     print(f"held-out loss             {loss:.4f}")
     print(f"held-out accuracy         {100 * accuracy:.2f} %")
-    draw_curve(options.out, losses, "Loss in training")
+    draw_curve(options.out, losses, "Loss in training", unit="epoch")
     print(f"the curve                 {options.out}")
 
 

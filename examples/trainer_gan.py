@@ -95,13 +95,13 @@ def train_by_loop(model, optimizers, data, train, options):
 
 
 def main() -> None:
-    options = training.options(__doc__, 30, 1, "trainer_gan.png", "epoch", trainer=True)
+    options = training.options(__doc__, 30, 5, "trainer_gan.png", "epoch", trainer=True)
     st.manual_seed(0)
     data = DigitsAndNoise()
     sampler = DistributedSampler(data, num_replicas=1, rank=0)  # shuffles by the epoch's number
     train = DataLoader(data, 64, sampler=sampler)
     model = nn.ModuleDict(
-        zip(("generator", "discriminator"), make_model(4 if options.quick else 32))
+        zip(("generator", "discriminator"), make_model(8 if options.quick else 32))
     )
     optimizers = make_optimizer((model.discriminator, model.generator))
 

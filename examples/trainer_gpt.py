@@ -84,7 +84,7 @@ def train_by_loop(model, optimizer, scheduler, train, held_out, options):
 
 
 def main() -> None:
-    options = training.options(__doc__, 4, 1, "trainer_gpt.png", "epoch", trainer=True)
+    options = training.options(__doc__, 4, 2, "trainer_gpt.png", "epoch", trainer=True)
     st.manual_seed(0)
     sizes = {"width": 32, "layers": 1, "context": 32} if options.quick else {}
     model = make_model(**sizes)
@@ -105,7 +105,7 @@ def main() -> None:
     print(f"loss of the first epoch   {losses[0]:.4f} nats per character")
     print(f"loss of the last epoch    {losses[-1]:.4f}")
     print(f"held-out loss             {loss:.4f}")
-    draw_curve(options.out, losses, "Loss in training, nats per character")
+    draw_curve(options.out, losses, "Loss in training, nats per character", unit="epoch")
     print(f"the curve                 {options.out}")
 
 

@@ -112,7 +112,7 @@ def main() -> None:
         losses, accuracy = fit(model, optimizer, train, held_out, options)
     print(f"losses of the epochs      {', '.join(f'{loss:.4f}' for loss in losses)}")
     print(f"best held-out accuracy    {100 * accuracy:.2f} %")
-    draw_curve(options.out, losses, "Loss in training")
+    draw_curve(options.out, losses, "Loss in training", unit="epoch")
     print(f"the curve                 {options.out}")
 
 

@@ -62,7 +62,7 @@ def train_step(model, optimizer, x):
 
 
 def main() -> None:
-    options = training.options(__doc__, 200, 2, "vae.png", "epoch")
+    options = training.options(__doc__, 200, 20, "vae.png", "epoch")
     st.manual_seed(0)
     images, held_images = (digits(train=t).tensors[0].to(options.device) for t in (True, False))
     model = make_model().to(options.device)

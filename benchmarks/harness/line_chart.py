@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from math import ceil, floor, log10
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 WIDTH, HEIGHT = 760, 440
 LEFT, RIGHT, TOP, BOTTOM = 90, 150, 50, 50  # of the axes
-COLORS = ("#3b82f6", "#22c55e", "#f97316", "#a855f7")
+COLORS = ("#3b82f6", "#22c55e", "#f97316", "#a855f7", "#78716c", "#db2777", "#0d9488")
 STYLE = (
     "text{font-family:Helvetica,Arial,'DejaVu Sans',sans-serif;font-size:12px;fill:#18181b}"
     ".title{font-weight:bold}.grid{stroke:#e4e4e7}.bound{stroke-dasharray:2 4}"
@@ -18,7 +18,7 @@ STYLE = (
 
 
 class Line(NamedTuple):
-    """A line, and beside it, dotted, what it would be if y grew as x does from its first point."""
+    """The name of a line, and its points by x."""
 
     label: str
     points: Sequence[tuple[float, float]]
@@ -32,11 +32,25 @@ def si(x: int) -> str:
     return str(x)
 
 
-def draw_chart(lines: Sequence[Line], title: str, x_label: str, y_label: str) -> str:
-    """The SVG text."""
+def draw_chart(
+    lines: Sequence[Line],
+    title: str,
+    x_label: str,
+    y_label: str,
+    y_text: Callable[[Any], str] = si,
+    has_bounds: bool = True,
+) -> str:
+    """The SVG text.
+
+    Args:
+        y_text: the text of a power of ten at the y axis.
+        has_bounds: whether each line has, dotted, what it would be if y grew as x does from its
+            first point.
+    """
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
-    ys += [line.points[0][1] * max(xs) / line.points[0][0] for line in lines]
+    if has_bounds:
+        ys += [line.points[0][1] * max(xs) / line.points[0][0] for line in lines]
     low_x, high_x = log10(min(xs)), log10(max(xs))
     low_y, high_y = floor(log10(min(ys))), ceil(log10(max(ys)))
 
@@ -60,7 +74,7 @@ def draw_chart(lines: Sequence[Line], title: str, x_label: str, y_label: str) ->
         f'viewBox="0 0 {WIDTH} {HEIGHT}">',
         f'<style>{STYLE}</style><rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
         text(LEFT, 22, "start", title, "title"),
-        text(LEFT, 40, "start", f"{y_label}; dotted: n times that of one"),
+        text(LEFT, 40, "start", y_label + "; dotted: n times that of one" * has_bounds),
         text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 12, "middle", x_label),
     ]
     for power in range(floor(low_x), floor(high_x) + 1):
@@ -70,11 +84,12 @@ def draw_chart(lines: Sequence[Line], title: str, x_label: str, y_label: str) ->
     for power in range(low_y, high_y + 1):
         x, y = at(10**low_x, 10**power)
         parts.append(f'<path class="grid" d="M{x:.1f} {y:.1f}H{WIDTH - RIGHT}"/>')
-        parts.append(text(x - 6, y + 4, "end", si(10**power)))
-    for i, (line, color) in enumerate(zip(lines, COLORS, strict=True)):
+        parts.append(text(x - 6, y + 4, "end", y_text(10**power)))
+    for i, (line, color) in enumerate(zip(lines, COLORS)):
         x, y = line.points[0]
         end = max(xs)
-        parts.append(path([(x, y), (end, y * end / x)], color, "bound"))
+        if has_bounds:
+            parts.append(path([(x, y), (end, y * end / x)], color, "bound"))
         parts.append(path(line.points, color, "line"))
         x, y = WIDTH - RIGHT + 12, TOP + 12 + 22 * i
         parts.append(f'<path stroke="{color}" d="M{x} {y}h18"/>')

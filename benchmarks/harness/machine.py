@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-PACKAGES = ("shmtensor", "numpy", "torch")
+PACKAGES = ("shmtensor", "numpy", "torch", "autograd", "jax", "joblib", "mpi4py", "ray")
 
 
 def processor() -> str:

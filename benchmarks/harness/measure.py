@@ -30,7 +30,11 @@ class Result:
     @property
     def ratio(self) -> float | None:
         """Our time over the rival's: the median over pairs measured in turn."""
-        ours, theirs = self.seconds.get(OURS), self.seconds.get(self.against)
+        return self.ratio_to(self.against)
+
+    def ratio_to(self, party: str) -> float | None:
+        """Our time over that of any party."""
+        ours, theirs = self.seconds.get(OURS), self.seconds.get(party)
         if not ours or not theirs:
             return None
         return statistics.median(x / y for x, y in zip(ours, theirs, strict=True))

@@ -1,10 +1,10 @@
-"""The figures of README.md and docs/performance.md, from the newest results.
+"""The figures of README.md, docs/performance.md and docs/comparisons.md, from the newest results.
 
     python -m benchmarks.harness.performance_page
 
 README gets five figures. docs/performance.md gets a row per layer, the cases that miss their
 target, its hand-written part (NOTES), and all cases. Newer runs of some cases (`--only`) follow the
-last complete one.
+last complete one. comparison_page.py has the third page.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from .. import collectives as collective
 from .. import loader
+from . import comparison_page
 from .record import RESULTS, Run, load
 from .report import format_amount
 
@@ -71,7 +72,7 @@ def median(case: Case, party: str) -> str:
 
 def machine_line(run: Run) -> str:
     m = run["machine"]
-    versions = ", ".join(f"{name} {version}" for name, version in m["versions"].items())
+    versions = ", ".join(f"{name} {version}" for name, version in m["versions"].items() if version)
     return (
         f"{m['processor']}, {m['cores']} cores, Python {m['python']}, {versions}; "
         f"memcpy {m['memcpy_all_threads'] / 1e9:.1f} GB/s; load {m['load']:.1f}; {m['time']}."
@@ -191,7 +192,9 @@ def summary(run: Run) -> list[str]:
     judged = [c for c in run["cases"] if c["ratio"] is not None and c["target"] is not None]
     misses = [c for c in judged if c["ratio"] > c["target"]]
     listed = [c for c in misses if layer_of(c) not in LONG]
-    lines = [*table, "", f"{len(judged) - len(misses)} of {len(judged)} targets are met."]
+    lines = table
+    if judged:
+        lines += ["", f"{len(judged) - len(misses)} of {len(judged)} targets are met."]
     if n_unlisted := len(misses) - len(listed):
         lines.append(
             f"{n_unlisted} of the missed ones are rows of the long tables (tiny and large operands "
@@ -209,7 +212,8 @@ def performance(runs: list[Run], notes: str) -> str:
             "",
             "Made by `python -m benchmarks.harness.performance_page` from the newest file in "
             "`benchmarks/results/`. Medians; the ratio is the median over pairs measured in turn "
-            "([how](design/benchmarks.md)).",
+            "([how](design/benchmarks.md)). [Comparisons](comparisons.md) has pictures of tasks "
+            "that people know, beside more libraries.",
             "",
             machine_line(run),
             "",
@@ -244,7 +248,7 @@ def split_page(text: str, start: str, end: str) -> tuple[str, str, str]:
 
 
 def main() -> None:
-    """Writes both pages."""
+    """Writes the pages."""
     runs = newest()
     page = ROOT / "README.md"
     head, _, tail = split_page(page.read_text(), START, END)
@@ -252,6 +256,11 @@ def main() -> None:
     page = ROOT / "docs" / "performance.md"
     _, notes, _ = split_page(page.read_text(), *NOTES)
     page.write_text(performance(runs, notes))
+    lines, pictures = comparison_page.comparisons(runs, machine_line)
+    if lines:
+        (ROOT / "docs" / "comparisons.md").write_text(as_page(lines))
+    for file, svg in pictures.items():
+        (comparison_page.PICTURES / file).write_text(svg)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
+from .case import OURS
 from .measure import Result
 
 RESULTS = Path(__file__).parents[1] / "results"
@@ -61,7 +62,7 @@ def text(runs: list[Run]) -> str:
 
 
 def summary(result: Result) -> dict[str, Any]:
-    """A case without its single repeats."""
+    """A case without its single repeats; `ratios` are those to each rival."""
     return {
         "name": result.name,
         "ratio": rounded(result.ratio),
@@ -69,6 +70,9 @@ def summary(result: Result) -> dict[str, Any]:
         "against": result.against,
         "unit": result.unit,
         "share": rounded(result.share),
+        "ratios": {
+            party: rounded(result.ratio_to(party)) for party in result.seconds if party != OURS
+        },
         "seconds": {
             party: [rounded(x) for x in (min(times), statistics.median(times), max(times))]
             for party, times in result.seconds.items()

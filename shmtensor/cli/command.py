@@ -53,6 +53,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     top_command.add_argument("--interval", type=seconds, default=1.0, metavar="S", help="default 1")
     top_command.add_argument("--once", action="store_true", help="print one snapshot and end")
+    top_command.add_argument(
+        "--html", action="store_true", help="serve a page for this machine's browser"
+    )
+    top_command.add_argument(
+        "--port", type=port, default=0, metavar="N", help="of --html; default: a free one"
+    )
     top_command.set_defaults(run=top.run)
     ls_command = commands.add_parser("ls", help="the domains of this user and their processes")
     ls_command.set_defaults(run=ls.run)
@@ -63,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for command in (top_command, ls_command, doctor_command):
         command.add_argument("--json", action="store_true", help="print JSON")
     options = parser.parse_args(arguments)
+    if options.command == "top" and options.html and (options.once or options.json):
+        top_command.error("--html: a page is live and has no JSON: leave out --once and --json")
     try:
         return int(options.run(options))
     except NoDomain as error:
@@ -79,4 +87,12 @@ def seconds(text: str) -> float:
     value = float(text)
     if not (value > 0 and math.isfinite(value)):
         raise argparse.ArgumentTypeError(f"not a positive number of seconds: {text}")
+    return value
+
+
+def port(text: str) -> int:
+    """A port; 0: any that is free."""
+    value = int(text)
+    if not 0 <= value < 1 << 16:
+        raise argparse.ArgumentTypeError(f"not a port, 0 to 65535: {text}")
     return value

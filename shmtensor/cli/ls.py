@@ -10,8 +10,9 @@ from typing import Any
 from ..memory import Name, names
 from ..memory.statistics import size
 from .find_domains import Domain, Member, NoDomain, discover
-from .top.format import cut, plural
+from .top.format import cut
 from .top.snapshot import Snapshot, survey_domain
+from .top.tables import plural
 
 
 def run(options: argparse.Namespace) -> int:

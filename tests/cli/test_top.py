@@ -20,8 +20,9 @@ import pytest
 from shmtensor.cli import main
 from shmtensor.cli.find_domains import NoDomain
 from shmtensor.cli.find_domains import select as choose
-from shmtensor.cli.top.format import count, lines
+from shmtensor.cli.top.format import lines
 from shmtensor.cli.top.snapshot import Held, Process, Queue, Snapshot, Unclaimed, survey_domain
+from shmtensor.cli.top.tables import count
 from shmtensor.memory.statistics import size
 from tests.environment import run_program
 

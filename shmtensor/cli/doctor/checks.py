@@ -15,8 +15,8 @@ from importlib.util import find_spec
 from ... import native
 from ...memory.statistics import size
 from ..find_domains import NoDomain, discover
-from ..top.format import plural
 from ..top.snapshot import survey_domain
+from ..top.tables import plural
 from .finding import OK, PROBLEM, WARNING, Finding, MachineFiles
 
 GIB = 1 << 30

@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-from ...memory.statistics import size
-from .snapshot import Process, Queue, Snapshot
+from .snapshot import Snapshot
+from .tables import Table, sentences, tables
 
-BEFORE_ROLE = 65  # columns of a process's line
 ALL = 1 << 20  # more lines than any snapshot has
-
-
-def count(n: float | None) -> str:
-    """At most 5 characters: `12`, `3.4k`, `120k`; `-` for unknown."""
-    if n is None:
-        return "-"
-    for unit in ("", "k", "M", "G"):
-        if n < 999.5 or unit == "G":
-            break
-        n /= 1000
-    return f"{n:.0f}{unit}" if unit == "" or n >= 99.95 else f"{n:.1f}{unit}"
-
-
-def age(seconds: float) -> str:
-    for limit, unit, name in ((100, 1, "s"), (6000, 60, "min"), (172800, 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / unit:.0f} {name}"
-    return f"{seconds / 86400:.0f} d"
 
 
 def cut(text: str, width: int) -> str:
@@ -48,80 +29,40 @@ def lines(snapshot: Snapshot, width: int = 80, height: int = ALL) -> list[str]:
     Args:
         height: the maximum number of lines; each table counts its omitted rows in its last line.
     """
-    s = snapshot
-    head = [
-        f"domain {s.domain[:8]}   {plural(len(s.processes), 'process', 'processes')}   "
-        f"{plural(len(s.queues), 'queue', 'queues')}",
-        f"slots {s.slots_used} of {s.slots}, {s.slots_orphaned} orphaned   "
-        f"{size(s.committed_bytes)} committed"
-        + (f"   /dev/shm refused {s.refused_commits} times" if s.refused_commits else ""),
-    ]
-    if s.unclaimed_messages:
-        oldest = s.oldest_unclaimed[0]
-        head.append(
-            f"never claimed: {plural(s.unclaimed_messages, 'handle', 'handles')} by other "
-            f"transports, {size(s.unclaimed_bytes)}, oldest {age(oldest.age)}, of row {oldest.row}"
-        )
+    head = sentences(snapshot)
+    processes, holders, queues = tables(snapshot)
     remaining = max(height - len(head) - 4, 2)
-    held_rows = held_lines(s) if remaining > 8 else []
-    if held_rows:
-        held_rows = limit_rows(held_rows, remaining // 4, "rows")
-        remaining -= len(held_rows) + 2
-    n_processes = max(remaining - min(len(s.queues), remaining // 3), 1)
-    processes = sorted(s.processes, key=lambda p: p.row)
-    table = [
-        f"{'ROW':>3} {'PID':>7} {'STATE':6} {'SLOTS':>5} {'MEMORY':>9} {'HOLDS':>6} {'UNREAD':>6} "
-        f"{'OLDEST':>7} {'SENT/S':>6}  WHO",
-        *limit_rows([process_line(p, width) for p in processes], n_processes, "processes"),
-    ]
-    if held_rows:
-        table += ["", "BLOCKS OF  ARE HELD BY (row: how many)", *held_rows]
-    queues = sorted(s.queues, key=lambda q: (-q.ready, q.place))
-    if queues:
-        n_queues = max(remaining - min(len(processes), n_processes), 1)
-        table += [
-            "",
-            f"{'QUEUE':14} {'READY':>7} {'BOUND':>7} {'WRITING':>7} {'READING':>7} {'BYTES':>9} "
-            f"{'TAKEN':>7} {'/S':>6}",
-            *limit_rows([queue_line(q) for q in queues], n_queues, "queues"),
-        ]
-    return [cut(line, width) for line in [*head, "", *table]]
+    shows_holders = bool(holders.rows) and remaining > 8
+    if shows_holders:
+        n_holders = remaining // 4
+        remaining -= min(len(holders.rows), n_holders) + 2
+    n_processes = max(remaining - min(len(queues.rows), remaining // 3), 1)
+    page = [*head, "", *table_lines(processes, width, n_processes)]
+    if shows_holders:
+        page += ["", *table_lines(holders, width, n_holders)]
+    if queues.rows:
+        n_queues = max(remaining - min(len(processes.rows), n_processes), 1)
+        page += ["", *table_lines(queues, width, n_queues)]
+    return [cut(line, width) for line in page]
 
 
-def plural(n: int, one: str, many: str) -> str:
-    return f"{n} {one if n == 1 else many}"
+def table_lines(table: Table, width: int, limit: int) -> list[str]:
+    """The header and at most `limit` lines; the last counts the rows that are left out."""
+    header = line([column.name for column in table.columns], table, width)
+    if len(table.rows) <= limit:
+        return [header, *(line(row, table, width) for row in table.rows)]
+    shown = [line(row, table, width) for row in table.rows[: limit - 1]]
+    return [header, *shown, f"  and {len(table.rows) - limit + 1} more {table.what}"]
 
 
-def limit_rows(rows: list[str], limit: int, what: str) -> list[str]:
-    """All rows, or the first ones and a line with the number of the others."""
-    if len(rows) <= limit:
-        return rows
-    return [*rows[: limit - 1], f"  and {len(rows) - limit + 1} more {what}"]
-
-
-def held_lines(s: Snapshot) -> list[str]:
-    """A line for each row whose blocks are held by other rows."""
-    holders: dict[int, list[str]] = {}
-    for p in sorted(s.processes, key=lambda p: -p.held_blocks):
-        for held in p.held_of:
-            holders.setdefault(held.row, []).append(f"{p.row}: {count(held.blocks)}")
-    return [
-        f"{row if row >= 0 else 'nobody':>9}  {', '.join(holders[row])}" for row in sorted(holders)
-    ]
-
-
-def process_line(p: Process, width: int) -> str:
-    oldest = age(p.oldest_unread) if p.unread_messages else "-"
-    return (
-        f"{p.row:3d} {p.pid:7d} {p.state:6} {p.slots:5d} {size(p.committed_bytes):>9} "
-        f"{count(p.held_blocks):>6} {count(p.unread_messages):>6} {oldest:>7} "
-        f"{count(p.rate):>6}  {cut_middle(p.role or p.command, max(width - BEFORE_ROLE, 10))}"
-    )
-
-
-def queue_line(q: Queue) -> str:
-    bound = str(q.maxsize) if q.maxsize else "none"
-    return (
-        f"{q.place:14} {q.ready:7d} {bound:>7} {q.writing:7d} {q.reading:7d} {size(q.bytes):>9} "
-        f"{count(q.over):>7} {count(q.rate):>6}"
-    )
+def line(cells: list[str] | tuple[str, ...], table: Table, width: int) -> str:
+    """One line: cells of their columns' widths; the last column has the remainder."""
+    texts = []
+    for cell, column in zip(cells, table.columns, strict=True):
+        if column.width:
+            texts.append(cell.ljust(column.width) if column.is_left else cell.rjust(column.width))
+        else:
+            used = sum(len(text) + 1 for text in texts) + 1
+            is_name = table.what == "processes"
+            texts.append(" " + (cut_middle(cell, max(width - used, 10)) if is_name else cell))
+    return " ".join(texts)

@@ -1,4 +1,4 @@
-"""`top`: shows a domain, live. Redraws in place; q or Ctrl-C ends it."""
+"""`top`: shows a domain, live. Redraws in place, or serves a page; q or Ctrl-C ends it."""
 
 from __future__ import annotations
 
@@ -17,6 +17,8 @@ from collections.abc import Iterator
 
 from .. import find_domains
 from .format import lines
+from .page import ended, fragment
+from .serve import serving
 from .snapshot import Snapshot, survey_domain
 
 HOME, CLEAR_LINE, CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -105,6 +107,8 @@ def run(options: argparse.Namespace) -> int:
         snapshot = survey_domain(domain)
         print(json.dumps(snapshot.record()) if options.json else "\n".join(lines(snapshot)))
         return 0
+    if options.html:
+        return serve(domain, options)
     is_screen = is_terminal(sys.stdout) and not options.json
     with StopEvents() as stops, alternate_screen(is_screen):
         try:
@@ -115,6 +119,24 @@ def run(options: argparse.Namespace) -> int:
         else:
             return 0
     print(f"top: {message}", file=sys.stderr)
+    return 0
+
+
+def serve(domain: find_domains.Domain, options: argparse.Namespace) -> int:
+    """Serves the page until a stop event or the end of the domain; 1 if the port is not free."""
+    try:
+        with StopEvents() as stops, serving(options.port) as server:
+            print(f"{server.url}   Ctrl-C ends it", flush=True)
+            try:
+                for snapshot in snapshots(domain, stops, options.interval):
+                    server.fragment = fragment(snapshot)
+            except find_domains.NoDomain as error:
+                server.fragment = ended(str(error)) + server.fragment
+                print(f"top: {error}", file=sys.stderr)
+                stops.wait(2.0)  # until open pages have read it
+    except OSError as error:
+        print(f"top: cannot serve port {options.port}: {error.strerror}", file=sys.stderr)
+        return 1
     return 0
 
 
