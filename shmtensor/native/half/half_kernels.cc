@@ -249,8 +249,7 @@ namespace {
 // Does the kernel accept 16-bit floats? If it cannot compute a call, it returns None.
 bool takes_halves(PyObject* kernel) {
   if (!PyCFunction_CheckExact(kernel)) return false;
-  const auto function = reinterpret_cast<void (*)()>(PyCFunction_GET_FUNCTION(kernel));
-  if (function == reinterpret_cast<void (*)()>(rsqrt) || function == reinterpret_cast<void (*)()>(clamp)) return true;
+  if (PyCFunction_GET_FUNCTION(kernel) == rsqrt || is_kernel<clamp>(kernel)) return true;
   const Activation* activation = activation_of(kernel);
   return activation && activation->in_halves[0];
 }
@@ -265,9 +264,7 @@ PyObject* run_half_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n)
     return nullptr;
   }
   if (PyObject_TypeCheck(kernel, &PyUFunc_Type)) return elementwise_halves(kernel, args, n);
-  if (PyCFunction_CheckExact(kernel) &&
-      PyCFunction_GET_FUNCTION(kernel) == reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(sum)))
-    return sum_halves(args, n);
+  if (is_kernel<sum>(kernel)) return sum_halves(args, n);
   return nullptr;
 }
 

@@ -56,16 +56,6 @@ PyObject* isa_levels(PyObject*, PyObject*) {
 
 PyObject* blas(PyObject*, PyObject*) { return blas_ensure() ? PyUnicode_FromString(blas_core()) : nullptr; }
 
-// A kernel allocates temporary memory in C++ (std::vector, Buffer): without memory, MemoryError.
-template <FastFunction* function>
-PyObject* with_memory_error(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  try {
-    return function(self, args, n);
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  }
-}
-
 template <FastFunction* function>
 PyMethodDef kernel(const char* name, const char* doc) {
   return method(name, with_memory_error<function>, doc);
