@@ -43,13 +43,6 @@ int64_t part_of(int64_t n, int64_t most, int64_t step) {
 BF16_INLINE __mmask16 first16(int64_t n) { return static_cast<__mmask16>(n >= 16 ? 0xFFFF : n <= 0 ? 0 : (1 << n) - 1); }
 BF16_INLINE __mmask32 first32(int64_t n) { return n >= 32 ? 0xFFFFFFFFu : n <= 0 ? 0 : (1u << n) - 1; }
 
-// The pairs of two rows, 16 columns of each; a row beyond the depth is null.
-BF16_INLINE __m512i interleave(const Bfloat16* low, const Bfloat16* high, __mmask16 columns) {
-  const __m512i a = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(columns, low));
-  if (!high) return a;
-  return _mm512_or_si512(a, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(columns, high)), 16));
-}
-
 // Transposes 16 x 16 pairs: first within 4 x 4 blocks, then the blocks.
 BF16_INLINE void transpose(__m512i* r) {
   __m512i t[16];
@@ -73,23 +66,12 @@ BF16_INLINE void transpose(__m512i* r) {
   }
 }
 
-// 16 pairs of the depth for 16 lines (columns of B, rows of A), as vectors of one pair for all lines. The depth is
-// contiguous in memory.
-BF16_INLINE void load_along_depth(const Bfloat16* x, int64_t ld, int64_t lines, int64_t depth, __m512i* pairs) {
+// 16 pairs of the depth for 16 columns, as vectors of one pair for all columns.
+BF16_INLINE void load_pairs(const Bfloat16* x, int64_t ld, int64_t columns, int64_t depth, __m512i* pairs) {
   const __mmask32 mask = first32(depth);
 #pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) pairs[i] = i < lines ? _mm512_maskz_loadu_epi16(mask, x + i * ld) : _mm512_setzero_si512();
+  for (int i = 0; i < 16; ++i) pairs[i] = i < columns ? _mm512_maskz_loadu_epi16(mask, x + i * ld) : _mm512_setzero_si512();
   transpose(pairs);
-}
-
-// The same of lines that are contiguous in memory.
-BF16_INLINE void load_across_depth(const Bfloat16* x, int64_t ld, int64_t lines, int64_t depth, __m512i* pairs) {
-  const __mmask16 mask = first16(lines);
-#pragma GCC unroll 16
-  for (int p = 0; p < 16; ++p) {
-    const Bfloat16* low = x + 2 * p * ld;
-    pairs[p] = 2 * p < depth ? interleave(low, 2 * p + 1 < depth ? low + ld : nullptr, mask) : _mm512_setzero_si512();
-  }
 }
 
 // Panels of 32 columns of B whose columns are contiguous in memory; `pairs` is a multiple of 16.
@@ -100,7 +82,7 @@ BF16 void pack_columns(const Bfloat16* b, int64_t ldb, int64_t depth, int64_t co
       if (count <= 0) break;  // its vector of columns is not read
       for (int64_t p = 0; p < pairs; p += 16) {
         __m512i block[16];
-        load_along_depth(b + at * ldb + 2 * p, ldb, count, depth - 2 * p, block);
+        load_pairs(b + at * ldb + 2 * p, ldb, count, depth - 2 * p, block);
 #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) _mm512_storeu_si512(out + (p + i) * kPanel + half, block[i]);
       }
@@ -108,7 +90,8 @@ BF16 void pack_columns(const Bfloat16* b, int64_t ldb, int64_t depth, int64_t co
   }
 }
 
-// The same of B whose rows are contiguous: a pair of rows at a time, so that each page is read once.
+// The same of B whose rows are contiguous, or of A whose columns are: a pair of the depth at a time, so that each page
+// is read once.
 BF16 void pack_rows(const Bfloat16* b, int64_t ldb, int64_t depth, int64_t columns, int64_t pairs, uint32_t* out) {
   alignas(64) uint16_t order[2][32];
   for (int i = 0; i < 32; ++i) {
@@ -129,30 +112,17 @@ BF16 void pack_rows(const Bfloat16* b, int64_t ldb, int64_t depth, int64_t colum
 }
 
 // Rows of A, `pitch` numbers apart, filled up to a multiple of 32 numbers.
-BF16 void pack_a(const Bfloat16* a, int64_t lda, bool transposed, int64_t rows, int64_t depth, Bfloat16* out,
-                 int64_t pitch) {
-  if (!transposed) {
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t k = 0; k < depth; k += 32)
-        _mm512_storeu_si512(out + i * pitch + k, _mm512_maskz_loadu_epi16(first32(depth - k), a + i * lda + k));
-    }
-    return;
-  }
-  for (int64_t k = 0; k < depth; k += 32) {
-    for (int64_t i = 0; i < rows; i += 16) {
-      __m512i block[16];
-      const int64_t count = min(16, rows - i);
-      load_across_depth(a + i + k * lda, lda, count, depth - k, block);
-      transpose(block);
-      for (int64_t r = 0; r < count; ++r) _mm512_storeu_si512(out + (i + r) * pitch + k, block[r]);
-    }
+BF16 void copy_rows(const Bfloat16* a, int64_t lda, int64_t rows, int64_t depth, Bfloat16* out, int64_t pitch) {
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t k = 0; k < depth; k += 32)
+      _mm512_storeu_si512(out + i * pitch + k, _mm512_maskz_loadu_epi16(first32(depth - k), a + i * lda + k));
   }
 }
 
 // Where a tile's sums begin and end: `sums` holds those of the blocks before and after; null: there are none.
 struct Tile {
   const Bfloat16* a;
-  int64_t pitch;
+  int64_t a_row, a_pair;  // from row to row, from pair to pair
   const uint32_t* b;
   int64_t pairs;
   float* sums;
@@ -173,15 +143,15 @@ BF16 void multiply_tile(const Tile& t) {
   }
   const Bfloat16* a = t.a;
   const uint32_t* b = t.b;
-  const int64_t pitch = t.pitch;
-  for (int64_t p = 0; p < t.pairs; ++p, a += 2, b += kPanel) {
+  const int64_t a_row = t.a_row, a_pair = t.a_pair;
+  for (int64_t p = 0; p < t.pairs; ++p, a += a_pair, b += kPanel) {
     __m512i columns[kVectors];
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) columns[v] = _mm512_loadu_si512(b + v * kLanes);
 #pragma GCC unroll 12
     for (int r = 0; r < kRows; ++r) {
       int32_t pair;
-      __builtin_memcpy(&pair, a + r * pitch, 4);
+      __builtin_memcpy(&pair, a + r * a_row, 4);
       const __m512i both = _mm512_set1_epi32(pair);
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sums[r][v] = _mm512_dpbf16_ps(sums[r][v], (__m512bh)both, (__m512bh)columns[v]);
@@ -283,37 +253,41 @@ void blas_gemm(const Gemm<Bfloat16>& product) {
   const Gemm<Bfloat16> g = row_form(product);
   if (is_row(g)) return multiply_row(g);
   const int64_t depth = part_of(g.k, kDepth, 32), pairs = depth / 2, pitch = depth + kPad;
-  const int64_t a_size = g.m * pitch * 2, b_size = round_up(g.n, kPanel) * depth * 2;
-  const int64_t ldsums = round_up(g.n, kPanel), sums_size = depth < g.k ? g.m * ldsums * 4 : 0;
+  const int64_t width = round_up(g.n, kPanel), a_size = (g.a_transposed ? round_up(g.m, kPanel) * depth : g.m * pitch) * 2;
+  const int64_t b_size = width * depth * 2, sums_size = depth < g.k ? g.m * width * 4 : 0;
   char* memory = scratch.get<char>(round_up(a_size, 64) + b_size + sums_size);
   auto* a = reinterpret_cast<Bfloat16*>(memory);
   auto* b = reinterpret_cast<uint32_t*>(memory + round_up(a_size, 64));
   auto* sums = reinterpret_cast<float*>(memory + round_up(a_size, 64) + b_size);
-  const int64_t blocks = (g.m + kTileRows - 1) / kTileRows;
+  const int64_t group = g.a_transposed ? kPanel : g.m;  // rows that are equally far apart
   Tile t{};
-  t.pitch = pitch;
-  t.pairs = pairs;
-  t.ldsums = ldsums;
+  t.a_row = g.a_transposed ? 2 : pitch;
+  t.a_pair = g.a_transposed ? 2 * kPanel : 2;
+  t.ldsums = width;
   t.ldc = g.ldc;
   t.adds = float(g.beta) != 0;
   for (int64_t k = 0; k < g.k; k += depth) {
     const int64_t count = min(depth, g.k - k);
-    pack_a(g.a + (g.a_transposed ? k * g.lda : k), g.lda, g.a_transposed, g.m, count, a, pitch);
+    g.a_transposed ? pack_rows(g.a + k * g.lda, g.lda, count, g.m, pairs, reinterpret_cast<uint32_t*>(a))
+                   : copy_rows(g.a + k, g.lda, g.m, count, a, pitch);
     g.b_transposed ? pack_columns(g.b + k, g.ldb, count, g.n, pairs, b)
                    : pack_rows(g.b + k * g.ldb, g.ldb, count, g.n, pairs, b);
     t.first = k == 0;
     t.last = k + depth >= g.k;
-    t.pairs = round_up(count, 2) / 2;
+    t.pairs = (count + 1) / 2;
     for (int64_t j = 0; j < g.n; j += kPanel) {
       t.b = b + j * pairs;
       t.columns = g.n - j;
       const TileFunction* run = t.columns > kLanes ? tiles<2> : tiles<1>;
-      for (int64_t i = 0; i < blocks; ++i) {  // of nearly the same height
-        const int64_t row = i * g.m / blocks, end = (i + 1) * g.m / blocks;
-        t.a = a + row * pitch;
-        t.sums = sums + row * ldsums + j;
-        t.c = g.c + row * g.ldc + j;
-        run[end - row](t);
+      for (int64_t start = 0; start < g.m; start += group) {
+        const int64_t rows = min(group, g.m - start), blocks = (rows + kTileRows - 1) / kTileRows;
+        for (int64_t i = 0; i < blocks; ++i) {  // of nearly the same height
+          const int64_t row = i * rows / blocks, end = (i + 1) * rows / blocks;
+          t.a = a + start * (g.a_transposed ? depth : pitch) + row * t.a_row;
+          t.sums = sums + (start + row) * width + j;
+          t.c = g.c + (start + row) * g.ldc + j;
+          run[end - row](t);
+        }
       }
     }
   }
@@ -340,8 +314,9 @@ void gemm(const Gemm<Bfloat16>& product) {
   int64_t tiles = work >= 1024.0 * 1024 * 1024 ? 16 : work >= 512.0 * 512 * 512 ? 4 : 2;
   int64_t rows = g.m, columns = g.n;
   for (; tiles > 1; tiles /= 2) (rows > 2 * columns ? rows : columns) /= 2;
-  const int64_t tm = part_of(g.m, min(kSide, round_up(rows, kTileRows)), kTileRows);
-  const int64_t tn = part_of(g.n, min(kSide, round_up(columns, kPanel)), kPanel);
+  const int64_t side = g.k <= kDepth / 2 ? 2 * kSide : kSide;
+  const int64_t tm = part_of(g.m, min(side, round_up(rows, kTileRows)), kTileRows);
+  const int64_t tn = part_of(g.n, min(side, round_up(columns, kPanel)), kPanel);
   const int64_t nm = (g.m + tm - 1) / tm, nn = (g.n + tn - 1) / tn;
   slices(nm * nn, [&](int64_t i) {
     const int64_t m0 = i / nn * tm, n0 = i % nn * tn;
