@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...dtypes import HALVES
 from ..shape.view_expand_flip import sum_to_shape
 from ..table.check_dtypes import check_same_dtype, same_dtype_check
 from ..table.dims import axis
@@ -579,6 +580,12 @@ def blend_product(ops: Any, product: Any, x: Any, a: Any, b: Any, beta: Any, alp
     return restore_half(ops, blend(ops, upcast_half(ops, x), product(*wide), beta, alpha), a.dtype)
 
 
+def is_layer(bias: Any, x: Any, weight: Any) -> bool:
+    """Are these 16-bit floats, and can `linear`, which also rounds once, add the bias?"""
+    shape_fits = x.ndim == weight.ndim == 2 and bias.shape == weight.shape[1:]
+    return shape_fits and bias.dtype in HALVES
+
+
 @composite(autocast_cuda="lower", inplace=True, autocast="lower", exact_out=True)
 def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
     """A product of two matrices added to a third.
@@ -616,6 +623,8 @@ def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
             [13., 14.]])
     """
     check_same_dtype("addmm", input, mat1, mat2)
+    if is_layer(input, mat1, mat2) and beta == alpha == 1:
+        return ops.linear(mat1, mat2.swapaxes(0, 1), input)
     return blend_product(ops, ops.mm, input, mat1, mat2, beta, alpha)
 
 

@@ -73,6 +73,7 @@ def test_products_of_integers_are_rounded_once(shape: tuple[int, int, int]) -> N
             np.testing.assert_array_equal(values(left(x) @ right(y)), rounded(want))
     np.testing.assert_array_equal(values(F.linear(x, y.T, bias)), rounded(want + exact(bias)))
     np.testing.assert_array_equal(values(F.linear(x, y.T.contiguous())), rounded(want))
+    np.testing.assert_array_equal(values(st.addmm(bias, x, y)), rounded(want + exact(bias)))
     np.testing.assert_array_equal(values(x[0] @ y), rounded(want[0]))
     np.testing.assert_array_equal(values(x @ y[:, 0]), rounded(want[:, 0]))
     np.testing.assert_array_equal(values(st.dot(x[0], y[:, 0])), rounded(want[0, 0]))
