@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
+from pathlib import Path
 from typing import Any
 
-from .harness.case import Case, compare
+from .harness.case import OURS, PYTORCH, Case, compare
 
 
 def tiny(st: Any) -> Any:
@@ -80,7 +83,82 @@ def inference(st: Any) -> Any:
     return run
 
 
+def dense(st: Any, *sizes: int) -> Any:
+    nn = st.nn
+    layers = [f for k, n in itertools.pairwise(sizes) for f in (nn.Linear(k, n), nn.ReLU())]
+    return nn.Sequential(*layers[:-1])
+
+
+def transformer(st: Any, size: int, heads: int) -> Any:
+    """Two blocks of causal attention and a network of 4 times the size."""
+    nn, F = st.nn, st.nn.functional
+
+    class Block(nn.Module):  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm_1, self.norm_2 = nn.LayerNorm(size), nn.LayerNorm(size)
+            self.qkv, self.out = nn.Linear(size, 3 * size), nn.Linear(size, size)
+            self.up, self.down = nn.Linear(size, 4 * size), nn.Linear(4 * size, size)
+
+        def forward(self, x: Any) -> Any:
+            batch, length, _ = x.shape
+            qkv = self.qkv(self.norm_1(x)).reshape(batch, length, 3, heads, size // heads)
+            y = F.scaled_dot_product_attention(*qkv.permute(2, 0, 3, 1, 4), is_causal=True)
+            x = x + self.out(y.transpose(1, 2).reshape(batch, length, size))
+            return x + self.down(F.gelu(self.up(self.norm_2(x))))
+
+    return nn.Sequential(Block(), Block(), nn.Linear(size, 256), nn.Flatten(0, 1))
+
+
+def in_precision(st: Any, network: Any, shape: tuple[int, ...], classes: int, lower: bool) -> Any:
+    """A step of SGD with cross entropy, under autocast to bfloat16 or in float32."""
+    model, x = network(st), st.randn(*shape)
+    optimizer = st.optim.SGD(model.parameters(), lr=1e-3)
+    loss = st.nn.CrossEntropyLoss()
+    y = st.randint(0, classes, (model(x).shape[0],))
+
+    def run() -> None:
+        optimizer.zero_grad()
+        with st.autocast("cpu", dtype=st.bfloat16, enabled=lower):
+            value = loss(model(x), y)
+        value.backward()
+        optimizer.step()
+
+    return run
+
+
+NETWORKS: list[tuple[str, Any, tuple[int, ...], int]] = [
+    ("784-512-256-10, batch 128", lambda st: dense(st, 784, 512, 256, 10), (128, 784), 10),
+    ("1024-4096-1024, batch 256", lambda st: dense(st, 1024, 4096, 1024), (256, 1024), 1024),
+    (
+        "transformer of 2 blocks of 256, 8 x 128 tokens",
+        lambda st: transformer(st, 256, 4),
+        (8, 128, 256),
+        256,
+    ),
+]
+
+
+def autocast(network: Any, shape: tuple[int, ...], classes: int) -> dict[str, Any]:
+    """Steps under autocast, and ours in float32, the rival."""
+
+    def step(lower: bool) -> Any:
+        return functools.partial(
+            in_precision, network=network, shape=shape, classes=classes, lower=lower
+        )
+
+    return {OURS: step(True), f"{OURS}, float32": step(False), PYTORCH: step(True)}
+
+
+# Autocast should not be slower than float32 where the CPU multiplies bfloat16.
+TARGET = 1.0 if "avx512_bf16" in Path("/proc/cpuinfo").read_text() else None
 CASES = [
+    *[
+        Case(
+            f"training/autocast, {name}", autocast(*network), TARGET, f"{OURS}, float32", slow=True
+        )
+        for name, *network in NETWORKS
+    ],
     Case("training/tiny MLP, SGD", compare(tiny), 0.6),
     Case("training/50 layers of 16, SGD", compare(deep), 0.6),
     Case("training/Module.__call__, 50 of Identity", compare(calls), 0.5),

@@ -26,6 +26,11 @@ PRODUCTS: dict[str, tuple[Product, tuple[int, ...], tuple[int, ...]]] = {
 }
 
 
+def in_bfloat16(x: Any, weight: Any) -> Any:
+    with st.autocast("cpu", dtype=st.bfloat16):
+        return linear(x, weight).float()
+
+
 def parameter(shape: tuple[int, ...], dtype: Any = np.float32) -> Any:
     """A parameter with a buffer in a block of gradients, between two sevens."""
     rng = np.random.default_rng(0)
@@ -48,6 +53,19 @@ def clone_grad(p: Any) -> Any:
 
 def is_in_buffer(g: Any, grad_buffer: Any) -> bool:
     return bool(g.array.ctypes.data == grad_buffer.address)
+
+
+def test_the_gradient_of_a_cast_weight_is_cast_into_its_buffer() -> None:
+    p, x = parameter((30, 40)), operand((50, 40))
+    in_buffer: list[bool] = []
+    p.register_hook(lambda g: in_buffer.append(is_in_buffer(g, p.accumulate_grad.grad_buffer)))
+    in_bfloat16(x, p).sum().backward()
+    other = clone_grad(p)
+    in_bfloat16(x, other).sum().backward()
+    assert in_buffer == [True]
+    assert p.grad.dtype is st.float32
+    assert p.grad.equal(other.grad)
+    assert p.accumulate_grad.grad_buffer is not None
 
 
 @pytest.mark.parametrize("name", PRODUCTS)

@@ -13,9 +13,15 @@ PyObject* recast(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!x) return nullptr;
   if (PyArray_Check(args[1])) {
     PyArrayObject* out = as_array(args[1]);
-    const bool rounds =
-        PyArray_TYPE(x) == NPY_FLOAT && is_half(PyArray_TYPE(out)) && PyArray_SAMESHAPE(x, out) && PyArray_ISWRITEABLE(out);
-    if (rounds ? !narrow_into(x, out) : PyArray_CopyInto(out, x) < 0) return nullptr;
+    const int from_type = PyArray_TYPE(x), to_type = PyArray_TYPE(out);
+    const bool fits = PyArray_SAMESHAPE(x, out) && PyArray_ISWRITEABLE(out) && !overlap(x, out);
+    if (fits && from_type == NPY_FLOAT && is_half(to_type)) {
+      if (!narrow_into(x, out)) return nullptr;
+    } else if (fits && is_half(from_type) && to_type == NPY_FLOAT) {
+      if (!widen_into(x, out)) return nullptr;
+    } else if (PyArray_CopyInto(out, x) < 0) {
+      return nullptr;
+    }
     return Py_NewRef(args[1]);
   }
   PyArray_Descr* dtype = canonical_dtype(args[1]);

@@ -31,11 +31,15 @@ Ref new_array_like(PyArrayObject* x, int type) {
 
 PyObject* widen_array(PyArrayObject* x) {
   Ref out = new_array_like(x, NPY_FLOAT);
-  if (!out) return nullptr;
+  return out && widen_into(x, out.array()) ? out.release() : nullptr;
+}
+
+bool widen_into(PyArrayObject* x, PyArrayObject* out) {
+  if (!is_plain(out)) return PyArray_CopyInto(out, x) == 0;
   Ref dense;
-  if (!is_plain(x) || !same_layout(out.array(), x)) {  // gaps, or broadcast: copy to dense memory first
-    dense = Ref(PyArray_NewLikeArray(out.array(), NPY_KEEPORDER, PyArray_DescrFromType(PyArray_TYPE(x)), 0));
-    if (!dense || PyArray_CopyInto(dense.array(), x) < 0) return nullptr;
+  if (!is_plain(x) || !same_layout(out, x)) {  // gaps, or broadcast: copy to dense memory first
+    dense = Ref(PyArray_NewLikeArray(out, NPY_KEEPORDER, PyArray_DescrFromType(PyArray_TYPE(x)), 0));
+    if (!dense || PyArray_CopyInto(dense.array(), x) < 0) return false;
     x = dense.array();
   }
   const int64_t n = PyArray_SIZE(x);
@@ -44,7 +48,7 @@ PyObject* widen_array(PyArrayObject* x) {
   auto* to = data<float>(out);
   Unlocked unlocked(n > kUnlock);
   ranges(n, kGrain, [&](int64_t start, int64_t stop) { kernel(from + start, to + start, stop - start); });
-  return out.release();
+  return true;
 }
 
 bool narrow_into(PyArrayObject* x, PyArrayObject* out) {

@@ -27,8 +27,9 @@ int add_bfloat16(PyObject* module);  // registers the dtype; 0, or -1 with an ex
 PyObject* widen_array(PyArrayObject* x);
 // A copy of a float32 array as `type`, rounded to nearest, ties to even.
 PyObject* narrow_array(PyArrayObject* x, int type);
-// Rounds x into an array of 16-bit floats of the same shape. False: an exception is set.
+// Casts x into an array of the same shape, of 16-bit floats or float32. False: an exception is set.
 bool narrow_into(PyArrayObject* x, PyArrayObject* out);
+bool widen_into(PyArrayObject* x, PyArrayObject* out);
 
 // Note [Computing in float32]
 // The kernel of an op whose column `halves` is empty never gets a 16-bit array: each is cast to float32, and float32

@@ -7,6 +7,7 @@
 
 #include "kernels/arguments.h"
 #include "kernels/functions.h"
+#include "kernels/linalg/bfloat16_gemm.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
 #include "kernels/reduce/reduced_layout.h"
@@ -246,11 +247,24 @@ PyObject* sum_halves(PyObject* const* args, Py_ssize_t n) {
 
 namespace {
 
-// Does the kernel accept 16-bit floats? If it cannot compute a call, it returns None.
-bool takes_halves(PyObject* kernel) {
+// Can the products of this call be computed in bfloat16? linear also takes a weight that is a vector, which its kernel
+// does not.
+bool takes_products(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  const bool is_linear = is_kernel<linear>(kernel);
+  if (!is_linear && !is_kernel<matmul>(kernel) && !is_kernel<bmm>(kernel) && !is_kernel<dot>(kernel)) return false;
+  if (!has_bfloat16_gemm()) return false;
+  for (Py_ssize_t i = 0; i < n; ++i) {
+    if (args[i] == Py_None) continue;
+    if (!PyArray_CheckExact(args[i]) || PyArray_TYPE(as_array(args[i])) != bfloat16_num) return false;
+  }
+  return n > 1 && (!is_linear || PyArray_NDIM(as_array(args[1])) == 2);
+}
+
+// Does the kernel accept the 16-bit floats of this call? If it cannot compute it, it returns None.
+bool takes_halves(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   if (!PyCFunction_CheckExact(kernel)) return false;
-  const auto function = reinterpret_cast<void (*)()>(PyCFunction_GET_FUNCTION(kernel));
-  if (function == reinterpret_cast<void (*)()>(rsqrt) || function == reinterpret_cast<void (*)()>(clamp)) return true;
+  if (PyCFunction_GET_FUNCTION(kernel) == rsqrt || is_kernel<clamp>(kernel)) return true;
+  if (takes_products(kernel, args, n)) return true;
   const Activation* activation = activation_of(kernel);
   return activation && activation->in_halves[0];
 }
@@ -258,16 +272,14 @@ bool takes_halves(PyObject* kernel) {
 }  // namespace
 
 PyObject* run_half_kernel(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
-  if (takes_halves(kernel)) {
+  if (takes_halves(kernel, args, n)) {
     PyObject* out = PyObject_Vectorcall(kernel, args, static_cast<size_t>(n), nullptr);
     if (out != Py_None) return out;
     Py_DECREF(out);
     return nullptr;
   }
   if (PyObject_TypeCheck(kernel, &PyUFunc_Type)) return elementwise_halves(kernel, args, n);
-  if (PyCFunction_CheckExact(kernel) &&
-      PyCFunction_GET_FUNCTION(kernel) == reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(sum)))
-    return sum_halves(args, n);
+  if (is_kernel<sum>(kernel)) return sum_halves(args, n);
   return nullptr;
 }
 

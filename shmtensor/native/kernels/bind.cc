@@ -43,6 +43,8 @@ PyObject* share_threads(PyObject*, PyObject* argument) {
 
 PyObject* isa(PyObject*, PyObject*) { return PyUnicode_FromString(isa_name(isa_level())); }
 
+PyObject* has_avx512_bf16(PyObject*, PyObject*) { return PyBool_FromLong(uses_avx512_bf16()); }
+
 PyObject* isa_levels(PyObject*, PyObject*) {
   Ref names(PyList_New(0));
   if (!names) return nullptr;
@@ -55,16 +57,6 @@ PyObject* isa_levels(PyObject*, PyObject*) {
 }
 
 PyObject* blas(PyObject*, PyObject*) { return blas_ensure() ? PyUnicode_FromString(blas_core()) : nullptr; }
-
-// A kernel allocates temporary memory in C++ (std::vector, Buffer): without memory, MemoryError.
-template <FastFunction* function>
-PyObject* with_memory_error(PyObject* self, PyObject* const* args, Py_ssize_t n) {
-  try {
-    return function(self, args, n);
-  } catch (const std::bad_alloc&) {
-    return PyErr_NoMemory();
-  }
-}
 
 template <FastFunction* function>
 PyMethodDef kernel(const char* name, const char* doc) {
@@ -90,6 +82,8 @@ PyMethodDef methods[] = {
      "share_threads(n): this process is one of n that compute at once and uses 1/n of the CPUs, "
      "unless SHMTENSOR_NUM_THREADS or OMP_NUM_THREADS sets the number of threads."},
     {"isa", isa, METH_NOARGS, "isa() -> str: instruction-set level of the kernels: generic, avx2 or avx512."},
+    {"uses_avx512_bf16", has_avx512_bf16, METH_NOARGS,
+     "uses_avx512_bf16() -> bool: whether products of bfloat16 use AVX512_BF16."},
     {"isa_levels", isa_levels, METH_NOARGS,
      "isa_levels() -> tuple: the levels for which this extension was compiled, the lowest first."},
     kernel<hash_slots>(

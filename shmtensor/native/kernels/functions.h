@@ -4,11 +4,31 @@
 // computes those without the kernel, or raises.
 #pragma once
 
+#include <new>
+
 #include "methods.h"
 
 namespace shmtensor {
 
 struct Activation;  // simd/kernel_table.h
+
+// What Python calls for a kernel, which allocates temporary memory in C++ (std::vector, Buffer): without memory, MemoryError.
+template <FastFunction* function>
+PyObject* with_memory_error(PyObject* self, PyObject* const* args, Py_ssize_t n) {
+  try {
+    return function(self, args, n);
+  } catch (const std::bad_alloc&) {
+    return PyErr_NoMemory();
+  }
+}
+
+// Does Python call this kernel by that object?
+template <FastFunction* function>
+bool is_kernel(PyObject* object) {
+  return PyCFunction_CheckExact(object) &&
+         PyCFunction_GET_FUNCTION(object) ==
+             reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(with_memory_error<function>));
+}
 
 using Kernel = FastFunction;
 using UnaryKernel = PyObject*(PyObject*, PyObject* x);

@@ -79,6 +79,16 @@ Level isa_level() {
   return level;
 }
 
+bool uses_avx512_bf16() {
+#if defined(__x86_64__)
+  const char* requested = getenv("SHMTENSOR_ISA");
+  if (requested && !strcmp(requested, "avx512")) return false;
+  return isa_level() == Level::Avx512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
 bool is_compiled(Level level) {
   switch (level) {
     case Level::Avx512: return avx512::memory_kernels_of;

@@ -12,9 +12,12 @@ namespace shmtensor {
 
 enum class Level { Generic, Avx2, Avx512 };
 
-// The best compiled level that the CPU supports; SHMTENSOR_ISA (generic, avx2, avx512) can only lower it.
+// The best compiled level that the CPU supports; SHMTENSOR_ISA (generic, avx2, avx512, avx512_bf16) can only lower it.
 Level isa_level();
 bool is_compiled(Level level);
 const char* isa_name(Level level);
+
+// Products of bfloat16 by AVX512_BF16, on top of the level avx512. SHMTENSOR_ISA=avx512 turns it off.
+bool uses_avx512_bf16();
 
 }  // namespace shmtensor

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ... import native
+from ...dtypes import HALVES
 from ..shape.view_expand_flip import sum_to_shape
 from ..table.check_dtypes import check_same_dtype, same_dtype_check
 from ..table.dims import axis
@@ -88,6 +89,11 @@ def matmul(xp, x, y, /):
     return xp.matmul(x, y)
 
 
+def conjugate(x: Any) -> Any:
+    """The conjugate of complex numbers. NumPy would make bfloat16 float32, and so the product."""
+    return x.conjugate() if x.dtype.kind == "c" else x
+
+
 def matmul_into(ops: Any, x: Any, y: Any, into: Any) -> Any:
     """x @ y, written to `into` if there is such an array."""
     if into is None or into.dtype not in BLAS:
@@ -98,10 +104,8 @@ def matmul_into(ops: Any, x: Any, y: Any, into: Any) -> Any:
 def matmul_backward_x(ops: Any, g: Any, y: Any, shape: Shape) -> Any:
     """Gradient of x @ y by x."""
     if y.ndim == 1:
-        return (
-            g * y.conjugate() if len(shape) == 1 else ops.mul(ops.unsqueeze(g, -1), y.conjugate())
-        )
-    adjoint = y.swapaxes(-1, -2).conjugate()
+        return g * conjugate(y) if len(shape) == 1 else ops.mul(ops.unsqueeze(g, -1), conjugate(y))
+    adjoint = conjugate(y.swapaxes(-1, -2))
     if len(shape) == 1 == g.ndim:
         return ops.matmul(g, adjoint)
     if len(shape) == 1:
@@ -116,20 +120,20 @@ def matmul_backward_y(ops: Any, g: Any, x: Any, shape: Shape, into: Any) -> Any:
     """Gradient of x @ y by y."""
     if x.ndim == 1:
         if len(shape) == 1:
-            return g * x.conjugate()
-        return ops.mul(ops.unsqueeze(x, -1).conjugate(), ops.unsqueeze(g, -2))
+            return g * conjugate(x)
+        return ops.mul(conjugate(ops.unsqueeze(x, -1)), ops.unsqueeze(g, -2))
     if len(shape) == 1:
-        adjoint = x.swapaxes(-1, -2).conjugate()
+        adjoint = conjugate(x.swapaxes(-1, -2))
         if g.ndim == 1:
             return ops.matmul(adjoint, g)
         return sum_to_shape(ops, ops.matmul(adjoint, ops.unsqueeze(g, -1)).squeeze(-1), shape)
     if len(shape) == 2 < x.ndim and x.shape[:-1] == g.shape[:-1]:
         n = math.prod(x.shape[:-1])
         rows, columns = ops.reshape(x, (n, x.shape[-1])), ops.reshape(g, (n, g.shape[-1]))
-        return matmul_into(ops, rows.swapaxes(-1, -2).conjugate(), columns, into)
+        return matmul_into(ops, conjugate(rows.swapaxes(-1, -2)), columns, into)
     if len(shape) == 2 == x.ndim == g.ndim:
-        return matmul_into(ops, x.swapaxes(0, 1).conjugate(), g, into)
-    return sum_to_shape(ops, ops.matmul(x.swapaxes(-1, -2).conjugate(), g), shape)
+        return matmul_into(ops, conjugate(x.swapaxes(0, 1)), g, into)
+    return sum_to_shape(ops, ops.matmul(conjugate(x.swapaxes(-1, -2)), g), shape)
 
 
 def stack_matrices(ops: Any, y: Any, batch: Shape) -> Any:
@@ -156,6 +160,7 @@ def linear_kernel(x: Any, weight: Any, bias: Any) -> Any:
     autocast_cuda="lower",
     check_dtypes=same_dtype_check("linear"),
     numpy=linear_kernel,
+    half=native.linear,
     method=False,
     function=False,
     samples=[
@@ -210,19 +215,19 @@ def linear(xp, x, weight, bias=None, /):
 def linear_backward_weight(ops: Any, g: Any, x: Any, shape: Shape, into: Any) -> Any:
     """g.T @ x over all leading dimensions as one product."""
     if len(shape) == 1:
-        return sum_to_shape(ops, ops.mul(ops.unsqueeze(g, -1), x.conjugate()), shape)
+        return sum_to_shape(ops, ops.mul(ops.unsqueeze(g, -1), conjugate(x)), shape)
     if g.ndim == 2:
-        return matmul_into(ops, g.swapaxes(0, 1), x.conjugate(), into)
+        return matmul_into(ops, g.swapaxes(0, 1), conjugate(x), into)
     n = math.prod(x.shape[:-1])
     rows = ops.reshape(g, (n, shape[0]))
-    return matmul_into(ops, rows.swapaxes(0, 1), ops.reshape(x, (n, shape[1])).conjugate(), into)
+    return matmul_into(ops, rows.swapaxes(0, 1), conjugate(ops.reshape(x, (n, shape[1]))), into)
 
 
 linear.pullback(
     x=lambda ops, g, weight: (
-        ops.matmul(g, weight.conjugate())
+        ops.matmul(g, conjugate(weight))
         if weight.ndim == 2
-        else ops.mul(ops.unsqueeze(g, -1), weight.conjugate())
+        else ops.mul(ops.unsqueeze(g, -1), conjugate(weight))
     ),
     weight=lambda ops, g, x, weight_shape, into: linear_backward_weight(
         ops, g, x, weight_shape, into
@@ -338,8 +343,8 @@ def bmm(xp, x, mat2, /):
 
 
 bmm.pullback(
-    x=lambda ops, g, mat2: ops.bmm(g, mat2.swapaxes(-1, -2).conjugate()),
-    mat2=lambda ops, g, x: ops.bmm(x.swapaxes(-1, -2).conjugate(), g),
+    x=lambda ops, g, mat2: ops.bmm(g, conjugate(mat2.swapaxes(-1, -2))),
+    mat2=lambda ops, g, x: ops.bmm(conjugate(x.swapaxes(-1, -2)), g),
 )
 
 
@@ -575,6 +580,12 @@ def blend_product(ops: Any, product: Any, x: Any, a: Any, b: Any, beta: Any, alp
     return restore_half(ops, blend(ops, upcast_half(ops, x), product(*wide), beta, alpha), a.dtype)
 
 
+def is_layer(bias: Any, x: Any, weight: Any) -> bool:
+    """Are these 16-bit floats, and can `linear`, which also rounds once, add the bias?"""
+    shape_fits = x.ndim == weight.ndim == 2 and bias.shape == weight.shape[1:]
+    return shape_fits and bias.dtype in HALVES
+
+
 @composite(autocast_cuda="lower", inplace=True, autocast="lower", exact_out=True)
 def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
     """A product of two matrices added to a third.
@@ -612,6 +623,8 @@ def addmm(ops, input, mat1, mat2, *, beta=1, alpha=1):
             [13., 14.]])
     """
     check_same_dtype("addmm", input, mat1, mat2)
+    if is_layer(input, mat1, mat2) and beta == alpha == 1:
+        return ops.linear(mat1, mat2.swapaxes(0, 1), input)
     return blend_product(ops, ops.mm, input, mat1, mat2, beta, alpha)
 
 

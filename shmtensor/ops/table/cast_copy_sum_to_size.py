@@ -9,7 +9,7 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import device_of, move_array
 from .constants import zero_gradient
-from .native_or_numpy import kernel_or_forward
+from .native_or_numpy import is_host_array, kernel_or_forward
 from .op_table import dtype, op
 from .tensor_like import order_of
 
@@ -61,7 +61,14 @@ def cast_contiguous(x: Any, dtype: Any) -> Any:
     return wide if dtype.char == "f" else cast_directly(wide, dtype)
 
 
-_to_copy.pullback(x=lambda g: g)  # the engine brings it to x's dtype
+def gradient_of_cast(g: Any, into: Any) -> Any:
+    """g, or its cast in a leaf's buffer; else the engine brings it to x's dtype."""
+    if into is None or not is_half(g.dtype) or into.dtype != FLOAT or not is_host_array(into):
+        return g
+    return native.recast(g, into)
+
+
+_to_copy.pullback(x=gradient_of_cast)
 
 
 @op(between_devices=True, samples=(), halves="copies", vmap="alone")

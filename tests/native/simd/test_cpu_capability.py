@@ -31,3 +31,21 @@ def test_the_environment_lowers_the_level(level: str) -> None:
 @pytest.mark.parametrize(("former", "level"), [("base", "generic"), ("v3", "avx2")])
 def test_the_former_names_of_the_levels_are_understood(former: str, level: str) -> None:
     assert isa_with(former) == min(level, isa_with("avx512"), key=LEVELS.index)  # what the CPU has
+
+
+def test_products_of_bfloat16_can_be_lowered() -> None:
+    code = "from shmtensor import native; print(native.uses_avx512_bf16())"
+    environment = {key: value for key, value in os.environ.items() if key != "SHMTENSOR_ISA"}
+
+    def uses(**requested: str) -> bool:
+        process = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**environment, **requested},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return process.stdout.strip() == "True"
+
+    assert uses() == uses(SHMTENSOR_ISA="avx512_bf16")
+    assert not any(uses(SHMTENSOR_ISA=level) for level in LEVELS)

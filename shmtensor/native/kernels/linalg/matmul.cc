@@ -11,6 +11,7 @@
 #include "kernels/shape/memcpy.h"
 #include "threading/thread_pool.h"
 #include "kernels/dtypes.h"
+#include "kernels/linalg/bfloat16_gemm.h"
 #include "kernels/linalg/integer_matmul.h"
 
 namespace shmtensor {
@@ -139,10 +140,10 @@ void multiply_tiny(const Gemm<T>& g) {
   for (int64_t i = 0; i < g.m; ++i) {
     for (int64_t j = 0; j < g.n; ++j) {
       const T *a = g.a + i * am, *b = g.b + j * bn;
-      T sum(0);
+      decltype(T() * T()) sum(0);  // of bfloat16 in float32
       for (int64_t k = 0; k < g.k; ++k) sum += a[k * ak] * b[k * bk];
       T* c = g.c + i * g.ldc + j;
-      *c = g.beta == T(0) ? sum : sum + *c;
+      *c = T(g.beta == T(0) ? sum : sum + *c);
     }
   }
 }
@@ -216,6 +217,9 @@ void run(int type, const Operand& x, const Operand& y, void* out, int nbatch, co
     case NPY_CFLOAT: return run(x, y, static_cast<std::complex<float>*>(out), nbatch, dims, std::complex<float>(add));
     case NPY_CDOUBLE: return run(x, y, static_cast<std::complex<double>*>(out), nbatch, dims, std::complex<double>(add));
     default:
+      if (type == bfloat16_num) {
+        return run(x, y, static_cast<Bfloat16*>(out), nbatch, dims, Bfloat16(static_cast<float>(add)));
+      }
       with_size(PyArray_ITEMSIZE(x.owner.array()), [&](auto zero) {
         using T = decltype(zero);
         run(x, y, static_cast<T*>(out), nbatch, dims, T(add));
@@ -225,7 +229,12 @@ void run(int type, const Operand& x, const Operand& y, void* out, int nbatch, co
 
 bool has_blas(int type) { return type == NPY_FLOAT || type == NPY_DOUBLE || type == NPY_CFLOAT || type == NPY_CDOUBLE; }
 
+// Products of bfloat16 by the CPU's instruction; without it they are computed in float32 (half/compute_in_float32.cc).
+bool is_bfloat16(int type) { return type == bfloat16_num && has_bfloat16_gemm(); }
+
 bool is_integer(int type) { return type > NPY_BOOL && type <= NPY_ULONGLONG; }
+
+bool has_kernel(int type) { return has_blas(type) || is_integer(type) || is_bfloat16(type); }
 
 // NumPy's matmul for the other dtypes; always an array.
 PyObject* call_numpy(PyObject* const* args, Py_ssize_t n) {
@@ -282,7 +291,7 @@ PyObject* matmul(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (k != y_rows) return mismatch("matmul", x, y, k, y_rows);
   if (xd > 1 && yd > 1 && !is_allocatable("matmul", PyArray_DIM(x, xd - 2), PyArray_DIM(y, yd - 1), PyArray_ITEMSIZE(x)))
     return nullptr;
-  if (type != PyArray_TYPE(y) || !(has_blas(type) || is_integer(type))) return call_numpy(args, out_argument ? 3 : 2);
+  if (type != PyArray_TYPE(y) || !has_kernel(type)) return call_numpy(args, out_argument ? 3 : 2);
   if (has_blas(type) && !blas_ensure()) return nullptr;
 
   Operand a, b;
@@ -336,7 +345,7 @@ PyObject* linear(PyObject*, PyObject* const* args, Py_ssize_t n) {
     return raise("RuntimeError", "linear: the bias does not match the weight: %s, weight %s", shape_text(b).c_str(),
                  shape_text(w).c_str());
   }
-  if (type != PyArray_TYPE(w) || (b && type != PyArray_TYPE(b)) || !(has_blas(type) || is_integer(type))) {
+  if (type != PyArray_TYPE(w) || (b && type != PyArray_TYPE(b)) || !has_kernel(type)) {
     Ref t(PyArray_Transpose(w, nullptr));
     if (!t) return nullptr;
     PyObject* operands[2] = {args[0], t.get()};
