@@ -138,15 +138,6 @@ def one(what: str, make: Callable[[], tuple[Any, ...]], torch: Torch | None = No
     return lambda: [Trial(what, make(), torch)]
 
 
-def grid_sample(kind: str) -> tuple[Any, ...]:
-    """The arguments of grid_sample's rows for 8 images of 32 channels, with 4 neighbours each."""
-    x, g, w = floats(8, 32, 4096), floats(8, 32, 4096), floats(8, 4, 4096)
-    indices = integers(4096, 8, 4, 4096)
-    return {
-        "gather": (x, w, indices), "scatter": (g, w, indices, 4096), "weights": (g, x, indices),
-    }[kind]  # fmt: skip
-
-
 def cross_entropy_backward() -> tuple[Any, ...]:
     logits, *args = cross_entropy()
     _, normalizers = ROWS["_cross_entropy"].forward(np, logits, *args)
@@ -397,12 +388,10 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
         "matrix, a frame of 1",
         lambda: (floats(*SIZE), tuple(n + 2 for n in SIZE), (slice(1, -1), slice(1, -1)), 0),
         lambda t, x: t.nn.functional.pad(x, (1, 1, 1, 1))),
-    "_weighted_gather": one("8 x 32 x 64^2, bilinear", lambda: grid_sample("gather")),
-    "_weighted_scatter": one("8 x 32 x 64^2, bilinear", lambda: grid_sample("scatter")),
-    "_weighted_gather_backward_weights": one(
-        "8 x 32 x 64^2, bilinear", lambda: grid_sample("weights")),
-    "_sample_indices": one("8 x 64^2, bilinear",
-        lambda: (floats(8, 2, 4096, low=-2, high=66), (64, 64), 2, 0)),
+    "_grid_sample": one(
+        "8 x 32 x 64^2, bilinear",
+        lambda: (images(), floats(8, 64, 64, 2), 0, 0, 0),
+        lambda t, x, grid: t.nn.functional.grid_sample(x, grid, align_corners=False)),
     "_nll_loss": one(
         "128 x 1000", lambda: (floats(128, 1000), integers(1000, 128), None, -100, MEAN),
         functional("nll_loss")),

@@ -82,7 +82,7 @@ OPS: list[tuple[str, str, str]] = [
     ("embedding", "_embedding", "kernels/index/gather.cc"),
     ("conv2d", "_convolution", "kernels/nn/convolution.cc"),
     ("max_pool2d", "_max_pool", "kernels/nn/pooling.cc"),
-    ("grid_sample", "_weighted_gather", "kernels/nn/grid_sample.cc"),
+    ("grid_sample", "_grid_sample", "kernels/nn/grid_sample.cc"),
     ("lstm", "_rnn_layer", "kernels/nn/rnn.cc"),
     ("scaled_dot_product_attention", "_attention", "kernels/nn/attention.cc"),
     ("cross_entropy", "_cross_entropy", "kernels/loss/softmax_cross_entropy.cc"),

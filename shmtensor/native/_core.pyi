@@ -508,14 +508,20 @@ def sum_pool_backward(
 def value_selecting_reduction_backward(
     g: _Array, indices: _Array, shape: Any, n: int, /
 ) -> _Array | None: ...
-def weighted_gather(x: _Array, weights: _Array, indices: _Array, /) -> _Array | None: ...
-def weighted_scatter(
-    g: _Array, weights: _Array, indices: _Array, size: int, /
+def grid_sample(
+    x: _Array, grid: _Array, mode: int, padding_mode: int, align_corners: bool, /
 ) -> _Array | None: ...
-def weighted_gather_backward_weights(g: _Array, x: _Array, indices: _Array, /) -> _Array | None: ...
-def sample_indices(
-    x: _Array, sizes: Any, kernel_size: int, padding_mode: int, /
-) -> _Array | None: ...
+def grid_sample_backward(
+    g: _Array,
+    x: _Array,
+    grid: _Array,
+    mode: int,
+    padding_mode: int,
+    align_corners: bool,
+    needs_x: bool,
+    needs_grid: bool,
+    /,
+) -> tuple[_Array | None, _Array | None] | None: ...
 def ctc_loss(
     x: _Array, targets: _Array, input_lengths: _Array, target_lengths: _Array, blank: int, /
 ) -> tuple[_Array, _Array] | None: ...

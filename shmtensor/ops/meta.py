@@ -304,6 +304,11 @@ def convolution_backward_weight(
     return new((y.shape[1], x.shape[1] // groups, *kernel), x.dtype)
 
 
+@on_meta("_grid_sample")
+def grid_sample(xp: Any, x: Any, grid: Any, *_: Any) -> Any:
+    return new((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+
+
 @on_meta("_max_pool")
 def max_pool(
     xp: Any, x: Any, kernel: Shape, stride: Shape, padding: Shape, dilation: Shape, ceil: bool

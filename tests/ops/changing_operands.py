@@ -260,10 +260,9 @@ def large() -> Iterator[tuple[str, Callable[[Board], Callable[[], Any]]]]:
             np.ones((4, 256), np.float32), i.numpy(), (4, 1024), 1), [ints(1024, 4, 256)]),
         ("grid_sample", lambda x: F.grid_sample(floats(1, 2, 16, 16), x, align_corners=False),
          [draw.uniform(-1, 1, (1, 32, 32, 2)).astype(np.float32)]),
-        ("weighted_gather", lambda i: native.weighted_gather(
-            np.ones((1, 2, 256)), np.ones((1, 4, 500)), i.numpy()), [ints(256, 1, 4, 500)]),
-        ("weighted_scatter", lambda i: native.weighted_scatter(
-            np.ones((1, 2, 500)), np.ones((1, 4, 500)), i.numpy(), 256), [ints(256, 1, 4, 500)]),
+        ("grid_sample, backward", lambda x: native.grid_sample_backward(
+            np.ones((1, 2, 32, 32), np.float32), np.ones((1, 2, 16, 16), np.float32), x.numpy(),
+            2, 2, 0, 1, 1), [draw.uniform(-1, 1, (1, 32, 32, 2)).astype(np.float32)]),
         ("ldl_solve", lambda i: st.linalg.ldl_solve(floats(16, 16), i, floats(16, 4)),
          [1 + np.arange(16, dtype=np.int32)]),
         ("lu_solve", lambda i: st.linalg.lu_solve(floats(16, 16), i, floats(16, 4)),

@@ -249,14 +249,13 @@ PyMethodDef methods[] = {
     kernel<value_selecting_reduction_backward>(
         "value_selecting_reduction_backward",
         "value_selecting_reduction_backward(g, indices, shape, n, /): g added at indices of zeros of that shape."),
-    kernel<weighted_gather>("weighted_gather",
-                            "weighted_gather(x, weights, indices, /): each result is a weighted sum of a few elements."),
-    kernel<weighted_scatter>("weighted_scatter",
-                             "weighted_scatter(g, weights, indices, size, /): the transpose of weighted_gather."),
-    kernel<weighted_gather_backward_weights>(
-        "weighted_gather_backward_weights",
-        "weighted_gather_backward_weights(g, x, indices, /): the gradient of weighted_gather's weights."),
-    kernel<sample_indices>("sample_indices", "sample_indices(x, sizes, kernel_size, padding_mode, /)"),
+    kernel<grid_sample>("grid_sample",
+                        "grid_sample(x, grid, mode, padding_mode, align_corners, /): images read at the points of grids; modes "
+                        "are numbers, as in grid_sampler."),
+    kernel<grid_sample_backward>(
+        "grid_sample_backward",
+        "grid_sample_backward(g, x, grid, mode, padding_mode, align_corners, needs_x, needs_grid, /) -> (gradient of x or "
+        "None, of grid or None)"),
     kernel<ctc_loss>("ctc_loss", "ctc_loss(x, targets, input_lengths, target_lengths, blank, /) -> (loss, alpha)"),
     kernel<ctc_loss_backward>(
         "ctc_loss_backward",

@@ -65,7 +65,7 @@ Kernel attention, attention_backward;
 // nn/batch_norm.cc
 Kernel batch_norm, batch_norm_backward;
 // nn/grid_sample.cc
-Kernel weighted_gather, weighted_scatter, weighted_gather_backward_weights, sample_indices;
+Kernel grid_sample, grid_sample_backward;
 // nn/layer_norm.cc
 Kernel layer_norm, layer_norm_backward;
 // nn/pooling.cc

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import ROWS
 from ..linalg.cdist import KERNEL_ORDERS
+from ..nn.grid_sample import plain_ops, sampled
 from .launch import cast, contiguous
 from .windows import kernel_of
 
@@ -129,6 +130,17 @@ def sample_indices(xp, x, /, sizes, reach, frame):
         sizes = (*sizes, 1, 1)[:3]
         run(cupy.ascontiguousarray(x), *sizes, dims, points, corners, reach, frame, out)
     return out
+
+
+@ROWS["_grid_sample"].on("cuda")
+def grid_sample(xp, x, grid, /, mode, padding_mode, align_corners):
+    """By the kernels for the indices and the sums."""
+    ops = plain_ops(
+        cupy,
+        _sample_indices=lambda *args: sample_indices(cupy, *args),
+        _weighted_gather=lambda *args: weighted_gather(cupy, *args),
+    )
+    return sampled(ops, x, grid, (mode, padding_mode, align_corners))
 
 
 # ---- distances

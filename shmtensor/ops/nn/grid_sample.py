@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import math
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
+from ... import native
 from ..table.constants import constant, zeros
-from ..table.op_table import composite
+from ..table.native_or_numpy import upcast_half
+from ..table.op_table import composite, op
+from ..table.samples import reals
 from ..table.sizes import check_size
 from .weighted_sample import PADDING_MODES as OUTSIDE_MODES
+from .weighted_sample import _sample_indices, _weighted_gather
 
 MODES = ("bilinear", "nearest", "bicubic")
 PADDING_MODES = ("zeros", "border", "reflection")
@@ -87,6 +93,22 @@ def affine_grid(ops, theta, size, align_corners=None):
     return ops.reshape(out, (theta.shape[0], *inner, n))
 
 
+# ---- points of a grid, their neighbours and weights: on arrays or tensors, with `ops` the table or
+# `plain_ops` of an array module
+
+
+def plain_ops(xp: Any, **rows: Any) -> SimpleNamespace:
+    """The functions of the table that this file calls, on arrays of the module xp."""
+    forwards = {
+        row.name: functools.partial(row.forward, xp) for row in (_sample_indices, _weighted_gather)
+    }
+    return SimpleNamespace(
+        abs=xp.abs, flip=xp.flip, floor=xp.floor, minimum=xp.minimum, reshape=xp.reshape,
+        round=xp.rint, stack=xp.stack, transpose=xp.swapaxes, _where=xp.where,
+        _where_other=lambda condition, x, y: xp.where(condition, y, x), **{**forwards, **rows},
+    )  # fmt: skip
+
+
 def sizes_column(inner: tuple[int, ...], dtype: Any) -> Any:
     """The sizes as a column, in NumPy's memory; one number if they are equal, which is faster."""
     if len(set(inner)) == 1:
@@ -94,44 +116,60 @@ def sizes_column(inner: tuple[int, ...], dtype: Any) -> Any:
     return np.array(inner, dtype).reshape(-1, 1)
 
 
-def unnormalize(ops: Any, grid: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
-    """A grid (N, *out, n) of points from [-1, 1] in elements: (N, n, P), in the order of inner."""
+def points_of(ops: Any, grid: Any, inner: tuple[int, ...], align_corners: bool) -> tuple[Any, Any]:
+    """A grid (N, *out, n) of points from [-1, 1] in elements: (N, n, P), in the order of inner; and
+    their derivatives by the grid's numbers, of such a shape or a number.
+    """
     n = len(inner)
     points = ops.flip(ops.transpose(ops.reshape(grid, (len(grid), -1, n)), 1, 2), (1,))
     sizes = sizes_column(inner, points.dtype)
+    column = constant(sizes, points)
     if align_corners:
-        return ops.mul(ops.add(points, 1), constant((sizes - 1) / 2, points))
-    return ops.div(ops.sub(ops.mul(ops.add(points, 1), constant(sizes, points)), 1), 2)
+        slopes = constant((sizes - 1) / 2, points)
+        return (points + 1) * slopes, slopes
+    return ((points + 1) * column - 1) / 2, constant(sizes / 2, points)
 
 
-def reflect(ops: Any, points: Any, inner: tuple[int, ...], align_corners: bool) -> Any:
-    """Points reflected at the centres of the corner elements, or at the images' edges."""
+def reflect(ops: Any, points: Any, inner: tuple[int, ...], align_corners: bool) -> tuple[Any, Any]:
+    """Points reflected at the centres of the corner elements, or at the images' edges; 1 or -1, by
+    which the reflection changes their derivatives, and 0 where there is one element.
+    """
     sizes = np.asarray(sizes_column(inner, points.dtype))
     low = 0.0 if align_corners else -0.5
     span = sizes - 1 if align_corners else sizes
     positive = constant((span > 0).astype(points.dtype), points)
-    period = constant(np.maximum(span, 1), points)
-    span = constant(span, points)
-    distance = ops.abs(ops.sub(points, low))
-    periods = ops.floor(ops.div(distance, period))  # constant, without a gradient
-    offset = ops.sub(distance, ops.mul(periods, span))
-    reflected = ops.sub(span, offset)
-    mirrored = ops.add(ops._where(ops.eq(ops.remainder(periods, 2), 0), offset, reflected), low)
-    return ops.mul(mirrored, positive)
+    period = constant(np.maximum(span, 1).astype(points.dtype), points)
+    span = constant(span.astype(points.dtype), points)
+    from_low = points - low
+    distance = ops.abs(from_low)
+    periods = ops.floor(distance / period)
+    offset = distance - periods * span
+    is_odd = periods - 2 * ops.floor(periods / 2) != 0
+    mirrored = ops._where(is_odd, span - offset, offset) + low
+    signs = ops._where_other(is_odd != (from_low < 0), positive + 0 * offset, -1.0)
+    return mirrored * positive, signs * positive
 
 
-def apply_padding_mode(
-    ops: Any, points: Any, inner: tuple[int, ...], padding_mode: str, align_corners: bool
-) -> Any:
-    """Points mapped into the images by the padding mode."""
-    if padding_mode == "zeros":
-        return points
-    if padding_mode == "reflection":
-        points = reflect(ops, points, inner, align_corners)
-    return ops.clamp(points, 0.0, constant(sizes_column(inner, points.dtype) - 1, points))
+def map_points(
+    ops: Any, grid: Any, inner: tuple[int, ...], form: tuple[int, int, int]
+) -> tuple[Any, Any]:
+    """The points in elements, mapped into the images by the padding mode, a NaN to 0, and their
+    derivatives by the grid's numbers. Bicubic: not mapped, since their neighbours are.
+    """
+    mode, padding_mode, align_corners = form
+    points, slopes = points_of(ops, grid, inner, bool(align_corners))
+    if MODES[mode] == "bicubic" or PADDING_MODES[padding_mode] == "zeros":
+        return points, slopes
+    if PADDING_MODES[padding_mode] == "reflection":
+        points, signs = reflect(ops, points, inner, bool(align_corners))
+        slopes = signs * slopes
+    last = constant(np.asarray(sizes_column(inner, points.dtype), points.dtype) - 1, points)
+    inside = (points > 0) & (points < last)
+    points = ops.minimum(ops._where_other(~(points > 0), points, 0.0), last)
+    return points, ops._where_other(~inside, slopes + 0 * points, 0.0)
 
 
-def cubic_weights(ops: Any, t: Any) -> list[Any]:
+def cubic_weights(t: Any) -> list[Any]:
     """The weights of four neighbours, by cubic convolution with a = -0.75 (Keys 1981)."""
     a = -0.75
     far = lambda x: ((a * x - 5 * a) * x + 8 * a) * x - 4 * a  # noqa: E731
@@ -139,30 +177,117 @@ def cubic_weights(ops: Any, t: Any) -> list[Any]:
     return [far(t + 1), near(t), near(1 - t), far(2 - t)]
 
 
-def multiply_weights(ops: Any, parts: list[Any], n: int) -> Any:
-    """The weights (N, K, P) of all neighbours in n dimensions from those in each: parts (N, n, P),
-    one for each neighbour in a dimension.
+def cubic_derivatives(t: Any) -> list[Any]:
+    """The derivatives of `cubic_weights` by t."""
+    a = -0.75
+    far = lambda x: (3 * a * x - 10 * a) * x + 8 * a  # noqa: E731
+    near = lambda x: (3 * (a + 2) * x - 2 * (a + 3)) * x  # noqa: E731
+    return [far(t + 1), near(t), -near(1 - t), -far(2 - t)]
+
+
+def multiply_weights(ops: Any, parts: list[list[Any]]) -> Any:
+    """The weights (N, K, P) of all neighbours from those in each dimension, parts[dimension]: one
+    (N, P) for each neighbour.
     """
-    weights = [ops.select(part, 1, 0) for part in parts]
-    for d in range(1, n):
-        inner = [ops.select(part, 1, d) for part in parts]
-        weights = [ops.mul(w, inner_weight) for w in weights for inner_weight in inner]
+    weights = parts[0]
+    for inner in parts[1:]:
+        weights = [w * inner_weight for w in weights for inner_weight in inner]
     return ops.stack(weights, 1)
 
 
-def sample_images(
-    ops: Any, flat: Any, points: Any, inner: tuple[int, ...], mode: str, outside: int
-) -> Any:
-    """Images (N, C, M) read at points (N, n, P): (N, C, P)."""
-    if mode == "nearest":
+def neighbours(
+    ops: Any, grid: Any, inner: tuple[int, ...], form: tuple[int, int, int]
+) -> tuple[Any, Any, list[list[Any]], list[list[Any]]]:
+    """Of the points of a grid: the indices (N, K, P) of neighbours; the points' derivatives by the
+    grid's numbers; the neighbours' weights in each dimension, and their derivatives.
+    """
+    mode, padding_mode, align_corners = form
+    points, slopes = map_points(ops, grid, inner, form)
+    is_bicubic = MODES[mode] == "bicubic"
+    frame = "border" if padding_mode == 1 else "centres" if align_corners else "edges"
+    outside = OUTSIDE_MODES.index(frame if is_bicubic and padding_mode else "zeros")
+    if MODES[mode] == "nearest":
         places = ops._sample_indices(ops.round(points), inner, 1, outside)
-        ones = ops.pow(ops.narrow(points, 1, 0, 1), 0)  # with history: the grid's gradient is zeros
-        return ops._weighted_gather(flat, ones, places)
+        return places, slopes, [[points[:, 0] * 0 + 1]] + [[1.0]] * (len(inner) - 1), []
     low = ops.floor(points)
-    fraction = ops.sub(points, low)
-    parts = cubic_weights(ops, fraction) if mode == "bicubic" else [ops.rsub(fraction, 1), fraction]
-    places = ops._sample_indices(low, inner, len(parts), outside)
-    return ops._weighted_gather(flat, multiply_weights(ops, parts, len(inner)), places)
+    t = points - low
+    weights = cubic_weights(t) if is_bicubic else [1 - t, t]
+    derivatives = cubic_derivatives(t) if is_bicubic else [t * 0 - 1, t * 0 + 1]
+    places = ops._sample_indices(low, inner, len(weights), outside)
+    split = lambda parts: [[part[:, d] for part in parts] for d in range(len(inner))]  # noqa: E731
+    return places, slopes, split(weights), split(derivatives)
+
+
+def sampled(ops: Any, x: Any, grid: Any, form: tuple[int, int, int]) -> Any:
+    """The forward of `_grid_sample`, by `ops`."""
+    lead, inner = tuple(x.shape[:2]), tuple(x.shape[2:])
+    places, _, weights, _ = neighbours(ops, grid, inner, form)
+    flat = ops.reshape(x, (*lead, -1))
+    out = ops._weighted_gather(flat, multiply_weights(ops, weights), places)
+    return ops.reshape(out, (*lead, *grid.shape[1:-1]))
+
+
+def composed_gradients(
+    ops: Any, needed: tuple[bool, ...], g: Any, x: Any, grid: Any, shape: tuple[int, ...],
+    form: tuple[int, int, int],
+) -> tuple[Any, Any]:  # fmt: skip
+    """The gradients of the images and of the grid, by ops of the table."""
+    lead, inner = shape[:2], shape[2:]
+    places, slopes, weights, derivatives = neighbours(ops, grid, inner, form)
+    g = ops.reshape(g, (*lead, -1))
+    g_x = g_grid = None
+    if needed[0]:
+        product = multiply_weights(ops, weights)
+        g_x = ops.reshape(ops._weighted_scatter(g, product, places, math.prod(inner)), shape)
+    if needed[1] and not derivatives:
+        g_grid = zeros(ops, tuple(grid.shape), grid.dtype, grid)
+    elif needed[1]:
+        g_weights = ops._weighted_gather_backward_weights(g, ops.reshape(x, (*lead, -1)), places)
+        g_points = []
+        for d, part in enumerate(derivatives):
+            by_point = multiply_weights(ops, [*weights[:d], part, *weights[d + 1 :]])
+            g_points.append(ops.sum(g_weights * by_point, 1))
+        flipped = ops.flip(ops.stack(g_points, 1) * slopes, (1,))
+        g_grid = ops.reshape(ops.transpose(flipped, 1, 2), tuple(grid.shape))
+    return g_x, g_grid
+
+
+@op(
+    native=native.grid_sample,
+    samples=[
+        ((2, 3, 5, 4), reals((2, 3, 2, 2), -1.3, 1.3), 0, 0, 0),
+        ((2, 1, 3, 4), reals((2, 2, 3, 2), -1.3, 1.3), 1, 2, 1),
+        ((1, 2, 4, 5), reals((1, 3, 3, 2), -1.3, 1.3), 2, 1, 0),
+        ((1, 2, 3, 2, 4), reals((1, 2, 2, 2, 3), -0.9, 0.9), 0, 1, 1),
+    ],
+)
+def _grid_sample(xp, x, grid, /, mode, padding_mode, align_corners):
+    """`grid_sample` with numbers for its modes, as in `grid_sampler`."""
+    with np.errstate(invalid="ignore"):
+        out = sampled(plain_ops(xp), x, grid, (mode, padding_mode, align_corners))
+    return out.astype(x.dtype)
+
+
+def grid_sample_backward(
+    ops: Any, needed: tuple[bool, ...], g: Any, x: Any, grid: Any, x_shape: tuple[int, ...],
+    mode: int, padding_mode: int, align_corners: int,
+) -> Any:  # fmt: skip
+    """The gradients of the images and of the grid: by the kernel, but by ops of the table with
+    history and on devices.
+    """
+    form, x_shape = (mode, padding_mode, align_corners), tuple(x_shape)
+    g, x, grid = (upcast_half(ops, v) for v in (g, x, grid))
+    if isinstance(g, np.ndarray):
+        images = np.empty(x_shape, g.dtype) if x is None else x  # its values are not needed
+        gradients = native.call(
+            native.grid_sample_backward, g, images, grid, *form, *map(int, needed)
+        )
+        if gradients is not None:
+            return gradients
+    return composed_gradients(ops, needed, g, x, grid, x_shape, form)
+
+
+_grid_sample.joint_pullback(grid_sample_backward, x="grid", grid="x grid")
 
 
 @composite(method=False, function=False)
@@ -228,21 +353,12 @@ def grid_sample(ops, input, grid, mode="bilinear", padding_mode="zeros", align_c
         raise RuntimeError(f"grid_sample: the images must not be empty: {shape}")
     if mode == "bicubic" and n != 2:
         raise RuntimeError(f"grid_sample: bicubic is only for images (N, C, H, W): {shape}")
-    corners, inner = bool(align_corners), shape[2:]
     out = (*shape[:2], *grid.shape[1:-1])
     if not math.prod(out):
         history = ops.add(ops.sum(input), ops.sum(grid))  # so that their gradients are 0
         return ops.add(zeros(ops, out, input.dtype, input), history)
-    points = unnormalize(ops, grid, inner, corners)
-    outside = "zeros"
-    if mode != "bicubic":
-        points = apply_padding_mode(ops, points, inner, padding_mode, corners)
-    elif padding_mode != "zeros":  # the neighbours are mapped into the image, not the point
-        outside = "border" if padding_mode == "border" else "centres" if corners else "edges"
-    flat = ops.reshape(input, (*shape[:2], -1))
-    return ops.reshape(
-        sample_images(ops, flat, points, inner, mode, OUTSIDE_MODES.index(outside)), out
-    )
+    form = (MODES.index(mode), PADDING_MODES.index(padding_mode), int(bool(align_corners)))
+    return ops._grid_sample(input, grid, *form)
 
 
 @composite(autocast_cuda="widest", method=False, autocast="full")

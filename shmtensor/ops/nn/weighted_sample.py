@@ -1,4 +1,4 @@
-"""Weighted sums of neighbouring elements, for grid_sample and its gradients.
+"""Weighted sums of neighbouring elements: `grid_sample` on devices, and its gradients with history.
 
 The three rows are one form, linear in images (N, C, M), weights (N, K, P) and results (N, C, P):
 each is the gradient of the others, to every order. Places are indices (N, K, P) into the flattened
@@ -12,13 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ... import native
 from ..index.index_add import add_at_flat_indices
 from ..table.op_table import op
 from ..table.samples import ints, reals
 
 # What is outside an image: zeros, its border, its reflection at the edges or at the centres of the
-# corner elements. The native kernel knows them by number.
+# corner elements. CUDA's kernel knows them by number.
 PADDING_MODES = ("zeros", "border", "edges", "centres")
 
 
@@ -32,18 +31,17 @@ def gather_elements(xp: Any, x: Any, places: Any) -> Any:
 
 
 @op(
-    native=native.weighted_gather,
     samples=[
         ((2, 3, 5), (2, 4, 6), ints((2, 4, 6), 7, -2)),
         ((1, 2, 3), (1, 1, 2), ints((1, 1, 2), 3)),
-    ],
+    ]
 )
 def _weighted_gather(xp, x, weights, places, /):
     """Each result is K elements, weighted: (N, C, M), (N, K, P) and places give (N, C, P)."""
     return (gather_elements(xp, x, places) * weights[:, None]).sum(2).astype(x.dtype)
 
 
-@op(native=native.weighted_scatter, samples=[((2, 3, 6), (2, 4, 6), ints((2, 4, 6), 7, -2), 5)])
+@op(samples=[((2, 3, 6), (2, 4, 6), ints((2, 4, 6), 7, -2), 5)])
 def _weighted_scatter(xp, x, weights, places, /, size):
     """The transpose of `_weighted_gather`: x (N, C, P) times weights, added at places of images
     (N, C, size).
@@ -57,10 +55,7 @@ def _weighted_scatter(xp, x, weights, places, /, size):
     return xp.ascontiguousarray(out[..., :size])
 
 
-@op(
-    native=native.weighted_gather_backward_weights,
-    samples=[((2, 3, 6), (2, 3, 5), ints((2, 4, 6), 7, -2))],
-)
+@op(samples=[((2, 3, 6), (2, 3, 5), ints((2, 4, 6), 7, -2))])
 def _weighted_gather_backward_weights(xp, x, y, places, /):
     """The gradient of `_weighted_gather(y, ., places)` by the weights, x being g: (N, K, P)."""
     return (gather_elements(xp, y, places) * x[:, :, None]).sum(1).astype(x.dtype)
@@ -94,7 +89,7 @@ def pad_index(xp: Any, index: Any, n: int, frame: int) -> Any:
     return xp.where(position // span % 2 == 0, position % span, n - 1 - position % span)
 
 
-@op(native=native.sample_indices, samples=[(reals((2, 2, 5), -2.0, 6.0), (4, 5), 2, 0)])
+@op(samples=[(reals((2, 2, 5), -2.0, 6.0), (4, 5), 2, 0)])
 def _sample_indices(xp, x, /, sizes, reach, frame):
     """The indices of the reach ** D elements around the points x (N, D, P) of images of D sizes:
     (N, reach ** D, P); -1 outside an image that is padded with zeros.

@@ -208,10 +208,12 @@ def _contiguous(xp, x, /):
 _contiguous.pullback(x=lambda g: g)
 
 
-@op(complex_gradients=True, samples=[((2, 3, 4, 5),), ((2, 3, 2, 2, 2),)])
+@op(complex_gradients=True, samples=[((2, 3, 4, 5),), ((2, 3, 2, 2, 2),)], halves="copies")
 def _contiguous_channels_last(xp, x, /):
     """A copy in the order of channels_last: dimension 1 is the innermost."""
-    return xp.moveaxis(xp.moveaxis(x, 1, -1).copy("C"), -1, 1)
+    moved = xp.moveaxis(x, 1, -1)
+    copy = native.contiguous(moved) if xp is np else moved.copy("C")
+    return xp.moveaxis(copy, -1, 1)
 
 
 _contiguous_channels_last.pullback(x=lambda g: g)

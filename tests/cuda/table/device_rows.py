@@ -20,6 +20,7 @@ FLOATS_ONLY = {
     "_cross_entropy",
     "_cross_entropy_weighted",
     "_dropout",
+    "_grid_sample",
     "_nll_loss",
     "_nll_loss_backward",
     "_nll_loss_total_weight",

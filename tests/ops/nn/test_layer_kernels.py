@@ -64,7 +64,14 @@ CONVOLUTIONS: list[tuple[Any, ...]] = [
     ((3, 8, 20, 20), 16, (3, 3), (2, 2), (1, 1), (1, 1), 8),  # channel by channel, strided
     ((4, 7, 5, 4), 6, (5, 4), (1, 1), (0, 0), (1, 1), 1),  # one window
     ((3, 5, 7, 6), 4, (1, 1), (3, 2), (0, 0), (1, 1), 1),  # pixels without a tap
+    ((2, 4, 5, 6, 7), 3, (1, 1, 1), (2, 1, 3), (0, 0, 0), (1, 1, 1), 1),
+    ((2, 5, 70, 60), 7, (1, 1), (1, 1), (0, 0), (1, 1), 1),  # many pixels
 ]
+
+
+def channels_last(x: Array) -> Array:
+    """The same values, dimension 1 the innermost in memory."""
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(x, 1, -1)), -1, 1)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -90,6 +97,37 @@ def test_convolution_is_the_plain_sum(case: tuple[Any, ...], dtype: Any) -> None
         ROWS["_convolution_backward_weight"].forward(np, wide[0], g.astype(float), kernel, *steps),
         dtype,
     )
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("case", [c for c in CONVOLUTIONS if len(c[0]) > 3], ids=str)
+def test_convolution_of_channels_last_is_the_plain_sum(case: tuple[Any, ...], dtype: Any) -> None:
+    shape, k, kernel, stride, padding, dilation, groups = case
+    steps = (stride, padding, dilation, groups)
+    x, b = numbers(*shape, dtype=dtype), numbers(k, dtype=dtype, seed=1)
+    w = numbers(k, shape[1] // groups, *kernel, dtype=dtype, seed=2)
+    y = native.convolution(channels_last(x), channels_last(w), b, *steps)
+    assert y is not None
+    wide = [v.astype(np.float64) for v in (x, w, b)]
+    assert near(y, ROWS["_convolution"].forward(np, *wide, *steps), dtype)
+    if set(kernel) == {1} and groups == 1 and min(k, shape[1]) > 1:  # products of matrices
+        assert np.moveaxis(y, 1, -1).flags.c_contiguous
+    g = numbers(*y.shape, dtype=dtype, seed=3)
+    result = native.conv_transpose(channels_last(g), w, shape[2:], *steps)
+    assert result is not None
+    expected = ROWS["_conv_transpose"].forward(np, g.astype(float), wide[1], shape[2:], *steps)
+    assert near(result, expected, dtype)
+    expected = ROWS["_convolution_backward_weight"].forward(
+        np, wide[0], g.astype(float), kernel, *steps
+    )
+    for image, gradient in (
+        (channels_last(x), channels_last(g)),
+        (x, channels_last(g)),
+        (channels_last(x), g),
+    ):
+        result = native.convolution_backward_weight(image, gradient, kernel, *steps)
+        assert result is not None
+        assert near(result, expected, dtype)
 
 
 @pytest.mark.parametrize(
@@ -244,14 +282,31 @@ def test_norms_and_slopes_are_the_plain_forms(case: tuple[Any, ...], dtype: Any)
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("shape", [(40, 6, 5, 7), (700, 300), (7, 3), (2, 3, 1, 2)], ids=str)
-def test_batch_norm_is_the_plain_form(shape: tuple[int, ...], dtype: Any) -> None:
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        (40, 6, 5, 7),
+        (700, 300),
+        (7, 3),
+        (2, 3, 1, 2),
+        (20000, 9),
+        (2, 270, 20, 30),
+        (3, 2, 4, 5, 6),
+    ],
+    ids=str,
+)
+def test_batch_norm_is_the_plain_form(shape: tuple[int, ...], last: bool, dtype: Any) -> None:
     arrays = [
         numbers(*shape, dtype=dtype),
         *(numbers(shape[1], dtype=dtype, seed=i) for i in (1, 2)),
     ]
+    if last:
+        arrays[0] = channels_last(arrays[0])
     result = native.batch_norm(*arrays, 1e-3)
     assert result is not None
+    if last:
+        assert np.moveaxis(result[0], 1, -1).flags.c_contiguous
     expected = ROWS["_native_batch_norm"].forward(np, *(v.astype(float) for v in arrays), 1e-3)
     for a, b in zip(result, expected, strict=False):
         assert near(a, b, dtype)
@@ -337,6 +392,17 @@ def test_bits_do_not_depend_on_threads(threads: Any) -> None:
             ]
         _, mean, rstd = native.layer_norm(x, None, None, 3, 0, 1e-5, True)  # type: ignore[misc]
         _, average, inv_std = native.batch_norm(x, None, None, 1e-5)  # type: ignore[misc]
+        last, pointwise = channels_last(numbers(4, 32, 50, 60, dtype=np.float32)), w[:, :, :1, :1]
+        scaled = native.batch_norm(last, None, None, 1e-5)
+        assert scaled is not None
+        slopes = native.batch_norm_backward(last, last, None, *scaled[1:], 1e-5, True)
+        assert slopes is not None
+        direct += [*scaled, *slopes]
+        no_padding = ((1, 1), (0, 0), (1, 1), 1)
+        direct += [
+            native.convolution(last, pointwise, None, *no_padding),
+            native.convolution_backward_weight(last, last, (1, 1), *no_padding),
+        ]
         results.append(
             [
                 *direct,

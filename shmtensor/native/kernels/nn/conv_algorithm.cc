@@ -6,6 +6,9 @@
 //   3 x 3, stride 1, 16 channels and filters or more,    winograd    a quarter of the multiplications; with fewer
 //     64 tiles of 4 x 4 results or more in the batch,                channels or tiles transforms take longer than that
 //     at most 2^19 filters times channels                            saves, and more filters do not fit into the cache
+//   1 x 1, channels last in memory                       product     pixels are the rows of a matrix
+//   1 x 1, stride 1                                      product     of filters and one image; the gradient of the weight
+//                                                                    only with few weights and many images
 //   any other                                            direct      register tiles, conv_direct.cc: padded rows; columns
 //                                                                    of several images if their rows are short
 //
@@ -25,6 +28,10 @@ namespace {
 
 constexpr int64_t kPiece = 8192;  // elements of a slice
 constexpr int64_t kSlack = 16;  // elements read beyond a row
+constexpr int64_t kManyPixels = 8192;
+constexpr int64_t kTasks = 8;  // a call is divided into as many, if it can be
+constexpr int64_t kRows = 32;  // at least, of a product
+constexpr int64_t kFewWeights = 1 << 16;
 
 bool is_depthwise(const Convolution& v) {
   bool fits = v.groups == v.c && v.k == v.c && v.groups > 1 && v.size[0] == 1 && v.kernel[0] == 1 && v.padding[0] == 0;
@@ -92,6 +99,141 @@ void product(const T* a, bool a_transposed, const T* b, bool b_transposed, T* c,
   gemm(Gemm<T>{a, b, c, m, n, k, a_transposed ? m : k, b_transposed ? k : n, n, a_transposed, b_transposed, T(0)});
 }
 
+// f(a pixel of all images, the result's that reads it) for the pixels that a strided 1 x 1 convolution reads, in rows.
+template <class F>
+void for_strided_pixels(const Convolution& v, F f) {
+  const int64_t rows = v.n * v.out_size[0] * v.out_size[1];
+  ranges(rows, 1 + kPiece / (v.out_size[2] * v.c), [&](int64_t row, int64_t stop) {
+    for (; row < stop; ++row) {
+      const int64_t y = row % v.out_size[1], z = row / v.out_size[1] % v.out_size[0],
+                    image = row / v.out_size[1] / v.out_size[0];
+      const int64_t first = ((image * v.size[0] + z * v.stride[0]) * v.size[1] + y * v.stride[1]) * v.size[2];
+      for (int64_t x = 0; x < v.out_size[2]; ++x) f(first + x * v.stride[2], row * v.out_size[2] + x);
+    }
+  });
+}
+
+// w += each of the sums of `size` numbers.
+template <class T>
+void add_in_order(const std::vector<T>& sums, int64_t size, T* w) {
+  for (size_t at = 0; at < sums.size(); at += static_cast<size_t>(size))
+    for (int64_t j = 0; j < size; ++j) w[j] += sums[at + static_cast<size_t>(j)];
+}
+
+bool reads_all_pixels(const Convolution& v) { return v.pixels() == v.outputs(); }
+
+// The pixels that the results read, side by side: x itself without a stride, else `memory`.
+template <class T>
+const T* read_pixels(const Convolution& v, const T* x, std::vector<T>* memory) {
+  if (reads_all_pixels(v)) return x;
+  memory->resize(static_cast<size_t>(v.n * v.outputs() * v.c));
+  for_strided_pixels(v, [&](int64_t from, int64_t to) {
+    memcpy(memory->data() + to * v.c, x + from * v.c, sizeof(T) * static_cast<size_t>(v.c));
+  });
+  return memory->data();
+}
+
+}  // namespace
+
+bool is_pointwise(const Convolution& v) {
+  bool is_one = v.groups == 1;
+  for (int i = 0; i < 3; ++i) is_one = is_one && v.kernel[i] == 1 && v.padding[i] == 0;
+  return is_one;
+}
+
+template <class T>
+void pointwise_forward(const Convolution& v, const T* x, const T* w, const T* bias, T* y) {
+  std::vector<T> memory;
+  const T* pixels = read_pixels(v, x, &memory);
+  const int64_t rows = v.n * v.outputs();
+  if (bias) {
+    ranges(rows, 1 + kPiece / v.k, [&](int64_t row, int64_t stop) {
+      for (; row < stop; ++row) memcpy(y + row * v.k, bias, sizeof(T) * static_cast<size_t>(v.k));
+    });
+  }
+  gemm(Gemm<T>{pixels, w, y, rows, v.k, v.c, v.c, v.c, v.k, false, true, T(bias ? 1 : 0)});
+}
+
+template <class T>
+void pointwise_backward_input(const Convolution& v, const T* y, const T* w, T* x) {
+  std::vector<T> memory;
+  const int64_t rows = v.n * v.outputs();
+  if (!reads_all_pixels(v)) memory.resize(static_cast<size_t>(rows * v.c));
+  product(y, false, w, false, memory.empty() ? x : memory.data(), rows, v.c, v.k);
+  if (memory.empty()) return;
+  ranges(v.n * v.pixels(), 1 + kPiece / v.c, [&](int64_t pixel, int64_t stop) {
+    memset(x + pixel * v.c, 0, sizeof(T) * static_cast<size_t>((stop - pixel) * v.c));
+  });
+  for_strided_pixels(v, [&](int64_t to, int64_t from) {
+    memcpy(x + to * v.c, memory.data() + from * v.c, sizeof(T) * static_cast<size_t>(v.c));
+  });
+}
+
+template <class T>
+void pointwise_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
+  std::vector<T> memory;
+  const T* pixels = read_pixels(v, x, &memory);
+  const int64_t rows = v.n * v.outputs(), size = v.k * v.c;
+  if (rows < kManyPixels) return product(y, true, pixels, false, w, v.k, v.c, rows);
+  // Parts of the pixels, added in order: with parts of the weight each would read all pixels.
+  constexpr int64_t kParts = 4;
+  const int64_t part = (rows + kParts - 1) / kParts;
+  std::vector<T> sums(static_cast<size_t>((kParts - 1) * size));
+  slices(kParts, [&](int64_t i) {
+    const int64_t n = i + 1 < kParts ? part : rows - i * part;
+    blas_gemm(Gemm<T>{y + i * part * v.k, pixels + i * part * v.c, i ? sums.data() + (i - 1) * size : w, v.k, v.c, n, v.k,
+                      v.c, v.c, true, false, T(0)});
+  });
+  add_in_order(sums, size, w);
+}
+
+namespace {
+
+// Filters of one pixel on contiguous images: a product for each image, results (rows, pixels) = weights times sources.
+bool is_image_product(const Convolution& v) { return is_pointwise(v) && reads_all_pixels(v); }
+
+// f(image, first row, number of rows) for all images; few images are divided into rows.
+template <class F>
+void for_image_rows(const Convolution& v, int64_t rows, F f) {
+  const int64_t most = (rows + kRows - 1) / kRows, wanted = (kTasks + v.n - 1) / v.n, parts = most < wanted ? most : wanted;
+  const int64_t part = (rows + parts - 1) / parts;
+  slices(v.n * parts, [&](int64_t i) {
+    const int64_t first = i % parts * part;
+    if (first < rows) f(i / parts, first, first + part < rows ? part : rows - first);
+  });
+}
+
+template <class T>
+void image_products(const Convolution& v, const T* source, const T* w, const T* bias, T* result, bool is_gradient) {
+  const int64_t rows = is_gradient ? v.c : v.k, channels = is_gradient ? v.k : v.c, pixels = v.pixels();
+  for_image_rows(v, rows, [&](int64_t image, int64_t first, int64_t n) {
+    T* to = result + (image * rows + first) * pixels;
+    for (int64_t r = 0; bias && r < n; ++r)
+      for (int64_t p = 0; p < pixels; ++p) to[r * pixels + p] = bias[first + r];
+    blas_gemm(Gemm<T>{w + (is_gradient ? first : first * v.c), source + image * channels * pixels, to, n, pixels, channels,
+                      v.c, pixels, pixels, is_gradient, false, T(bias ? 1 : 0)});
+  });
+}
+
+// The same of the gradient of the weight, in kTasks sums over images. Each is written once for each image: few weights.
+bool is_image_product_of_weight(const Convolution& v) {
+  return is_image_product(v) && v.n >= kTasks && v.k * v.c <= kFewWeights;
+}
+
+template <class T>
+void image_products_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
+  const int64_t pixels = v.pixels(), size = v.k * v.c;
+  std::vector<T> partials(static_cast<size_t>((kTasks - 1) * size));
+  slices(kTasks, [&](int64_t i) {
+    T* to = i ? partials.data() + (i - 1) * size : w;
+    const int64_t start = i * v.n / kTasks, stop = (i + 1) * v.n / kTasks;
+    for (int64_t image = start; image < stop; ++image)
+      blas_gemm(Gemm<T>{y + image * v.k * pixels, x + image * v.c * pixels, to, v.k, v.c, pixels, pixels, pixels, v.c, false,
+                        true, T(image > start ? 1 : 0)});
+  });
+  add_in_order(partials, size, w);
+}
+
 }  // namespace
 
 template <class T>
@@ -101,6 +243,7 @@ void conv_forward(const Convolution& v, const T* x, const T* w, const T* bias, T
     for (int64_t i = 0; bias && i < v.n * v.k; ++i) y[i] += bias[i % v.k];
     return;
   }
+  if (is_image_product(v)) return image_products(v, x, w, bias, y, false);
   if (is_depthwise(v)) return depthwise(v, x, w, bias, y, false);
   if (is_winograd(v)) return winograd(v, x, w, bias, y, false);
   direct_conv(v, x, w, bias, y, false);
@@ -109,6 +252,7 @@ void conv_forward(const Convolution& v, const T* x, const T* w, const T* bias, T
 template <class T>
 void conv_backward_input(const Convolution& v, const T* y, const T* w, T* x) {
   if (is_product(v)) return product(y, false, w, false, x, v.n, v.c * v.taps(), v.k);
+  if (is_image_product(v)) return image_products<T>(v, y, w, nullptr, x, true);
   Convolution rotated = v;  // stride 1: a convolution with rotated filters and padding 2 - padding
   rotated.c = v.k;
   rotated.k = v.c;
@@ -129,6 +273,7 @@ void conv_backward_input(const Convolution& v, const T* y, const T* w, T* x) {
 template <class T>
 void conv_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
   if (is_product(v)) return product(y, true, x, false, w, v.k, v.c * v.taps(), v.n);
+  if (is_image_product_of_weight(v)) return image_products_backward_weight(v, x, y, w);
   if (is_depthwise(v)) return depthwise_backward_weight(v, x, y, w);
   if (is_winograd(v) && v.c * v.k >= 2048) return winograd_backward_weight(v, x, y, w);
   direct_conv_backward_weight(v, x, y, w);
@@ -140,5 +285,11 @@ template void conv_backward_input(const Convolution&, const float*, const float*
 template void conv_backward_input(const Convolution&, const double*, const double*, double*);
 template void conv_backward_weight(const Convolution&, const float*, const float*, float*);
 template void conv_backward_weight(const Convolution&, const double*, const double*, double*);
+template void pointwise_forward(const Convolution&, const float*, const float*, const float*, float*);
+template void pointwise_forward(const Convolution&, const double*, const double*, const double*, double*);
+template void pointwise_backward_input(const Convolution&, const float*, const float*, float*);
+template void pointwise_backward_input(const Convolution&, const double*, const double*, double*);
+template void pointwise_backward_weight(const Convolution&, const float*, const float*, float*);
+template void pointwise_backward_weight(const Convolution&, const double*, const double*, double*);
 
 }  // namespace shmtensor

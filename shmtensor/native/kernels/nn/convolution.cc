@@ -5,12 +5,13 @@
 
 #include "kernels/arguments.h"
 #include "kernels/linalg/openblas.h"
+#include "kernels/nn/images.h"
 #include "kernels/operand.h"
 
 namespace shmtensor {
 namespace {
 
-constexpr int64_t kUnlock = 4096;
+constexpr int64_t kUnlockWork = 4096;
 
 void spatial_sizes(PyArrayObject* x, int64_t* out) {
   const int nd = PyArray_NDIM(x) - 2;
@@ -51,7 +52,7 @@ template <class F>
 bool run_unlocked(int type, int64_t work, F f) {
   bool has_memory = true;
   {
-    Unlocked unlocked(work > kUnlock);
+    Unlocked unlocked(work > kUnlockWork);
     try {
       type == NPY_FLOAT ? f(float()) : f(double());
     } catch (const std::bad_alloc&) {
@@ -60,6 +61,23 @@ bool run_unlocked(int type, int64_t work, F f) {
   }
   if (!has_memory) PyErr_NoMemory();
   return has_memory;
+}
+
+// Images as a kernel reads them: (N, C, *size) or, channels last, (N, *size, C). Null: out of memory.
+Ref images_in_order(PyArrayObject* x, bool channels_last) {
+  Ref view = channels_last ? move_channels(x, true) : Ref(Py_NewRef(x));
+  return view ? to_contiguous(view.array()) : Ref();
+}
+
+// New images (N, channels, *size) in such memory; result_images gives it these dimensions.
+Ref new_images(int nd, int64_t n, int64_t channels, const int64_t* size, int type, bool channels_last) {
+  npy_intp dims[5] = {n};
+  for (int i = 0; i < nd - 2; ++i) dims[i + (channels_last ? 1 : 2)] = size[5 - nd + i];
+  dims[channels_last ? nd - 1 : 1] = channels;
+  return Ref(new_array(nd, dims, type));
+}
+PyObject* result_images(Ref memory, bool channels_last) {
+  return (channels_last ? move_channels(memory.array(), false) : std::move(memory)).release();
 }
 
 }  // namespace
@@ -76,25 +94,24 @@ PyObject* convolution(PyObject*, PyObject* const* args, Py_ssize_t n) {
   spatial_sizes(x, v.size);
   spatial_sizes(w, v.kernel);
   if (PyArray_DIM(w, 1) * v.groups != v.c) Py_RETURN_NONE;
-  npy_intp dims[5] = {v.n, v.k, 0, 0, 0};
   for (int i = 0; i < 3; ++i) {
     const int64_t span = v.size[i] + 2 * v.padding[i] - v.dilation[i] * (v.kernel[i] - 1) - 1;
     v.out_size[i] = span < 0 ? 0 : span / v.stride[i] + 1;
-    if (i >= 5 - nd) dims[i + nd - 3] = v.out_size[i];
   }
-  LayerOperand a, b, bias;
+  LayerOperand bias;
   if (!is_valid(v)) Py_RETURN_NONE;
-  if (!a.read(args[0], type, PyArray_SIZE(x)) || !b.read(args[1], type, PyArray_SIZE(w)) ||
-      !read_optional(&bias, args[2], type, v.k))
-    return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
+  if (!read_optional(&bias, args[2], type, v.k)) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
   if (!blas_ensure()) return nullptr;
-  Ref out(new_array(nd, dims, type));
-  if (!out) return nullptr;
+  const bool is_last = is_pointwise(v) && has_channels_last(x);
+  Ref a = images_in_order(x, is_last), b = to_contiguous(w);
+  Ref out = new_images(nd, v.n, v.k, v.out_size, type, is_last);
+  if (!a || !b || !out) return nullptr;
   const bool ok = run_unlocked(type, v.n * v.k * v.outputs() * v.taps(), [&](auto zero) {
     using T = decltype(zero);
-    conv_forward(v, a.as<T>(), b.as<T>(), bias.as<T>(), data<T>(out));
+    const auto compute = is_last ? pointwise_forward<T> : conv_forward<T>;
+    compute(v, data<T>(a), data<T>(b), bias.as<T>(), data<T>(out));
   });
-  return ok ? out.release() : nullptr;
+  return ok ? result_images(std::move(out), is_last) : nullptr;
 }
 
 PyObject* conv_transpose(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -109,20 +126,18 @@ PyObject* conv_transpose(PyObject*, PyObject* const* args, Py_ssize_t n) {
   v.c = PyArray_DIM(w, 1) * v.groups;
   spatial_sizes(y, v.out_size);
   spatial_sizes(w, v.kernel);
-  LayerOperand a, b;
   if (PyArray_DIM(w, 0) != v.k || !is_valid(v)) Py_RETURN_NONE;
-  if (!a.read(args[0], type, PyArray_SIZE(y)) || !b.read(args[1], type, PyArray_SIZE(w)))
-    return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
   if (!blas_ensure()) return nullptr;
-  npy_intp dims[5] = {v.n, v.c, 0, 0, 0};
-  for (int i = 5 - nd; i < 3; ++i) dims[i + nd - 3] = v.size[i];
-  Ref out(new_array(nd, dims, type));
-  if (!out) return nullptr;
+  const bool is_last = is_pointwise(v) && has_channels_last(y);
+  Ref a = images_in_order(y, is_last), b = to_contiguous(w);
+  Ref out = new_images(nd, v.n, v.c, v.size, type, is_last);
+  if (!a || !b || !out) return nullptr;
   const bool ok = run_unlocked(type, v.n * v.k * v.outputs() * v.taps(), [&](auto zero) {
     using T = decltype(zero);
-    conv_backward_input(v, a.as<T>(), b.as<T>(), data<T>(out));
+    const auto compute = is_last ? pointwise_backward_input<T> : conv_backward_input<T>;
+    compute(v, data<T>(a), data<T>(b), data<T>(out));
   });
-  return ok ? out.release() : nullptr;
+  return ok ? result_images(std::move(out), is_last) : nullptr;
 }
 
 PyObject* convolution_backward_weight(PyObject*, PyObject* const* args, Py_ssize_t n) {
@@ -137,18 +152,16 @@ PyObject* convolution_backward_weight(PyObject*, PyObject* const* args, Py_ssize
   v.k = PyArray_DIM(y, 1);
   spatial_sizes(x, v.size);
   spatial_sizes(y, v.out_size);
-  LayerOperand a, b;
   if (PyArray_DIM(y, 0) != v.n || !is_valid(v)) Py_RETURN_NONE;
-  if (!a.read(args[0], type, PyArray_SIZE(x)) || !b.read(args[1], type, PyArray_SIZE(y)))
-    return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
   if (!blas_ensure()) return nullptr;
-  npy_intp dims[5] = {v.k, v.c / v.groups, 0, 0, 0};
-  for (int i = 5 - nd; i < 3; ++i) dims[i + nd - 3] = v.kernel[i];
-  Ref out(new_array(nd, dims, type));
-  if (!out) return nullptr;
+  const bool is_last = is_pointwise(v) && (has_channels_last(x) || has_channels_last(y));
+  Ref a = images_in_order(x, is_last), b = images_in_order(y, is_last);
+  Ref out = new_images(nd, v.k, v.c / v.groups, v.kernel, type, false);
+  if (!a || !b || !out) return nullptr;
   const bool ok = run_unlocked(type, v.n * v.k * v.outputs() * v.taps(), [&](auto zero) {
     using T = decltype(zero);
-    conv_backward_weight(v, a.as<T>(), b.as<T>(), data<T>(out));
+    const auto compute = is_last ? pointwise_backward_weight<T> : conv_backward_weight<T>;
+    compute(v, data<T>(a), data<T>(b), data<T>(out));
   });
   return ok ? out.release() : nullptr;
 }

@@ -62,4 +62,13 @@ void conv_backward_input(const Convolution&, const T* y, const T* w, T* x);
 template <class T>
 void conv_backward_weight(const Convolution&, const T* x, const T* y, T* w);
 
+// Filters of one pixel, without padding: on images whose channels are last in memory, (N, *size, C), products of matrices.
+bool is_pointwise(const Convolution&);
+template <class T>
+void pointwise_forward(const Convolution&, const T* x, const T* w, const T* bias, T* y);
+template <class T>
+void pointwise_backward_input(const Convolution&, const T* y, const T* w, T* x);
+template <class T>
+void pointwise_backward_weight(const Convolution&, const T* x, const T* y, T* w);
+
 }  // namespace shmtensor

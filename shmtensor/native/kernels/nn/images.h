@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/arguments.h"
+#include "kernels/shape/contiguous.h"
 #include "kernels/shape/memory_format.h"
 #include "threading/thread_pool.h"
 
@@ -9,6 +10,20 @@ namespace shmtensor {
 
 constexpr int64_t kUnlock = 8192;
 constexpr int64_t kPiece = 16384;  // results of a slice
+
+// (N, C, *size) as (N, *size, C), or back.
+inline Ref move_channels(PyArrayObject* x, bool to_last) {
+  const int nd = PyArray_NDIM(x);
+  npy_intp order[NPY_MAXDIMS];
+  for (int i = 0; i < nd; ++i) order[i] = i < 1 ? i : to_last ? i % (nd - 1) + 1 : i == 1 ? nd - 1 : i - 1;
+  PyArray_Dims axes = {order, nd};
+  return Ref(PyArray_Transpose(x, &axes));
+}
+
+// Is it an image or a volume whose channels are last in memory?
+inline bool has_channels_last(PyArrayObject* x) {
+  return PyArray_NDIM(x) > 3 && PyArray_DIM(x, 1) > 1 && !suggests_contiguous(x) && suggests_channels_last(x);
+}
 
 // An array (..., *size), contiguous: planes are its leading sizes, inner is 1. Channels last: planes are the batch, inner
 // are the channels.
@@ -22,13 +37,12 @@ struct Images {
   Images(PyArrayObject* x, int spatial_ndim, bool may_be_last = true)
       : nd(PyArray_NDIM(x)), spatial(spatial_ndim), type(PyArray_TYPE(x)) {
     const int lead = nd - spatial;
-    channels_last = may_be_last && lead == 2 && spatial > 1 && PyArray_DIM(x, 1) > 1 && !suggests_contiguous(x) &&
-                    shmtensor::suggests_channels_last(x);
+    channels_last = may_be_last && lead == 2 && spatial > 1 && has_channels_last(x);
     for (int i = 0; i < lead; ++i) (channels_last && i == 1 ? inner : planes) *= PyArray_DIM(x, i);
     for (int i = 0; i < spatial; ++i) size[3 - spatial + i] = PyArray_DIM(x, lead + i);
     for (int i = 0; i < lead; ++i) lead_[i] = PyArray_DIM(x, i);
-    Ref view(channels_last ? permuted(x, true) : Ref(Py_NewRef(x)));
-    if (view) array = contiguous(view.array());
+    Ref view(channels_last ? move_channels(x, true) : Ref(Py_NewRef(x)));
+    if (view) array = to_contiguous(view.array());
   }
   explicit operator bool() const { return static_cast<bool>(array); }
   template <class T>
@@ -48,16 +62,11 @@ struct Images {
     return Ref(new_array(nd, dims, dtype));
   }
   // The array whose memory new_memory returned.
-  Ref from_memory(Ref memory) const { return memory && channels_last ? permuted(memory.array(), false) : std::move(memory); }
+  Ref from_memory(Ref memory) const {
+    return memory && channels_last ? move_channels(memory.array(), false) : std::move(memory);
+  }
 
  private:
-  // (N, C, *size) as (N, *size, C), or back.
-  Ref permuted(PyArrayObject* x, bool to_last) const {
-    npy_intp order[NPY_MAXDIMS];
-    for (int i = 0; i < nd; ++i) order[i] = i < 1 ? i : to_last ? i % (nd - 1) + 1 : i == 1 ? nd - 1 : i - 1;
-    PyArray_Dims axes = {order, nd};
-    return Ref(PyArray_Transpose(x, &axes));
-  }
   npy_intp lead_[NPY_MAXDIMS];
 };
 

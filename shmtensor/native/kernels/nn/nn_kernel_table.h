@@ -53,6 +53,22 @@ struct ConvWeightTile {
   int64_t w_row;
 };
 
+// grid_sample: images of `dims` (2 or 3) sizes and `channels` channels, each of `elements`; `points` are those of an image,
+// and `taps` the neighbours of a point in each dimension: 1 (the nearest), 2, or 4 (bicubic).
+enum class SamplePadding { Zeros, Border, Reflection };
+template <class T>
+struct GridSample {
+  int dims, taps;
+  SamplePadding padding;
+  bool align_corners;
+  int64_t size[3], channels, elements, points;
+};
+constexpr int64_t kSampleBlock = 128;  // points of a call
+template <int kN>
+struct SampleConstant {
+  static constexpr int n = kN;
+};
+
 template <class T>
 struct NnKernels {
   // ---- norms: the sum, and the sum of (x - mean)^2
@@ -97,6 +113,11 @@ struct NnKernels {
   // ---- pooling and resampling: rows of images, combined (pooling.simd.h)
   void (*combine_rows)(const T* const* rows, const T* weights, int64_t count, T* out, int64_t n);
   bool (*max_of_rows)(const T* const* rows, int64_t count, T* best, RowNumber<T>* row, int64_t n);
+
+  // ---- images read at up to kSampleBlock points of a grid (grid_sample.simd.h)
+  void (*grid_sample)(const GridSample<T>&, const T* x, const T* grid, T* out, int64_t n);
+  void (*grid_sample_backward_x)(const GridSample<T>&, const T* g, const T* grid, T* gx, int64_t n);
+  void (*grid_sample_backward_grid)(const GridSample<T>&, const T* g, const T* x, const T* grid, T* g_grid, int64_t n);
 
   // ---- CTC in logarithms: one step of the blanks, one of the labels; posteriors of both; e^x for x <= 80
   void (*ctc_blanks)(const T* a, const T* b, T y, T* out, int64_t n);

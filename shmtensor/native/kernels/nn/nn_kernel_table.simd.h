@@ -26,6 +26,7 @@ namespace SHMTENSOR_LEVEL {
 #include "kernels/nn/normalization.simd.h"
 #include "kernels/nn/conv_winograd.simd.h"
 #include "kernels/nn/pooling.simd.h"
+#include "kernels/nn/grid_sample.simd.h"
 
 // A table without an entry does not compile, nor does one whose entries are not in the order of the struct.
 #pragma GCC diagnostic error "-Wmissing-field-initializers"
@@ -57,6 +58,9 @@ constexpr NnKernels<T> nn_kernels = {
     KERNEL(transform_output_adjoint),
     KERNEL(combine_rows),
     KERNEL(max_of_rows),
+    KERNEL(grid_sample),
+    KERNEL(grid_sample_backward_x),
+    KERNEL(grid_sample_backward_grid),
     KERNEL(ctc_blanks),
     KERNEL(ctc_labels),
     KERNEL(ctc_shares),

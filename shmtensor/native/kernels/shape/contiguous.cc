@@ -157,12 +157,20 @@ void copy_tiles(const StridedSource& s, T* to, int nearest_dim) {
       if constexpr (sizeof(T) <= 8) {
         constexpr int64_t step = 16 / sizeof(T);
         if (sa == static_cast<npy_intp>(sizeof(T))) {
-          const int64_t full = na / step * step;
-          for (; q + step <= nb; q += step, from += step * sb) {
-            for (int64_t p = 0; p < full; p += step) transpose_block(from + p * sa, sb, out + p * oa + q, oa);
-            for (int64_t p = full; p < na; ++p)
-              for (int64_t k = 0; k < step; ++k) out[p * oa + q + k] = *reinterpret_cast<const T*>(from + k * sb + p * sa);
+          const int64_t full = na / step * step, blocks = nb / step * step;
+          // A cache line of each row of the source, which fills lines of the result. Lines that are further apart may share
+          // a set of the cache: four of them are completed at a time.
+          const bool is_source_far = sb > oa * static_cast<npy_intp>(sizeof(T));
+          const int64_t most = is_source_far ? 4 * step : step, across = is_source_far ? step : blocks;
+          for (int64_t p0 = 0; p0 < full; p0 += most) {
+            const int64_t end = p0 + most < full ? p0 + most : full;
+            for (int64_t k0 = 0; k0 < blocks; k0 += across)
+              for (int64_t p = p0; p < end; p += step)
+                for (int64_t k = k0; k < k0 + across; k += step)
+                  transpose_block(from + k * sb + p * sa, sb, out + p * oa + k, oa);
           }
+          for (; q < blocks; ++q, from += sb)
+            for (int64_t p = full; p < na; ++p) out[p * oa + q] = *reinterpret_cast<const T*>(from + p * sa);
         }
       }
       // Loads run along the source's lines: the strided accesses are stores, which need not be waited for.
