@@ -52,6 +52,7 @@ MODULES = [
     "shmtensor.distributions.constraints",
     "shmtensor.distributions.utils",
     "shmtensor.jit",
+    "shmtensor.profiler",
     "shmtensor.quasirandom",
     "shmtensor.shared_containers",
     "shmtensor.random",
