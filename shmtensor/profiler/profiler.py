@@ -450,13 +450,13 @@ class profile:
 
     def end_cycle(self) -> None:
         """Reads what was recorded since the begin of the cycle."""
+        native.profile_record(False)
+        began, ended = self.cycle_began, time.monotonic_ns()
+        self.cycle_began = 0
+
         from .read_events import read_trace
 
-        native.profile_record(False)
-        began, self.cycle_began = self.cycle_began, 0
-        self.trace = read_trace(
-            self.descriptor, began, time.monotonic_ns(), self.tid, self.profile_memory
-        )
+        self.trace = read_trace(self.descriptor, began, ended, self.tid, self.profile_memory)
         if self.trace.dropped:
             warnings.warn(
                 f"profile: {self.trace.dropped} events had no room and are lost: record fewer "

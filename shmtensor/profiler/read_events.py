@@ -8,6 +8,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,6 +140,26 @@ class Trace:
                 )
 
 
+class Head(NamedTuple):
+    """Of a chunk: where it begins, how much is used, and by whom."""
+
+    first: int
+    used: int
+    kind: int
+    process: int
+    pid: int
+    thread: int
+
+
+def read_heads(file: mmap.mmap) -> list[Head]:
+    """The headers of all chunks that were taken; a fence is between this and what comes next."""
+    (taken,) = struct.unpack_from("<Q", file, NEXT_CHUNK)
+    ends = range(CHUNK_BYTES, min(taken, CHUNKS) * CHUNK_BYTES, CHUNK_BYTES)
+    heads = [Head(first, *struct.unpack_from("<QIIII", file, first)) for first in ends]
+    native.profile_record(False)
+    return heads
+
+
 def read_names(file: mmap.mmap, first: int, used: int) -> Iterator[tuple[int, str]]:
     """The names of a chunk, with their ids."""
     at, end = first + HEAD, first + HEAD + used
@@ -157,22 +178,21 @@ def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: b
     chunks: dict[tuple[int, int], list[NDArray[np.void]]] = {}
     processes: dict[int, Process] = {}
     with mmap.mmap(descriptor, CHUNKS * CHUNK_BYTES, prot=mmap.PROT_READ) as file:
-        (taken,) = struct.unpack_from("<Q", file, NEXT_CHUNK)
         (dropped,) = struct.unpack_from("<Q", file, DROPPED)
-        for chunk in range(1, min(taken, CHUNKS)):
-            first = chunk * CHUNK_BYTES
-            used, kind, number, pid, thread = struct.unpack_from("<QIIII", file, first)
-            if kind == NAMES:
-                names.update(read_names(file, first, used))
-            elif kind == EVENTS:
-                text = file[first + 64 : first + HEAD].split(b"\0")[0].decode(errors="replace")
-                role = "main" if pid == os.getpid() else text or f"process {pid}"
-                processes[number] = Process(number, pid, role)
-                raw = file[first + HEAD : first + HEAD + used * EVENT.itemsize]
-                events = np.frombuffer(raw, EVENT)
-                inside = events["start"] >= start
-                inside &= events["start"] + events["duration"] <= end
-                chunks.setdefault((number, thread), []).append(events[inside])
+        # Events first: their names were written before them.
+        heads = [head for head in read_heads(file) if head.kind == EVENTS]
+        name_heads = [head for head in read_heads(file) if head.kind == NAMES]
+        for head in name_heads:
+            names.update(read_names(file, head.first, head.used))
+        for first, used, _, number, pid, thread in heads:
+            text = file[first + 64 : first + HEAD].split(b"\0")[0].decode(errors="replace")
+            role = "main" if pid == os.getpid() else text or f"process {pid}"
+            processes[number] = Process(number, pid, role)
+            raw = file[first + HEAD : first + HEAD + used * EVENT.itemsize]
+            events = np.frombuffer(raw, EVENT)
+            inside = events["start"] >= start
+            inside &= events["start"] + events["duration"] <= end
+            chunks.setdefault((number, thread), []).append(events[inside])
     threads = [
         ThreadEvents(processes[number], thread, np.concatenate(parts))
         for (number, thread), parts in sorted(chunks.items())

@@ -11,7 +11,7 @@
 //   A name's id is chunk << 16 | offset, so each process can write names that every reader finds.
 //
 // Note [Torn events]: one thread writes a chunk. It writes an event, or a name, and then `used` with release; a reader
-// loads `used` with acquire and reads no further. A process that is killed in between leaves `used` as it was: its last
+// loads `used` of all chunks, calls profile_record(False), which has a fence, and reads no further than that. A process that is killed in between leaves `used` as it was: its last
 // event is not there. One that is killed between taking a chunk and writing the header leaves kind kNone: skipped.
 //
 // Note [Recording state]: `state` in the header says whether events are recorded. The process that profiles writes it,
@@ -32,10 +32,11 @@ constexpr size_t kChunkBytes = 64 << 10, kChunks = 4096, kFileBytes = kChunkByte
 constexpr char kFileMagic[8] = {'s', 'h', 'm', 'p', 'r', 'o', 'f', '1'};
 
 // What an event is: X(value, name). Python has the names in this order: native.PROFILE_KINDS.
-#define PROFILE_KINDS(X)                                                                                                \
-  X(kOp, "op")                                                                                                          \
-  X(kBackward, "backward") X(kRange, "range") X(kStep, "step") X(kOptimizer, "optimizer") X(kLoaderWait, "loader wait") \
-      X(kCollective, "collective") X(kLoad, "load") X(kQueueWait, "queue wait")
+#define PROFILE_KINDS(X)                                                                                                    \
+  X(kOp, "op")                                                                                                              \
+  X(kBackward, "backward")                                                                                                  \
+  X(kRange, "range") X(kStep, "step") X(kOptimizer, "optimizer") X(kLoaderWait, "loader wait") X(kCollective, "collective") \
+      X(kLoad, "load") X(kQueueWait, "queue wait")
 #define VALUE(value, name) value,
 enum Kind : uint16_t { PROFILE_KINDS(VALUE) };
 #undef VALUE
@@ -47,8 +48,8 @@ struct FileHeader {
   char magic[8];
   uint64_t id;
   uint32_t counts_memory;  // whether `in_use` and the `bytes` of ops are measured
-  Half state;              // State
-  Half processes;          // that have recorded: their numbers
+  Half state;  // State
+  Half processes;  // that have recorded: their numbers
   Half reserved;
   alignas(64) Word next_chunk;
   alignas(64) Word dropped;  // events for which there was no chunk
@@ -56,8 +57,8 @@ struct FileHeader {
 
 struct Event {
   uint64_t start, duration;  // ns of CLOCK_MONOTONIC
-  int64_t bytes;             // of an op: allocated less freed; of a collective: moved
-  int64_t in_use;            // by arrays in the heap of this process, when the event ended
+  int64_t bytes;  // of an op: allocated less freed; of a collective: moved
+  int64_t in_use;  // by arrays in the heap of this process, when the event ended
   uint32_t name;
   uint16_t kind, reserved;
 };
