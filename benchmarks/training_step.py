@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import functools
 import itertools
+from contextlib import nullcontext
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from .harness.case import OURS, PYTORCH, Case, compare
+
+UNPROFILED = "shmtensor, without a profile"
 
 
 def tiny(st: Any) -> Any:
@@ -127,6 +131,25 @@ def in_precision(st: Any, network: Any, shape: tuple[int, ...], classes: int, lo
     return run
 
 
+def cnn(st: Any) -> Any:
+    """Two convolutions with pooling, and a linear layer, with SGD; 32 images of 28 x 28."""
+    nn = st.nn
+    model = nn.Sequential(
+        nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(16, 32, 3), nn.ReLU(),
+        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(800, 10),
+    )  # fmt: skip
+    optimizer = st.optim.SGD(model.parameters(), lr=1e-2)
+    loss = nn.CrossEntropyLoss()
+    x, y = st.randn(32, 1, 28, 28), st.zeros(32, dtype=st.int64)
+
+    def run() -> None:
+        optimizer.zero_grad()
+        loss(model(x), y).backward()
+        optimizer.step()
+
+    return run
+
+
 NETWORKS: list[tuple[str, Any, tuple[int, ...], int]] = [
     ("784-512-256-10, batch 128", lambda st: dense(st, 784, 512, 256, 10), (128, 784), 10),
     ("1024-4096-1024, batch 256", lambda st: dense(st, 1024, 4096, 1024), (256, 1024), 1024),
@@ -152,6 +175,36 @@ def autocast(network: Any, shape: tuple[int, ...], classes: int) -> dict[str, An
 
 # Autocast should not be slower than float32 where the CPU multiplies bfloat16.
 TARGET = 1.0 if "avx512_bf16" in Path("/proc/cpuinfo").read_text() else None
+
+
+def add(st: Any) -> Any:
+    """`x + y` of 10 elements."""
+    x, y = st.ones(10), st.ones(10)
+    return lambda: x + y
+
+
+def profiled(build: Any, n: int) -> dict[str, Any]:
+    """Calls under a profile, against the same without one. Only the calls are timed, not the end of
+    the profile."""
+
+    def timed(library: Any, profile: Any) -> Any:
+        call = build(library)
+
+        def run() -> float:
+            with profile():
+                began = perf_counter()
+                for _ in range(n):
+                    call()
+                return perf_counter() - began
+
+        return run
+
+    return {
+        OURS: lambda st: timed(st, st.profiler.profile),
+        UNPROFILED: lambda st: timed(st, nullcontext),
+    }
+
+
 CASES = [
     *[
         Case(
@@ -164,4 +217,13 @@ CASES = [
     Case("training/Module.__call__, 50 of Identity", compare(calls), 0.5),
     Case("training/784-256-128-10, Adam", compare(mlp), 0.6),
     Case("training/784-256-128-10, forward only", compare(inference)),
+    *(
+        Case(f"profiler/{name}", profiled(build, n), target, UNPROFILED, per=n, slow=True)
+        for name, build, n, target in (
+            ("784-256-128-10, Adam", mlp, 100, 1.05),
+            ("CNN, SGD", cnn, 30, 1.05),
+            ("tiny MLP, SGD", tiny, 500, None),
+            ("x + y of 10 elements", add, 20_000, None),
+        )
+    ),
 ]

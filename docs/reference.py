@@ -44,6 +44,7 @@ MODULES = {
     "cuda": "shmtensor.cuda",
     "distributions": "shmtensor.distributions",
     "viz": "shmtensor.viz",
+    "profiler": "shmtensor.profiler",
     "testing": "shmtensor.testing",
     "checkpoint": "shmtensor.utils.checkpoint",
     "random": "shmtensor.random",

@@ -101,6 +101,7 @@ _LATER: dict[str, tuple[str, str | None]] = {
     "nn": ("nn", None),
     "optim": ("optim", None),
     "overrides": ("overrides", None),
+    "profiler": ("profiler", None),
     "quasirandom": ("quasirandom", None),
     "queue": ("queue", None),
     "ray": ("ray", None),

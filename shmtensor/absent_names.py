@@ -56,8 +56,8 @@ _REASONS = {
     _DEVICES: "mps mtia xpu",
     _OPS: "_custom_op _custom_ops _library classes library",
     "use distributed.Future, or concurrent.futures": "futures Future fork wait",
-    "use autograd.profiler.profile": """
-        profiler autograd.profiler_legacy autograd.profiler_util utils.bottleneck
+    "use profiler.profile": """
+        autograd.profiler_legacy autograd.profiler_util utils.bottleneck
     """,
     "its functions are those of shmtensor itself": "functional",
     _COO: """

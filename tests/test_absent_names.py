@@ -58,7 +58,7 @@ def test_a_program_may_ask_whether_a_module_exists() -> None:
 
 def test_top_level_modules_of_pytorch_have_a_text() -> None:
     names = "_dynamo _inductor _C ao contrib cpp export functional futures fx library monitor"
-    names += " mps mtia nativert nested numa onnx package profiler quantization return_types"
+    names += " mps mtia nativert nested numa onnx package quantization return_types"
     names += " torch_version windows xpu _compile _guards _logging"
     assert [name for name in names.split() if not reason_of(f"shmtensor.{name}")] == []
 

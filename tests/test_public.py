@@ -56,6 +56,7 @@ MODULES = [
     "shmtensor.distributions.transforms",
     "shmtensor.distributions.utils",
     "shmtensor.jit",
+    "shmtensor.profiler",
     "shmtensor.quasirandom",
     "shmtensor.shared_containers",
     "shmtensor.random",

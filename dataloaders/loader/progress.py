@@ -33,6 +33,7 @@ from typing import Any
 import numpy as np
 
 from shmtensor.errors import printable
+from shmtensor.profiler import profiling
 from shmtensor.random import Generator, default_generator
 
 from ..sampler import BatchSampler, Sampler
@@ -93,6 +94,7 @@ class Progress:
         self.pending_states: dict[int, Any] = {}  # the sampler's states after batches in flight
         self.number = 0  # of the next index list
         self.wait_seconds = self.use_seconds = 0.0
+        self.recorded = 0  # when the consumer's wait began, if it is recorded in a profile
         self.ready_total = self.handed_over = self.restarts = 0
         self.promised: int | None = None  # batches that the length of a stream's data set makes
         with self.restored_generators(generator, samplers, resumed):
@@ -203,12 +205,15 @@ class Progress:
         """The consumer requests a batch; returns the time."""
         now = monotonic()
         self.use_seconds += now - self.last_batch_time
+        self.recorded = profiling.begin() if profiling.on else 0
         return now
 
     def end_wait(self, began: float) -> None:
         """The consumer gets a batch."""
         self.last_batch_time = monotonic()
         self.wait_seconds += self.last_batch_time - began
+        if self.recorded:
+            profiling.end(self.recorded, "DataLoader.__next__", profiling.LOADER_WAIT)
 
     def statistics(self) -> LoaderStatistics:
         workers = []

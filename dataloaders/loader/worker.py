@@ -15,6 +15,7 @@ from typing import Any
 from shmtensor import native
 from shmtensor.multiprocessing.child_main import end_with_parent
 from shmtensor.multiprocessing.reduction import sending_values
+from shmtensor.profiler import profiling
 
 from .batch_block import BlockAllocator
 from .fetch import Recipe, make_fetcher
@@ -102,6 +103,7 @@ class Worker:
         began = monotonic()
         while (task := self.get(self.config.tasks)) is not None:
             epoch, number, stream, indices, block = task
+            profiling.poll()
             self.allocator.lend(block)
             del task, block  # it holds the pinned block, which the consumer reuses
             if epoch == self.config.board[EPOCH]:
@@ -186,6 +188,7 @@ class Worker:
         fetcher = reader.fetcher
         set_worker_info(reader.info)
         prepare_torch()
+        recorded = profiling.begin() if profiling.on else 0
         try:
             with self.allocator:
                 batch = fetcher.fetch_shared(number, indices), "jax" in sys.modules
@@ -198,6 +201,8 @@ class Worker:
         except Exception as error:
             failure = Failure(error, f"{self.name()}, {fetcher}")
         else:
+            if recorded:
+                profiling.end(recorded, "load batch", profiling.LOAD)
             try:
                 self.send((*head, BATCH, batch, state))
                 return

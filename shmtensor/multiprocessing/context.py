@@ -9,6 +9,7 @@ from multiprocessing import process
 from typing import TYPE_CHECKING, Any
 
 from shmtensor import native
+from shmtensor.profiler import profiling
 
 from . import barrier, connection, current_context, lock, queue, sharedctypes
 
@@ -42,6 +43,7 @@ class _Process(process.BaseProcess):
     def _bootstrap(self, parent_sentinel: int | None = None) -> int:
         native.set_role(self.name)
         queue.watch_parent(self._parent_row)
+        profiling.follow(*self._parent_row)
         run = self.run
         if self._report is not None:
             from . import child_report

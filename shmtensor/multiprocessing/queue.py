@@ -15,6 +15,7 @@ from typing import Any
 
 from shmtensor import cupy_runtime, native
 from shmtensor.errors import PeerLostError
+from shmtensor.profiler import profiling
 
 from .queue_fd import QueueFd
 from .reduce_cuda import Handles
@@ -199,6 +200,14 @@ class SimpleQueue(Shared):
 
     def _receive(self, timeout: float | None, watch: Iterable[Any]) -> Any:
         """The next message, or _EMPTY at the end of the time."""
+        if not profiling.on:
+            return self._receive_message(timeout, watch)
+        began = profiling.begin()
+        message = self._receive_message(timeout, watch)
+        profiling.end(began, f"{type(self).__name__}.get", profiling.QUEUE_WAIT)
+        return message
+
+    def _receive_message(self, timeout: float | None, watch: Iterable[Any]) -> Any:
         if self._fd is not None and self._fd.pid == os.getpid():
             message = self._fd.receive(timeout)
             return _EMPTY if message is None else loads(*message)

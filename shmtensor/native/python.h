@@ -27,6 +27,7 @@ int add_sync(PyObject* module);     // ipc/: futexes, channels, locks, process g
 int add_compute(PyObject* module);  // kernels/: thread pool, BLAS, fused kernels
 int add_half(PyObject* module);     // half/: bfloat16, and computing with 16-bit floats
 int add_call(PyObject* module);     // dispatch/: what the op dispatch needs in C
+int add_profiler(PyObject* module);  // profiler/: the events of profiles
 int add_packed(PyObject* module);   // shared_containers/: lists and dictionaries in shared memory
 
 // What a function returns that has set an exception: null, or false.

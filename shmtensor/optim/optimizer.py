@@ -11,6 +11,7 @@ from typing import Any
 from ..autograd import enable_grad
 from ..autograd.dispatch.foreign_operands import refuse_foreign
 from ..nn.modules.module_hooks import RemovableHandle, Table, insert
+from ..profiler import profiling
 from ..tensor import Tensor
 from .flat.state_entry import Entry
 
@@ -209,6 +210,7 @@ class Optimizer:
         >>> p.grad is None
         True
         """
+        began = profiling.begin() if profiling.on else 0
         for p in self._parameters():
             if p.grad is None:
                 continue
@@ -217,6 +219,8 @@ class Optimizer:
             else:
                 p.grad = p.grad.detach()
                 p.grad.zero_()
+        if began:
+            profiling.end(began, name_of(self, "zero_grad"), profiling.OPTIMIZER)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Updates the parameters once.
@@ -438,11 +442,17 @@ def plain(entry: Any) -> Any:
     return entry.copy() if type(entry) is Entry else entry
 
 
+def name_of(optimizer: Optimizer, function: str) -> str:
+    """The name of a function in a profile, as PyTorch has it."""
+    return f"Optimizer.{function}#{type(optimizer).__name__}.{function}"
+
+
 def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     """A subclass's `step` that calls the hooks, if there are any."""
 
     def step_with_hooks(self: Optimizer, *args: Any, **kwargs: Any) -> Any:
         attributes = self.__dict__
+        began = profiling.begin() if profiling.on else 0
         if not (
             attributes["_optimizer_step_pre_hooks"]
             or attributes["_optimizer_step_post_hooks"]
@@ -450,7 +460,10 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             or _global_post_hooks
         ):
             attributes["_opt_called"] = True
-            return step(self, *args, **kwargs)
+            out = step(self, *args, **kwargs)
+            if began:
+                profiling.end(began, name_of(self, "step"), profiling.OPTIMIZER)
+            return out
         for hook in [
             *_global_pre_hooks.values(),
             *attributes["_optimizer_step_pre_hooks"].values(),
@@ -470,6 +483,8 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
             *_global_post_hooks.values(),
         ]:
             hook(self, args, kwargs)
+        if began:
+            profiling.end(began, name_of(self, "step"), profiling.OPTIMIZER)
         return out
 
     step_with_hooks.__doc__ = step.__doc__

@@ -17,6 +17,7 @@ from ..autograd.dispatch.promote_operands import as_canonical
 from ..cuda_arrays import check_bfloat16, device_of, move_array
 from ..device import CPU, Device, defaults, device_for_data, unspecified
 from ..ops.table.python_scalars import as_element, fits_dtype
+from ..profiler import profiling
 from . import Tensor
 from .data_elements import (
     BUILTIN,
@@ -189,6 +190,7 @@ def tensor(
     tensor([[1., 0.],
             [0., 1.]])
     """
+    began = profiling.begin() if profiling.on else 0
     target = None if dtype is None else dtypes.as_dtype(dtype)
     if data.__class__ not in HOST:
         if (array := array_on_cuda(data)) is not None:
@@ -222,6 +224,8 @@ def tensor(
     result: Tensor = native.wrap(array if place.type == "cpu" else move_array(array, place))
     if pin_memory:
         result = result.pin_memory()
+    if began:
+        profiling.end(began, "tensor", profiling.OP)
     return result.requires_grad_() if requires_grad else result
 
 
@@ -462,7 +466,11 @@ def from_numpy(ndarray: Any) -> Tensor:
     """
     if not isinstance(ndarray, np.ndarray):
         raise TypeError(f"from_numpy: expected np.ndarray (got {type(ndarray).__name__})")
-    return native.wrap(as_canonical(ndarray))  # type: ignore[no-any-return]
+    began = profiling.begin() if profiling.on else 0
+    tensor: Tensor = native.wrap(as_canonical(ndarray))
+    if began:
+        profiling.end(began, "from_numpy", profiling.OP)
+    return tensor
 
 
 def frombuffer(

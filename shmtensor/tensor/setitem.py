@@ -16,6 +16,7 @@ from ..autograd.dispatch.promote_operands import UnsupportedOperand, as_operand
 from ..autograd.engine import views_and_inplace
 from ..cuda_arrays import device_of
 from ..ops.table.python_scalars import as_assigned
+from ..profiler import profiling
 from .data_elements import check_depth, check_elements
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
     """Writes a value at an index. It is `Tensor.__setitem__` itself, because the warnings below
     count frames up to the user's line.
     """
+    began = profiling.begin() if profiling.on else 0
     is_tensor = isinstance(value, native.TensorBase)
     if isinstance(value, (list, tuple)):
         check_depth(value)
@@ -64,6 +66,8 @@ def setitem(self: Tensor, index: Any, value: Any) -> None:
             f"index assignment: {translate(str(error))}: value of shape {value.array.shape} into "
             f"shape {tuple(self.shape)}"
         ) from None
+    if began:
+        profiling.end(began, "setitem", profiling.OP)
 
 
 def check_dtypes(array: Any, index: Any, value: Any) -> None:

@@ -26,6 +26,7 @@ from ..autograd.grad_mode import FROZEN, recording
 from ..cuda_arrays import device_of, move_array, pointer, watch
 from ..device import CPU, META, Device, as_device
 from ..native import Size
+from ..profiler import profiling
 from ..storage import TypedStorage, UntypedStorage, owner_of
 from . import (
     array_protocols,
@@ -1277,8 +1278,11 @@ class Tensor(Methods):
         >>> y.requires_grad, y
         (False, tensor([2., 2.]))
         """
+        began = profiling.begin() if profiling.on else 0
         tensor: Tensor = native.wrap(self.array)
         tensor.version = self.version = self.version or native.Version()
+        if began:
+            profiling.end(began, "detach", profiling.OP)
         if self.__class__ is native.plain_class() or not self.keeps_class:
             return tensor
         return with_class(tensor, type(self))  # type: ignore[no-any-return]

@@ -20,6 +20,7 @@ from typing import Any
 from ..autograd import no_grad
 from ..device import Device
 from ..optim.arguments import number as number_of
+from ..profiler import profiling
 from ..random import manual_seed
 from ..tensor import Tensor
 from ..tensor.from_data import as_tensor
@@ -88,6 +89,8 @@ class RankStep:
             number: of the step.
             index: of the optimizer.
         """
+        profiling.poll()
+        began = profiling.begin() if profiling.on else 0
         weights, board, rank = self.weights[index], self.board, self.rank
         weights.clear()
         manual_seed(seed)
@@ -141,6 +144,8 @@ class RankStep:
         if self.ranks > 1:
             self.barrier()
         self.update()
+        if began:
+            profiling.end(began, "Trainer.step", profiling.RANGE)
 
     def share_of(self, weight: Any, loss: Any) -> Any:
         """The gradient of a loss: its weight over that of the step. Steps often have the same."""

@@ -17,6 +17,7 @@ from memory.fresh import state_of, until
 
 from shmtensor import memory, native
 from shmtensor.errors import StaleHandle
+from shmtensor.profiler import profile, record_function
 
 from .harness import MIB, Harness, Mail, fork, has_tag, reap, stopped, tensor
 
@@ -544,11 +545,32 @@ def lost_slab(harness: Harness) -> None:
     native.acknowledge(handle)
 
 
+def profiled(harness: Harness) -> None:
+    """A child of a process that profiles records: what it wrote before its death is there, and the
+    profile goes on."""
+    prof = profile()
+    prof.start()
+
+    def act() -> None:
+        for i in range(40):
+            with record_function(f"range {i}"):
+                memory.check()
+
+    harness.victim(act)
+    with record_function("after"):
+        pass
+    prof.stop()
+    names = [event.name for event in prof.events()]
+    assert names.pop() == "after"
+    assert names == [f"range {i}" for i in range(len(names))]
+    assert harness.code != 0 or len(names) == 40
+
+
 SCENARIOS: dict[str, Callable[[Harness], None]] = {
     scenario.__name__: scenario
     for scenario in (
         heap, trimmed, slots, receiver, forking, crowded, rowless, taking_over, rescuing,
         spoiled_reclaim, spoiled_orphan, expiring, guest, guest_by_name,
-        slabs, lost_slab,
+        slabs, lost_slab, profiled,
     )
 }  # fmt: skip

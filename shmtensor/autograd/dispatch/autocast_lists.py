@@ -6,7 +6,7 @@ made of others and is not in the list (`gelu` is not, `layer_norm` is) leaves th
 
 from __future__ import annotations
 
-from ...native import AUTOCAST, AUTOCAST_CUDA, OBSERVED
+from ...native import AUTOCAST, AUTOCAST_CUDA, OBSERVED, PROFILED
 from ...ops.table.op_table import Composite, Row
 
 Precisions = dict[str, str]  # device type -> "", "lower", "full", "widest", "alone" or "refused"
@@ -28,4 +28,4 @@ def precisions_of(declared: Row | Composite, form: str = "function") -> Precisio
 
 def modes_of(precisions: Precisions) -> int:
     """The modes that concern an op."""
-    return OBSERVED | sum(bit for device, bit in BITS.items() if precisions[device])
+    return OBSERVED | PROFILED | sum(bit for device, bit in BITS.items() if precisions[device])

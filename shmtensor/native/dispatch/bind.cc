@@ -83,6 +83,7 @@ int add_call(PyObject* module) {
   if (add_kernel_or_fallback(module) < 0 || add_size(module) < 0 || add_device_pointwise(module) < 0) return -1;
   if (PyModule_AddIntConstant(module, "AUTOCAST", kAutocast) < 0 ||
       PyModule_AddIntConstant(module, "OBSERVED", kObserved) < 0 ||
+      PyModule_AddIntConstant(module, "PROFILED", kProfiled) < 0 ||
       PyModule_AddIntConstant(module, "AUTOCAST_CUDA", kAutocastCuda) < 0)
     return -1;
   return PyModule_AddFunctions(module, functions);

@@ -92,15 +92,16 @@ PyObject* run(Composite* self, PyObject* const* args, Py_ssize_t n, PyObject* na
   return result || !self->on_tensors ? result : explain(self, args, n, names);
 }
 
+PyObject* composite_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
+  return run(as_composite(self), args, n, names, false);
+}
+
 PyObject* composite_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   Composite* composite = as_composite(self);
   const Py_ssize_t n = PyVectorcall_NARGS(flags);
-  if (const uint32_t active = modes_of(composite->function.modes)) return call_in_mode(active, self, args, n, names);
+  if (const uint32_t active = modes_of(composite->function.modes)) 
+    return call_in_mode(active, self, args, n, names, composite_unobserved, composite->function.event);
   return run(composite, args, n, names, flags & PY_VECTORCALL_ARGUMENTS_OFFSET);
-}
-
-PyObject* composite_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
-  return run(as_composite(self), args, n, names, false);
 }
 
 // Composite(name, doc, compute, ops, modes, precision, flags); flags: on_tensors, takes_first, takes_out.

@@ -248,7 +248,12 @@ PyObject* run(Gradients* plan, PyObject* const* args, Py_ssize_t n) {
 
 PyObject* gradients_call(PyObject* self, PyObject* const* args, size_t flags, PyObject*) {
   const Py_ssize_t n = PyVectorcall_NARGS(flags);
-  if (const uint32_t active = modes_of(kObserved)) return call_in_mode(active, self, args, n, nullptr);
+  if (const uint32_t active = modes_of(kObserved | kProfiled)) {
+    const auto plain = [](PyObject* called, PyObject* const* values, Py_ssize_t count, PyObject*) {
+      return run(as_gradients(called), values, count);
+    };
+    return call_in_mode(active, self, args, n, nullptr, plain, as_gradients(self)->event, profiler::kBackward);
+  }
   return run(as_gradients(self), args, n);
 }
 

@@ -36,9 +36,15 @@ PyObject* call_packed(PyObject* function, PyObject* called, PyObject* const* arg
   return PyObject_Vectorcall(function, arguments, error ? 4 : 3, nullptr);
 }
 
-PyObject* call_in_mode(uint32_t active, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names) {
-  const bool is_autocast = active & (kAutocast | kAutocastCuda);
-  return call_packed(is_autocast ? autocast_function : observed_function, called, args, n, names);
+PyObject* call_in_mode(uint32_t active, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names,
+                       PlainCall* plain, PyObject* event, profiler::Kind kind) {
+  if (active & (kAutocast | kAutocastCuda)) return call_packed(autocast_function, called, args, n, names);
+  if (!(active & kProfiled)) return call_packed(observed_function, called, args, n, names);
+  const profiler::Begin began = profiler::begin();
+  PyObject* result =
+      active & kObserved ? call_packed(observed_function, called, args, n, names) : plain(called, args, n, names);
+  if (result) profiler::end(began, event, kind);
+  return result;
 }
 
 bool is_plain_class(PyTypeObject* type) { return type == tensor_type || plain_classes().count(type) != 0; }

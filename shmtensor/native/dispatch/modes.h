@@ -4,6 +4,7 @@
 // share a bit, a Python function reads the state of the calling thread. A mode that is off costs one test.
 #pragma once
 
+#include "profiler/events.h"
 #include "python.h"
 
 #include <atomic>
@@ -16,6 +17,7 @@ enum Mode : uint32_t {
   kAutocast = 1,      // autograd/dispatch/autocast.py, on the CPU
   kObserved = 2,      // autograd/dispatch/observers.py: profiles and counters see each call
   kAutocastCuda = 4,  // autograd/dispatch/autocast.py, on CUDA
+  kProfiled = 8,      // profiler/events.h: this process records the events of a profile
 };
 
 extern std::atomic<uint32_t> modes;
@@ -28,8 +30,12 @@ inline uint32_t modes_of(uint32_t mask) {
   return __builtin_expect(active != 0, 0) ? active & ~modes_left_out : 0;
 }
 
-// Calls function(called, args, keywords), the function of the first active mode. New reference.
-PyObject* call_in_mode(uint32_t active, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names);
+// Makes a call that a mode concerns. New reference. Autocast's function, which casts, calls the op again without
+// autocast; then the call is an event of the profile, and within that the observers' function sees it.
+// `plain`: the call without modes; `event`, `kind`: its name in a profile, and what it is.
+using PlainCall = PyObject*(PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names);
+PyObject* call_in_mode(uint32_t active, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names,
+                       PlainCall* plain, PyObject* event, profiler::Kind kind = profiler::kOp);
 
 // Calls function(called, args, keywords[, error]), with the arguments of a vectorcall as a tuple and a dictionary.
 PyObject* call_packed(PyObject* function, PyObject* called, PyObject* const* args, Py_ssize_t n, PyObject* names,

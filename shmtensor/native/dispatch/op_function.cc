@@ -312,16 +312,17 @@ PyObject* call_op_bound(Op* op, PyObject* values, PyObject* out) {
 
 namespace {
 
-__attribute__((hot)) PyObject* op_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
-  Op* op = as_op(self);
-  const Py_ssize_t n = PyVectorcall_NARGS(flags);
-  if (const uint32_t active = modes_of(op->function.modes)) return call_in_mode(active, self, args, n, names);
-  return call_op(op, args, n, names);
-}
-
 // unobserved(*args, **keywords): the call, without modes. Autocast has converted the arguments.
 PyObject* op_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t n, PyObject* names) {
   return call_op(as_op(self), args, n, names);
+}
+
+__attribute__((hot)) PyObject* op_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
+  Op* op = as_op(self);
+  const Py_ssize_t n = PyVectorcall_NARGS(flags);
+  if (const uint32_t active = modes_of(op->function.modes))
+    return call_in_mode(active, self, args, n, names, op_unobserved, op->function.event);
+  return call_op(op, args, n, names);
 }
 
 // call_bound(values[, out]): the call with all arguments in the row's order, without modes.

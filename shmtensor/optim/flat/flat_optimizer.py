@@ -15,11 +15,12 @@ from ...autograd import no_grad, wrap
 from ...cuda_arrays import device_of, move_array
 from ...device import META
 from ...dtypes import HALVES, float32
+from ...profiler import profiling
 from ...tensor import Tensor
 from ...tensor.share_memory import followers
 from .. import reference_updates
 from ..arguments import as_numbers, check_implementations
-from ..optimizer import Group, Optimizer
+from ..optimizer import Group, Optimizer, name_of
 from .device_step import NO_SCALING, Scaling, device_rules, update_on_device
 from .differentiable import step_in_graph
 from .flat_parameters import Array, Flat
@@ -387,10 +388,13 @@ class FlatOptimizer(Optimizer):
         """Sets the gradients to None, or with set_to_none=False to zeros."""
         if not set_to_none:
             return super().zero_grad(False)
+        began = profiling.begin() if profiling.on else 0
         for flat in self._flats:
             for p in flat.tensors:
                 if p.accumulate_grad is not None:
                     p.accumulate_grad.grad = None
+        if began:
+            profiling.end(began, name_of(self, "zero_grad"), profiling.OPTIMIZER)
         return None
 
     # ---------------------------------------------------------------- shards

@@ -4,6 +4,7 @@
 #include "half/bfloat16.h"
 #include "ipc/process_group/group.h"
 #include "methods.h"
+#include "profiler/events.h"
 
 namespace shmtensor::group {
 
@@ -91,12 +92,18 @@ PyObject* none_or_error(bool good) {
   Py_RETURN_NONE;
 }
 
+// Makes a call, an event of the profile if there is one.
+template <class F>
+PyObject* run(const char* name, size_t nbytes, F call) {
+  return none_or_error(profiler::recorded(name, nbytes, call));
+}
+
 using Arguments = PyObject* const*;
 
 PyObject* method_barrier(PyObject* self, Arguments a, Py_ssize_t n) {
   double timeout;
   if (!takes("barrier", n, 1) || !read_number(a[0], &timeout)) return nullptr;
-  return none_or_error(barrier(group_of(self), timeout));
+  return run("barrier", 0, [&] { return barrier(group_of(self), timeout); });
 }
 
 PyObject* method_broadcast(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -105,7 +112,7 @@ PyObject* method_broadcast(PyObject* self, Arguments a, Py_ssize_t n) {
   double timeout;
   if (!takes("broadcast", n, 3) || !read_rank("broadcast", self, a[1], &root)) return nullptr;
   if (!read("broadcast", a[0], &x, root != group_of(self).rank()) || !read_number(a[2], &timeout)) return nullptr;
-  return none_or_error(broadcast(group_of(self), x, root, timeout));
+  return run("broadcast", x.nbytes, [&] { return broadcast(group_of(self), x, root, timeout); });
 }
 
 PyObject* method_all_reduce(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -114,7 +121,7 @@ PyObject* method_all_reduce(PyObject* self, Arguments a, Py_ssize_t n) {
   double timeout;
   if (!takes("all_reduce", n, 3) || !read("all_reduce", a[0], &x, true)) return nullptr;
   if (!read_op("all_reduce", a[1], x.dtype, &op) || !read_number(a[2], &timeout)) return nullptr;
-  return none_or_error(all_reduce(group_of(self), x, op, timeout));
+  return run("all_reduce", x.nbytes, [&] { return all_reduce(group_of(self), x, op, timeout); });
 }
 
 PyObject* method_reduce(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -124,7 +131,7 @@ PyObject* method_reduce(PyObject* self, Arguments a, Py_ssize_t n) {
   double timeout;
   if (!takes("reduce", n, 4) || !read("reduce", a[0], &x, true) || !read_op("reduce", a[1], x.dtype, &op)) return nullptr;
   if (!read_rank("reduce", self, a[2], &root) || !read_number(a[3], &timeout)) return nullptr;
-  return none_or_error(reduce(group_of(self), x, op, root, timeout));
+  return run("reduce", x.nbytes, [&] { return reduce(group_of(self), x, op, root, timeout); });
 }
 
 PyObject* method_all_gather(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -133,7 +140,7 @@ PyObject* method_all_gather(PyObject* self, Arguments a, Py_ssize_t n) {
   std::vector<char*> out;
   if (!takes("all_gather", n, 3) || !read("all_gather", a[1], &x, false) || !read_number(a[2], &timeout)) return nullptr;
   if (!read_list("all_gather", a[0], x, group_of(self).world(), true, &out)) return nullptr;
-  return none_or_error(all_gather(group_of(self), x, out.data(), timeout));
+  return run("all_gather", x.nbytes, [&] { return all_gather(group_of(self), x, out.data(), timeout); });
 }
 
 PyObject* method_gather(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -144,7 +151,7 @@ PyObject* method_gather(PyObject* self, Arguments a, Py_ssize_t n) {
   if (!takes("gather", n, 4) || !read("gather", a[0], &x, false)) return nullptr;
   if (!read_rank("gather", self, a[2], &root) || !read_number(a[3], &timeout)) return nullptr;
   if (root == group_of(self).rank() && !read_list("gather", a[1], x, group_of(self).world(), true, &out)) return nullptr;
-  return none_or_error(gather(group_of(self), x, out.data(), root, timeout));
+  return run("gather", x.nbytes, [&] { return gather(group_of(self), x, out.data(), root, timeout); });
 }
 
 PyObject* method_scatter(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -155,7 +162,7 @@ PyObject* method_scatter(PyObject* self, Arguments a, Py_ssize_t n) {
   if (!takes("scatter", n, 4) || !read("scatter", a[0], &x, true)) return nullptr;
   if (!read_rank("scatter", self, a[2], &root) || !read_number(a[3], &timeout)) return nullptr;
   if (root == group_of(self).rank() && !read_list("scatter", a[1], x, group_of(self).world(), false, &in)) return nullptr;
-  return none_or_error(scatter(group_of(self), x, in.data(), root, timeout));
+  return run("scatter", x.nbytes, [&] { return scatter(group_of(self), x, in.data(), root, timeout); });
 }
 
 // The operands of reduce_scatter and all_to_all; checks their sizes before anything is published.
@@ -175,7 +182,7 @@ PyObject* method_reduce_scatter(PyObject* self, Arguments a, Py_ssize_t n) {
   size_t world = static_cast<size_t>(group_of(self).world());
   if (!takes("reduce_scatter", n, 4) || !read_pair("reduce_scatter", self, a, &out, &x, world)) return nullptr;
   if (!read_op("reduce_scatter", a[2], x.dtype, &op) || !read_number(a[3], &timeout)) return nullptr;
-  return none_or_error(reduce_scatter(group_of(self), x, out.data, op, timeout));
+  return run("reduce_scatter", x.nbytes, [&] { return reduce_scatter(group_of(self), x, out.data, op, timeout); });
 }
 
 PyObject* method_all_to_all(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -183,7 +190,7 @@ PyObject* method_all_to_all(PyObject* self, Arguments a, Py_ssize_t n) {
   double timeout;
   if (!takes("all_to_all", n, 3) || !read_pair("all_to_all", self, a, &out, &x, 1)) return nullptr;
   if (!read_number(a[2], &timeout)) return nullptr;
-  return none_or_error(all_to_all(group_of(self), x, out.data, timeout));
+  return run("all_to_all", x.nbytes, [&] { return all_to_all(group_of(self), x, out.data, timeout); });
 }
 
 PyObject* method_exchange(PyObject* self, Arguments a, Py_ssize_t n) {
@@ -205,7 +212,7 @@ PyObject* method_exchange(PyObject* self, Arguments a, Py_ssize_t n) {
     offsets[p] = PyLong_AsSize_t(PyList_GET_ITEM(a[2], p));
     if (PyErr_Occurred()) return nullptr;
   }
-  return none_or_error(exchange(group_of(self), x, out.data(), nbytes.data(), offsets.data(), is_direct, timeout));
+  return run("exchange", x.nbytes, [&] { return exchange(group_of(self), x, out.data(), nbytes.data(), offsets.data(), is_direct, timeout); });
 }
 
 PyObject* method_find_sender(PyObject* self, PyObject* timeout) {
@@ -272,7 +279,9 @@ PyObject* method_message(PyObject* self, Arguments a, Py_ssize_t n) {
   call.number = static_cast<uint64_t>(tag), call.what = Collective::Message, call.op = ReduceOp::None, call.root = -1;
   call.dtype = static_cast<int8_t>(x.dtype), call.ndim = static_cast<int8_t>(x.ndim), call.nbytes = x.nbytes;
   for (int i = 0; i < x.ndim; i++) call.shape[i] = x.shape[i];
-  return none_or_error(Sends ? group.send(call, x.data, peer, timeout) : group.receive(call, x.data, peer, timeout));
+  return run(where, x.nbytes, [&] {
+    return Sends ? group.send(call, x.data, peer, timeout) : group.receive(call, x.data, peer, timeout);
+  });
 }
 
 PyObject* method_leave(PyObject* self, PyObject*) {

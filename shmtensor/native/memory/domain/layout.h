@@ -96,6 +96,7 @@ struct Row {
   alignas(64) Half in_flight_high;  // entries ever used; only grows within an incarnation
   // line 2
   alignas(64) Word death_ms;
+  Word profile;  // 0, or the file of the profile that the process records: id << 32 | descriptor (profiler/events.h)
   // line 3: role, for messages ("rank 1"); written by the row's process, read by all, always ends with NUL
   alignas(64) char role[64];
 };

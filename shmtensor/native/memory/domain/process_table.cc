@@ -87,6 +87,7 @@ void identify_row(Domain& d, int row) {
   uint64_t start = 0;
   read_process(int(getpid()), &state, &flags, &start);
   r.start.store(start, relaxed);
+  r.profile.store(0, relaxed);
   d.pidns = own_pid_namespace();
   d.timens = own_time_namespace();
   r.pidns.store(d.pidns, relaxed);

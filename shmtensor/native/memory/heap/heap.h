@@ -114,6 +114,11 @@ bool heap_check(char* text, size_t n);  // quiesced; false: the violated invaria
 bool row_check(Domain& d, char* text, size_t n);  // the same, of this process's row
 
 // numpy_handler.cc
+// Note [Counted data]: while a profile measures memory, NumPy's handler counts the bytes of blocks that it allocates in
+// the heap, less those that it frees. Its functions are replaced for that: nothing is counted otherwise.
+void count_data(bool on);                // from what the heap has in use now. GIL held.
+extern std::atomic<int64_t> data_bytes;  // in use by arrays
+extern __thread int64_t thread_data_bytes;  // allocated less freed by this thread
 void report_lost(int pid, const char* role);  // a warning for the next gate_enter, export, sweep
 bool warn_of_lost();  // GIL held; false: the warning became an exception
 extern std::atomic<bool> lost_reported;

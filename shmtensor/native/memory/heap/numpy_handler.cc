@@ -42,6 +42,45 @@ static void* data_realloc(void*, void* p, size_t n) {
   return numpy_allocator->realloc(numpy_allocator->ctx, p, n);
 }
 
+std::atomic<int64_t> data_bytes{0};
+__thread int64_t thread_data_bytes;
+
+static void* count(void* p, int64_t sign) {
+  if (p && in_volumes(p)) {
+    const int64_t bytes = sign * int64_t(heap_size(p));
+    thread_data_bytes += bytes;
+    data_bytes.fetch_add(bytes, relaxed);
+  }
+  return p;
+}
+static void* counted_malloc(void* context, size_t n) { return count(data_malloc(context, n), 1); }
+static void* counted_calloc(void* context, size_t n, size_t size) { return count(data_calloc(context, n, size), 1); }
+static void counted_free(void* context, void* p, size_t n) { data_free(context, count(p, -1), n); }
+static void* counted_realloc(void* context, void* p, size_t n) {
+  const int64_t former = p && in_volumes(p) ? int64_t(heap_size(p)) : 0;
+  void* result = count(data_realloc(context, p, n), 1);
+  if (result) thread_data_bytes -= former, data_bytes.fetch_sub(former, relaxed);
+  return result;
+}
+
+static void set_functions(bool counts) {
+  PyDataMemAllocator& functions = handler.allocator;
+  functions.malloc = counts ? counted_malloc : data_malloc;
+  functions.calloc = counts ? counted_calloc : data_calloc;
+  functions.realloc = counts ? counted_realloc : data_realloc;
+  functions.free = counts ? counted_free : data_free;
+}
+
+void count_data(bool on) {
+  if (on && domain_ready() && !domain.rowless) {
+    HeapFigures figures;
+    Quiesced quiet;
+    heap_figures(&figures);
+    data_bytes.store(int64_t(figures.bytes[kPrivate] + figures.bytes[kShared] + figures.bytes[kCounted]), relaxed);
+  }
+  set_functions(on);
+}
+
 bool make_handler() {
   if (handler_capsule) return true;
   auto* handler_of_numpy = static_cast<PyDataMem_Handler*>(PyCapsule_GetPointer(PyDataMem_DefaultHandler, "mem_handler"));
@@ -49,7 +88,8 @@ bool make_handler() {
   numpy_allocator = &handler_of_numpy->allocator;
   strcpy(handler.name, "shmtensor");
   handler.version = 1;
-  handler.allocator = {nullptr, data_malloc, data_calloc, data_realloc, data_free};
+  handler.allocator.ctx = nullptr;
+  set_functions(false);
   handler_capsule = PyCapsule_New(&handler, "mem_handler", nullptr);
   return handler_capsule != nullptr;
 }

@@ -1,0 +1,217 @@
+"""Events of a profile, their averages, and a table of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+__all__ = ["EventList", "FunctionEvent", "FunctionEventAvg"]
+
+
+@dataclass(frozen=True)
+class FunctionEvent:
+    """A call of an op, a block of `record_function`, or a wait; times in microseconds.
+
+    Parameters
+    ----------
+    name : str
+        Of the op or the block.
+    thread : int
+        Number of the thread, as the kernel counts it.
+    start : float
+        When it began, on the monotonic clock of the machine: the same in all processes.
+    cpu_time_total : float
+        How long it took.
+    self_cpu_time_total : float
+        The same without the events inside it.
+    kind : str, optional
+        "op", "backward", "range" (record_function), "step", "optimizer", "loader wait",
+        "collective", "load" (of a batch, in a worker) or "queue wait".
+    pid : int, optional
+        The process.
+    process : str, optional
+        Its role: "main", "loader worker 0", "rank 1".
+    nbytes : int, optional
+        Of an op, under profile_memory: the bytes that it allocated less those that it freed. Of a
+        collective: the bytes of this rank's operand.
+
+    Examples
+    --------
+    >>> from shmtensor.autograd.profiler import FunctionEvent
+    >>> FunctionEvent("add", 1, start=0.0, cpu_time_total=3.0, self_cpu_time_total=2.0).name
+    'add'
+    """
+
+    name: str
+    thread: int
+    start: float
+    cpu_time_total: float
+    self_cpu_time_total: float
+    kind: str = "op"
+    pid: int = 0
+    process: str = "main"
+    nbytes: int = 0
+
+    count = 1
+
+    @property
+    def key(self) -> str:
+        return self.name
+
+    @property
+    def cpu_time(self) -> float:
+        return self.cpu_time_total
+
+    @property
+    def cpu_memory_usage(self) -> int:
+        """Of an op: the bytes that it allocated less those that it freed; else 0."""
+        return self.nbytes if self.kind in ("op", "backward") else 0
+
+
+@dataclass(frozen=True)
+class FunctionEventAvg:
+    """All events of one name; times in microseconds.
+
+    Parameters
+    ----------
+    key : str
+        The name.
+    count : int
+        How many events.
+    cpu_time_total : float
+        How long they took together. An event inside another one of the same name counts in both.
+    self_cpu_time_total : float
+        The same without the events inside them.
+    cpu_memory_usage : int, optional
+        Bytes that the ops allocated less those that they freed.
+    process : str, optional
+        The role of the process; "" for several.
+
+    Examples
+    --------
+    >>> from shmtensor.autograd.profiler import FunctionEventAvg
+    >>> FunctionEventAvg("add", count=2, cpu_time_total=3.0, self_cpu_time_total=2.0).count
+    2
+    """
+
+    key: str
+    count: int
+    cpu_time_total: float
+    self_cpu_time_total: float
+    cpu_memory_usage: int = 0
+    process: str = ""
+
+    @property
+    def cpu_time(self) -> float:
+        """The average of an event."""
+        return self.cpu_time_total / self.count
+
+
+def format_bytes(n: int) -> str:
+    """A size as text: "1.50 MiB"."""
+    if abs(n) < 1024:
+        return f"{n} B"
+    size = float(n)
+    for unit in ("KiB", "MiB", "GiB"):
+        size /= 1024
+        if abs(size) < 1024 or unit == "GiB":
+            break
+    return f"{size:.2f} {unit}"
+
+
+SORTABLE = ("cpu_time_total", "self_cpu_time_total", "cpu_time", "count", "cpu_memory_usage")
+
+
+class EventList(list[Any]):
+    """Events of a profile, or their averages: a list with a `table`.
+
+    Parameters
+    ----------
+    iterable : iterable, optional
+        The events.
+
+    Examples
+    --------
+    >>> from shmtensor.autograd import profiler
+    >>> with profiler.profile() as measured:
+    ...     y = st.ones(3).erfinv()
+    >>> type(measured.key_averages()).__name__
+    'EventList'
+    """
+
+    def table(self, sort_by: str | None = None, row_limit: int = 100, **unused: Any) -> str:
+        """Text with a line for each name, or each event.
+
+        Parameters
+        ----------
+        sort_by : str, optional
+            A column: "cpu_time_total", "self_cpu_time_total", "cpu_time", "count" or
+            "cpu_memory_usage".
+        row_limit : int, optional
+            The maximal number of lines; -1: all.
+        **unused
+            max_name_column_width, header and the like: accepted as in PyTorch, and ignored.
+
+        Returns
+        -------
+        str
+            The table.
+
+        Raises
+        ------
+        ValueError
+            There is no such column.
+
+        Examples
+        --------
+        >>> from shmtensor.profiler import profile
+        >>> with profile() as prof:
+        ...     y = st.ones(3).erfinv()
+        >>> "erfinv" in prof.key_averages().table(sort_by="cpu_time_total", row_limit=5)
+        True
+        """
+        rows = list(self)
+        if sort_by is not None:
+            if sort_by not in SORTABLE:
+                raise ValueError(f"table: sort_by must be one of {SORTABLE}: got {sort_by!r}")
+            rows.sort(key=lambda row: getattr(row, sort_by), reverse=True)
+        total = sum(row.self_cpu_time_total for row in self) or 1.0
+        has_memory = any(row.cpu_memory_usage for row in self)
+        has_processes = len({row.process for row in self}) > 1
+        titles = ["Self CPU %", "Self CPU us", "CPU total us", "CPU avg us", "# of Calls"]
+        titles += ["CPU Mem"] * has_memory
+        process = f"{'Process':<20} " if has_processes else ""
+        lines = [f"{process}{'Name':<40} " + " ".join(f"{title:>12}" for title in titles)]
+        for row in rows[: row_limit if row_limit >= 0 else None]:
+            own = row.self_cpu_time_total
+            cells = [
+                f"{100 * own / total:.2f}%",
+                f"{own:.1f}",
+                f"{row.cpu_time_total:.1f}",
+                f"{row.cpu_time:.1f}",
+                f"{row.count}",
+            ]
+            cells += [format_bytes(row.cpu_memory_usage)] * has_memory
+            process = f"{row.process:<20.20} " if has_processes else ""
+            lines.append(f"{process}{row.key:<40.40} " + " ".join(f"{cell:>12}" for cell in cells))
+        lines.append(f"Self CPU time total: {total:.1f} us")
+        return "\n".join(lines)
+
+
+def averages(events: Iterable[FunctionEvent], by_process: bool = False) -> EventList:
+    """A `FunctionEventAvg` for the events of each name, and of each process if asked."""
+    found: dict[tuple[str, int], FunctionEventAvg] = {}
+    for e in events:
+        key = e.name, e.pid if by_process else 0
+        old = found.get(key)
+        if old is None:
+            old = FunctionEventAvg(e.name, 0, 0.0, 0.0, 0, e.process if by_process else "")
+        found[key] = replace(
+            old,
+            count=old.count + 1,
+            cpu_time_total=old.cpu_time_total + e.cpu_time_total,
+            self_cpu_time_total=old.self_cpu_time_total + e.self_cpu_time_total,
+            cpu_memory_usage=old.cpu_memory_usage + e.cpu_memory_usage,
+        )
+    return EventList(found.values())

@@ -1,0 +1,201 @@
+"""The events of a profile, read from its file (native/profiler/events.h has its layout)."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .. import native
+from .events import FunctionEvent
+
+EVENT = np.dtype(
+    [
+        ("start", "<u8"),
+        ("duration", "<u8"),
+        ("bytes", "<i8"),
+        ("in_use", "<i8"),
+        ("name", "<u4"),
+        ("kind", "<u2"),
+        ("reserved", "<u2"),
+    ]
+)
+CHUNK_BYTES, CHUNKS, HEAD = 64 << 10, 4096, 128  # of a chunk, and of its header
+NEXT_CHUNK, DROPPED = 64, 128  # offsets in the file
+EVENTS, NAMES = 1, 2  # kinds of chunks
+
+# Events of these kinds count as theirs what happens inside them, such as an optimizer its ops.
+OWNERS = ("backward", "optimizer", "loader wait", "collective", "load")
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process of a run.
+
+    Attributes:
+        number: in the profile's file.
+        role: "loader worker 0", "rank 1"; of the process that profiles "main".
+    """
+
+    number: int
+    pid: int
+    role: str
+
+
+@dataclass
+class ThreadEvents:
+    """The events of a thread, by start; an outer event before the inner ones.
+
+    Attributes:
+        self_ns: the duration of each event without that of those inside it.
+        owners: for each event the number of the outermost event of `OWNERS` around it, or its own.
+    """
+
+    process: Process
+    tid: int
+    events: NDArray[np.void]
+    self_ns: NDArray[np.int64] = field(init=False)
+    owners: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        events = self.events
+        # Of two with the same times, the outer one was written last.
+        order = np.lexsort(
+            (-np.arange(len(events)), -events["duration"].astype("i8"), events["start"])
+        )
+        self.events = events = events[order]
+        kinds = [native.PROFILE_KINDS[kind] in OWNERS for kind in events["kind"]]
+        durations = events["duration"].tolist()
+        own = list(durations)
+        self.owners = owners = list(range(len(events)))
+        stack: list[tuple[int, int]] = []  # number and end of the events that are open
+        for i, start in enumerate(events["start"].tolist()):
+            while stack and stack[-1][1] <= start:
+                stack.pop()
+            if stack:
+                outer = stack[-1][0]
+                own[outer] -= durations[i]
+                if kinds[owners[outer]]:
+                    owners[i] = owners[outer]
+            stack.append((i, start + durations[i]))
+        self.self_ns = np.asarray(own, np.int64)
+
+
+@dataclass
+class Trace:
+    """What all processes recorded between two times.
+
+    Attributes:
+        start, end: ns of CLOCK_MONOTONIC.
+        dropped: how many events had no room.
+        counts_memory: whether `bytes` of ops and `in_use` were measured.
+        pid, tid: of the process and thread that profiled.
+    """
+
+    start: int
+    end: int
+    dropped: int
+    counts_memory: bool
+    pid: int
+    tid: int
+    names: dict[int, str]
+    threads: list[ThreadEvents]
+
+    @property
+    def processes(self) -> list[Process]:
+        """In the order in which they came."""
+        by_number = {thread.process.number: thread.process for thread in self.threads}
+        return [by_number[number] for number in sorted(by_number)]
+
+    @cached_property
+    def function_events(self) -> list[FunctionEvent]:
+        """The events of all processes, by start."""
+        found = list(self._function_events())
+        found.sort(key=lambda event: event.start)
+        return found
+
+    def _function_events(self) -> Iterator[FunctionEvent]:
+        kinds = native.PROFILE_KINDS
+        for thread in self.threads:
+            process = thread.process
+            rows = zip(thread.events.tolist(), thread.self_ns.tolist(), strict=True)
+            for (start, duration, nbytes, _, name, kind, _), own in rows:
+                yield FunctionEvent(
+                    self.names[name],
+                    thread.tid,
+                    start=start / 1e3,
+                    cpu_time_total=duration / 1e3,
+                    self_cpu_time_total=own / 1e3,
+                    kind=kinds[kind],
+                    pid=process.pid,
+                    process=process.role,
+                    nbytes=nbytes,
+                )
+
+
+class Head(NamedTuple):
+    """Of a chunk: where it begins, how much is used, and by whom."""
+
+    first: int
+    used: int
+    kind: int
+    process: int
+    pid: int
+    thread: int
+
+
+def read_heads(file: mmap.mmap) -> list[Head]:
+    """The headers of all chunks that were taken; a fence is between this and what comes next."""
+    (taken,) = struct.unpack_from("<Q", file, NEXT_CHUNK)
+    ends = range(CHUNK_BYTES, min(taken, CHUNKS) * CHUNK_BYTES, CHUNK_BYTES)
+    heads = [Head(first, *struct.unpack_from("<QIIII", file, first)) for first in ends]
+    native.profile_record(False)
+    return heads
+
+
+def read_names(file: mmap.mmap, first: int, used: int) -> Iterator[tuple[int, str]]:
+    """The names of a chunk, with their ids."""
+    at, end = first + HEAD, first + HEAD + used
+    while at < end:
+        (length,) = struct.unpack_from("<H", file, at)
+        yield at, file[at + 2 : at + 2 + length].decode(errors="replace")
+        at += 2 + length
+
+
+def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: bool) -> Trace:
+    """The events of a profile's file that began and ended between two times.
+
+    Copies: one.
+    """
+    names: dict[int, str] = {}
+    chunks: dict[tuple[int, int], list[NDArray[np.void]]] = {}
+    processes: dict[int, Process] = {}
+    with mmap.mmap(descriptor, CHUNKS * CHUNK_BYTES, prot=mmap.PROT_READ) as file:
+        (dropped,) = struct.unpack_from("<Q", file, DROPPED)
+        # Events first: their names were written before them.
+        heads = [head for head in read_heads(file) if head.kind == EVENTS]
+        name_heads = [head for head in read_heads(file) if head.kind == NAMES]
+        for head in name_heads:
+            names.update(read_names(file, head.first, head.used))
+        for first, used, _, number, pid, thread in heads:
+            text = file[first + 64 : first + HEAD].split(b"\0")[0].decode(errors="replace")
+            role = "main" if pid == os.getpid() else text or f"process {pid}"
+            processes[number] = Process(number, pid, role)
+            raw = file[first + HEAD : first + HEAD + used * EVENT.itemsize]
+            events = np.frombuffer(raw, EVENT)
+            inside = events["start"] >= start
+            inside &= events["start"] + events["duration"] <= end
+            chunks.setdefault((number, thread), []).append(events[inside])
+    threads = [
+        ThreadEvents(processes[number], thread, np.concatenate(parts))
+        for (number, thread), parts in sorted(chunks.items())
+    ]
+    threads = [thread for thread in threads if len(thread.events)]
+    return Trace(start, end, dropped, counts_memory, os.getpid(), tid, names, threads)

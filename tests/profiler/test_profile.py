@@ -1,0 +1,292 @@
+"""`st.profiler`: what a profile of one process records, its schedule, tables and files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import struct
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import shmtensor as st
+from shmtensor import native
+from shmtensor.profiler import (
+    ProfilerAction,
+    ProfilerActivity,
+    profile,
+    record_function,
+    schedule,
+    supported_activities,
+    tensorboard_trace_handler,
+)
+from shmtensor.profiler.read_events import EVENT, NEXT_CHUNK
+
+
+def names_of(prof: profile, kind: str) -> list[str]:
+    return [event.name for event in prof.events() if event.kind == kind]
+
+
+def train(prof: profile | None = None, steps: int = 1) -> None:
+    model = st.nn.Sequential(st.nn.Linear(8, 4), st.nn.ReLU(), st.nn.Linear(4, 2))
+    optimizer = st.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(steps):
+        optimizer.zero_grad()
+        with record_function("forward"):
+            loss = model(st.ones(3, 8)).sum()
+        loss.backward()
+        optimizer.step()
+        if prof is not None:
+            prof.step()
+
+
+def test_a_step_is_recorded_by_kind() -> None:
+    with profile() as prof:
+        train()
+    assert names_of(prof, "range") == ["forward"]
+    assert names_of(prof, "optimizer") == [
+        "Optimizer.zero_grad#SGD.zero_grad",
+        "Optimizer.step#SGD.step",
+    ]
+    assert names_of(prof, "op").count("linear") == 2
+    assert names_of(prof, "backward").count("LinearBackward0") == 2
+    (forward,) = [event for event in prof.events() if event.name == "forward"]
+    linear = [event for event in prof.events() if event.name == "linear"]
+    assert all(forward.start <= event.start for event in linear)
+    assert forward.cpu_time_total >= sum(event.cpu_time_total for event in linear)
+    assert forward.self_cpu_time_total < forward.cpu_time_total
+    assert {event.pid for event in prof.events()} == {os.getpid()}
+    assert {event.process for event in prof.events()} == {"main"}
+
+
+def test_nothing_is_recorded_outside() -> None:
+    train()
+    with profile() as prof:
+        pass
+    train()
+    assert prof.events() == []
+    assert "0 % other" not in prof.summary()
+    assert native.profile_begin() == 0
+    native.profile_end(1, "no profile", 0)
+
+
+def test_a_failing_block_is_recorded_and_ends_the_profile() -> None:
+    prof = profile()
+    with pytest.raises(ZeroDivisionError), prof, record_function("fails"):
+        raise ZeroDivisionError
+    assert [event.name for event in prof.events()] == ["fails"]
+    with profile() as prof, pytest.raises(RuntimeError, match="matmul"):
+        st.ones(2, 3) @ st.ones(2, 3)
+    assert names_of(prof, "op")[:2] == ["ones", "ones"]
+
+
+def test_profiles_do_not_nest() -> None:
+    with profile() as outer:
+        with pytest.raises(RuntimeError, match="another profile is running"), profile():
+            pass
+        st.ones(2).exp()
+    assert "exp" in names_of(outer, "op")
+    with pytest.raises(RuntimeError, match="not running"):
+        outer.step()
+    with pytest.raises(RuntimeError, match="nothing was recorded"):
+        profile().events()
+
+
+def test_arguments_are_checked() -> None:
+    assert supported_activities() == {ProfilerActivity.CPU}
+    profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], with_stack=True)
+    with pytest.raises(ValueError, match="must be among the activities"):
+        profile(activities=[ProfilerActivity.CUDA])
+    with pytest.raises(ValueError, match="cannot be recorded: \\['XPU'\\]"):
+        profile(activities=[ProfilerActivity.CPU, ProfilerActivity.XPU])
+    with pytest.raises(TypeError, match="not a ProfilerActivity: 'cpu'"):
+        profile(activities=["cpu"])  # type: ignore[list-item]
+    with pytest.raises(TypeError, match="name must be a str: got int"):
+        record_function(3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="name"):
+        native.profile_end(1, 3, 0)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="no such row"):
+        native.profile_follow(1000, 0)
+
+
+def test_schedule_of_steps() -> None:
+    action = schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=1)
+    found = [action(step).name for step in range(10)]
+    cycle = ["NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE"]
+    assert found == ["NONE", *cycle, *cycle, "NONE"]
+    assert schedule(wait=0, warmup=0, active=1)(7) is ProfilerAction.RECORD_AND_SAVE
+    for wrong in ({"active": 0}, {"active": 1, "wait": -1}):
+        with pytest.raises(ValueError, match="active must be positive"):
+            schedule(**{"wait": 0, "warmup": 0, **wrong})  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="negative"):
+        action(-1)
+
+
+def test_each_cycle_is_handed_over() -> None:
+    cycles: list[list[str]] = []
+
+    def collect(prof: profile) -> None:
+        cycles.append(names_of(prof, "step"))
+        assert names_of(prof, "op").count("linear") == 4
+
+    plan = schedule(wait=1, warmup=1, active=2, repeat=2)
+    with profile(schedule=plan, on_trace_ready=collect) as prof:
+        train(prof, 10)
+    assert cycles == [["ProfilerStep#2", "ProfilerStep#3"], ["ProfilerStep#6", "ProfilerStep#7"]]
+    with pytest.raises(TypeError, match="must return a ProfilerAction: got 1"):
+        profile(schedule=lambda step: 1).start()  # type: ignore[arg-type,return-value]
+    with profile():  # the failed one is not running
+        pass
+
+
+def test_an_unfinished_cycle_is_handed_over_at_the_end() -> None:
+    ready: list[int] = []
+    plan = schedule(wait=0, warmup=0, active=5)
+    with profile(schedule=plan, on_trace_ready=lambda prof: ready.append(prof.step_num)) as prof:
+        train(prof, 2)
+    assert ready == [2]
+    assert names_of(prof, "step") == ["ProfilerStep#0", "ProfilerStep#1"]
+
+
+def test_steps_without_a_schedule() -> None:
+    with profile() as prof:
+        train(prof, 3)
+    assert names_of(prof, "step") == [f"ProfilerStep#{i}" for i in range(3)]
+    assert prof.summary().startswith("Where the time went (3 steps of ")
+
+
+def test_threads_have_their_numbers() -> None:
+    numbers = []
+
+    def work() -> None:
+        numbers.append(threading.get_native_id())
+        st.full((3,), 0.3).erfinv()
+
+    with profile() as prof:
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+        st.ones(3).exp()
+    by_name = {event.name: event.thread for event in prof.events()}
+    assert by_name["erfinv"] == numbers[0] != by_name["exp"] == threading.get_native_id()
+
+
+def test_memory_is_counted() -> None:
+    with profile(profile_memory=True) as prof:
+        x = st.ones(1 << 18)
+        y = x + 1
+        del x, y
+        st.ones(3)
+    ones, add, _ = prof.events()
+    assert ones.cpu_memory_usage >= 1 << 20 <= add.cpu_memory_usage
+    assert prof.trace is not None
+    in_use = prof.trace.threads[0].events["in_use"]
+    assert in_use[1] - in_use[0] >= 1 << 20
+    assert in_use[2] <= in_use[0]
+    assert "CPU Mem" in prof.key_averages().table()
+    with profile() as prof:
+        st.ones(1 << 18)
+    assert prof.events()[0].cpu_memory_usage == 0
+    assert "CPU Mem" not in prof.key_averages().table()
+
+
+def test_table() -> None:
+    with profile() as prof:
+        for _ in range(3):
+            st.ones(300, 300).exp()
+        st.ones(2).sin()
+    rows = prof.key_averages()
+    text = rows.table(sort_by="count", row_limit=2)
+    lines = text.splitlines()
+    assert len(lines) == 4
+    assert lines[1].startswith("ones ")
+    assert lines[2].startswith("exp ")
+    assert lines[3].startswith("Self CPU time total")
+    by_key = {row.key: row for row in rows}
+    assert (by_key["ones"].count, by_key["exp"].count, by_key["sin"].count) == (4, 3, 1)
+    assert len(rows.table(row_limit=-1).splitlines()) == 5
+    with pytest.raises(ValueError, match=r"sort_by must be one of .* got 'cuda_time'"):
+        rows.table(sort_by="cuda_time")
+
+
+def test_the_summary_says_where_the_time_went() -> None:
+    with profile() as prof:
+        with record_function("mine"):
+            for _ in range(20):
+                st.ones(200, 200) @ st.ones(200, 200)
+    text = prof.summary()
+    assert text.startswith("Where the time went (")
+    assert "% ops (" in text
+    assert "matmul" in text
+    assert str(prof) == text
+    assert str(profile()).startswith("<shmtensor.profiler")
+
+
+def read(path: Path) -> Any:
+    return json.loads(
+        gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_text()
+    )
+
+
+def test_files_of_traces(tmp_path: Path) -> None:
+    handler = tensorboard_trace_handler(tmp_path / "deep" / "folder", "w", use_gzip=True)
+    with profile(on_trace_ready=handler) as prof:
+        train()
+        prof.add_metadata("run", "first")
+        prof.add_metadata_json("sizes", "[8, 2]")
+    (path,) = (tmp_path / "deep" / "folder").iterdir()
+    assert path.name.startswith("w.")
+    assert path.name.endswith(".pt.trace.json.gz")
+    content = read(path)
+    assert (content["run"], content["sizes"]) == ("first", [8, 2])
+    prof.export_chrome_trace(tmp_path / "plain.json")
+    assert read(tmp_path / "plain.json")["traceEvents"] == content["traceEvents"]
+    with pytest.raises(ValueError, match="Expecting"):
+        prof.add_metadata_json("wrong", "{")
+    assert tensorboard_trace_handler(tmp_path)(prof) is None  # type: ignore[func-returns-value]
+    (path,) = tmp_path.glob("*.pt.trace.json")
+    assert str(os.getpid()) in path.name
+
+
+def test_events_without_room_are_counted() -> None:
+    prof = profile()
+    prof.start()
+    st.ones(2)
+    os.pwrite(prof.descriptor, struct.pack("<Q", 4096), NEXT_CHUNK)  # as if all were taken
+    for _ in range(2000):
+        st.ones(2)
+    with pytest.warns(RuntimeWarning, match="events had no room"):
+        prof.stop()
+    assert prof.trace is not None
+    n = len(prof.events())
+    assert n + prof.trace.dropped == 2001
+    assert n == (65536 - 128) // EVENT.itemsize
+    assert "events had no room" in prof.summary()
+
+
+def test_long_names_and_many_of_them() -> None:
+    with profile() as prof:
+        for i in range(3000):
+            with record_function(f"range {i} " + "x" * 100):
+                pass
+        with record_function("ä" * 5000):
+            pass
+    found = names_of(prof, "range")
+    assert len(set(found)) == 3001
+    assert found[-1] == "ä" * 2000
+    assert found[2999].startswith("range 2999 ")
+
+
+def test_descriptors_do_not_grow() -> None:
+    with profile():
+        pass
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        with profile():
+            st.ones(2)
+    assert len(os.listdir("/proc/self/fd")) == before
+    with open("/proc/self/maps") as maps:
+        assert "shmtensor-profile" not in maps.read()
