@@ -72,6 +72,18 @@ def case(function: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 @case
+def compressed(device: str) -> Any:
+    x = dense_on(device, MASK).to_sparse_csr()
+    y, z = x.to_sparse_csc(), at_places(device).to_sparse_csr()
+    parts = [*x.parts().values(), *y.parts().values(), *z.parts().values()]
+    parts = [part.long() if part.dtype != st.float64 else part for part in parts]
+    right, left = dense_on(device), dense_on(device, DENSE[:3])
+    again = st.sparse_csr_tensor([0, 1, 3], [1, 0, 1], [3.0, 4.0, 5.0], (2, 2), device=device)
+    products = x @ right, y @ right, y.t() @ left, (x + z).to_dense(), x * z, again.to_dense()
+    return *parts, products
+
+
+@case
 def created_from_lists(device: str) -> Any:
     x = st.sparse_coo_tensor([[0, 5]], [1.0, 2.0], device=device)
     assert x.shape == (6,)
