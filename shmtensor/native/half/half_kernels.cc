@@ -260,11 +260,23 @@ bool takes_products(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   return n > 1 && (!is_linear || PyArray_NDIM(as_array(args[1])) == 2);
 }
 
+// Is this a fused kernel that casts tiles of contiguous arrays itself?
+bool takes_tiles(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
+  const bool is_binary = is_kernel<relu_backward>(kernel) || is_kernel<sigmoid_backward>(kernel) ||
+                         is_kernel<tanh_backward>(kernel) || is_kernel<gelu_backward>(kernel);
+  if (!is_binary && !is_kernel<gelu>(kernel)) return false;
+  if (n < 1 + is_binary || !is_half_array(args[0])) return false;
+  for (Py_ssize_t i = 0; i <= is_binary; ++i) {
+    if (!PyArray_CheckExact(args[i]) || !matches_layout(as_array(args[i]), as_array(args[0]))) return false;
+  }
+  return true;
+}
+
 // Does the kernel accept the 16-bit floats of this call? If it cannot compute it, it returns None.
 bool takes_halves(PyObject* kernel, PyObject* const* args, Py_ssize_t n) {
   if (!PyCFunction_CheckExact(kernel)) return false;
   if (PyCFunction_GET_FUNCTION(kernel) == rsqrt || is_kernel<clamp>(kernel)) return true;
-  if (takes_products(kernel, args, n)) return true;
+  if (takes_products(kernel, args, n) || takes_tiles(kernel, args, n)) return true;
   const Activation* activation = activation_of(kernel);
   return activation && activation->in_halves[0];
 }

@@ -1,8 +1,10 @@
 // Parses arguments, handles dtypes and runs the fused elementwise kernels in slices.
 #include <cmath>
 #include <cstring>
+#include <type_traits>
 #include <utility>
 
+#include "half/half.h"
 #include "kernels/arguments.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
@@ -37,8 +39,37 @@ void run(Binary<T> f, const Ref& x, const Ref& y, const Ref& out, int64_t grain)
   ranges(n, grain, [&](int64_t start, int64_t stop) { f(a + start, b + start, to + start, stop - start); });
 }
 
+// Contiguous 16-bit floats, cast to float32 and rounded in the first-level cache; of a unary kernel y is null.
+template <class F>
+PyObject* run_halves(F f, PyArrayObject* x, PyArrayObject* y, int64_t grain) {
+  constexpr int64_t kTile = 2048;
+  const int type = PyArray_TYPE(x), format = type != NPY_HALF;
+  Ref out(new_array(PyArray_NDIM(x), PyArray_DIMS(x), type));
+  if (!out) return nullptr;
+  const auto *a = data<uint16_t>(x), *b = y ? data<uint16_t>(y) : nullptr;
+  auto* to = data<uint16_t>(out);
+  const int64_t n = PyArray_SIZE(x);
+  Unlocked unlocked(n > kUnlock);
+  ranges(n, grain, [&](int64_t at, int64_t stop) {
+    float tiles[3][kTile];
+    for (; at < stop; at += kTile) {
+      const int64_t count = stop - at < kTile ? stop - at : kTile;
+      half_kernels().widen[format](a + at, tiles[0], count);
+      if constexpr (std::is_same<F, Binary<float>>::value) {
+        half_kernels().widen[format](b + at, tiles[1], count);
+        f(tiles[0], tiles[1], tiles[2], count);
+      } else {
+        f(tiles[0], tiles[2], count);
+      }
+      half_kernels().narrow[format](tiles[2], to + at, count);
+    }
+  });
+  return out.release();
+}
+
 PyObject* unary(const char* where, PyObject* argument, Unary<float> f, Unary<double> d, int64_t grain) {
   PyArrayObject* x = array_argument(where, "input", argument);
+  if (x && is_half(PyArray_TYPE(x)) && PyArray_ISCARRAY_RO(x)) return run_halves(f, x, nullptr, grain);
   Floating type;
   if (!x || !floating(where, x, &type)) return nullptr;
   const DenseView view = dense_view(x);
@@ -57,6 +88,10 @@ PyObject* unary(const char* where, PyObject* argument, Unary<float> f, Unary<dou
 PyObject* binary(const char* where, PyObject* first, PyObject* second, Binary<float> f, Binary<double> d, int64_t grain) {
   PyArrayObject* g = array_argument(where, "g", first);
   PyArrayObject* y = g ? array_argument(where, "input", second) : nullptr;
+  if (y && is_half(PyArray_TYPE(g)) && PyArray_TYPE(g) == PyArray_TYPE(y) && PyArray_ISCARRAY_RO(g) &&
+      PyArray_ISCARRAY_RO(y) && PyArray_SAMESHAPE(g, y)) {
+    return run_halves(f, g, y, grain);
+  }
   Floating type;
   if (!y || !floating(where, g, &type) || !same_shape(where, "g", g, "input", y)) return nullptr;
   Ref a = contiguous_as(g, type.compute);

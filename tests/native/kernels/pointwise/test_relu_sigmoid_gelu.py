@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import expit, ndtr
 
+import shmtensor as st
 from shmtensor import native
 
 RNG = np.random.default_rng(0)
@@ -123,3 +124,21 @@ def test_errors_show_the_values() -> None:
         native.dropout(x, 1.5, 0, 0)
     with pytest.raises(TypeError, match="wrong number of arguments: 1, expected 2"):
         native.relu_backward(x)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("dtype", [st.float16, st.bfloat16], ids=str)
+@pytest.mark.parametrize("shape", [(), (0,), (5,), (2048,), (50, 1001)])
+def test_16_bit_floats_are_rounded_once(shape: tuple[int, ...], dtype: Any) -> None:
+    """Through native.InFloat32, as an op calls them; contiguous or not."""
+    g, y = (st.randn(*shape).to(dtype).array for _ in range(2))
+    for function, n in [(native.gelu, 1), (native.gelu_backward, 2), (native.relu_backward, 2),
+                        (native.sigmoid_backward, 2), (native.tanh_backward, 2)]:  # fmt: skip
+        extra = (True,) if "gelu" in function.__name__ else ()
+        for layout in (np.ascontiguousarray, np.asfortranarray):
+            halves = [layout(x) if x.ndim else x for x in (g, y)[:n]]
+            got = native.InFloat32(function)(*halves, *extra)
+            want = function(*(native.recast(x, np.dtype("f")) for x in halves), *extra)
+            assert got.dtype == g.dtype
+            np.testing.assert_array_equal(
+                got.view(np.int16), native.recast(want, g.dtype).view(np.int16)
+            )
