@@ -55,7 +55,7 @@ def test_values_are_scipys(name: str) -> None:
     if name == "Exponential":
         np.testing.assert_allclose(p.icdf(p.cdf(value)), x, rtol=1e-11)
     if name in ("FisherSnedecor", "NegativeBinomial", "Poisson", "VonMises"):
-        with pytest.raises(NotImplementedError, match=rf"{name}\.entropy"):
+        with pytest.raises(NotImplementedError, match=rf"{name}\."):
             p.entropy()
     else:
         np.testing.assert_allclose(p.entropy(), reference.entropy(), rtol=1e-9, atol=1e-10)

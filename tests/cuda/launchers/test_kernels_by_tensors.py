@@ -10,6 +10,7 @@ import pytest
 
 import shmtensor as st
 import shmtensor.nn.functional as F
+from shmtensor import distributions
 from shmtensor.autograd import table
 from tests.cuda.table.device_tensors import compare_calls
 
@@ -59,6 +60,11 @@ RANDOM: list[tuple[str, Callable[[Any], Any]]] = [
     ("poisson", lambda x: st.poisson(x * 30)),
     ("binomial", lambda x: st.binomial((x * 90).floor(), x)),
     ("gamma numbers", lambda x: table._standard_gamma(x * 8)),
+    ("Gamma", lambda x: distributions.Gamma(x, 3.0).sample()),
+    ("Dirichlet", lambda x: distributions.Dirichlet(x).sample()),
+    ("StudentT", lambda x: distributions.StudentT(x * 8).sample()),
+    ("NegativeBinomial", lambda x: distributions.NegativeBinomial(8, x).sample()),
+    ("VonMises", lambda x: distributions.VonMises(x, x * 8).sample()),
     ("dropout", lambda x: F.dropout(x, 0.4)),
 ]
 
