@@ -55,7 +55,8 @@ class ExponentialFamily(Distribution):
 
     @property
     def _mean_carrier_measure(self) -> Any:
-        raise NotImplementedError(f"{type(self).__name__}._mean_carrier_measure")
+        name = type(self).__name__
+        raise NotImplementedError(f"{name}.entropy: its `_mean_carrier_measure` is not defined")
 
     def _mean_statistics(self) -> tuple[tuple[Tensor, ...], Tensor, tuple[Tensor, ...]]:
         """The natural parameters, their log normalizer, and its derivatives: the means of t(x).
