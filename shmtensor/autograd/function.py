@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from .. import native
+from ..profiler import profiling
 from .engine.accumulate_grad import AccumulateGrad
 from .engine.function_node import (
     FunctionCtx,
@@ -155,6 +156,7 @@ class Function:
         ctx.needs_input_grad = tuple(n is not None for n in nodes)
         former = recording.get()
         recording.set(False)
+        began = profiling.begin() if profiling.on else 0
         try:
             if takes_ctx:
                 result = call_with_gate_shut(cls.forward, ctx, *args, **kwargs)
@@ -163,6 +165,8 @@ class Function:
                 call_with_gate_shut(cls.setup_context, ctx, args, result)
         finally:
             recording.set(former)
+        if began:
+            profiling.end(began, cls.__name__, profiling.OP)
         is_sequence = isinstance(result, (tuple, list))
         outputs = list(result) if is_sequence else [result]
         check_dirty(ctx, outputs)

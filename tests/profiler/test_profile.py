@@ -62,6 +62,24 @@ def test_a_step_is_recorded_by_kind() -> None:
     assert {event.process for event in prof.events()} == {"main"}
 
 
+class Double(st.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Any:
+        return x * 2
+
+    @staticmethod
+    def backward(ctx: Any, g: Any) -> Any:
+        return g * 2
+
+
+def test_own_functions_are_recorded() -> None:
+    x = st.ones(3, requires_grad=True)
+    with profile() as prof:
+        Double.apply(x).sum().backward()
+    assert "Double" in names_of(prof, "op")
+    assert "DoubleBackward" in names_of(prof, "backward")
+
+
 def test_nothing_is_recorded_outside() -> None:
     train()
     with profile() as prof:

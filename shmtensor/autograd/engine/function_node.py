@@ -12,6 +12,7 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import device_of, new_array
 from ...device import CPU
+from ...profiler import profiling
 from ..grad_mode import recording
 from .current_backward import backward_state
 from .heap_gate import call_with_gate_shut
@@ -218,7 +219,10 @@ class FunctionRule:
         function = self.ctx._function
         if backward_state.forward_mode and function._has_jvp and any(map(has_history, cotangents)):
             return self.transposed_jvp(node, cotangents)
+        began = profiling.begin() if profiling.on else 0
         gradients = call_with_gate_shut(function._pullback(), self.ctx, *cotangents)
+        if began:
+            profiling.end(began, self.name, profiling.BACKWARD)
         gradients = gradients if isinstance(gradients, tuple) else (gradients,)
         count = len(self.ctx.needs_input_grad)
         if (len(gradients) > count and any(g is not None for g in gradients[count:])) or len(
