@@ -132,11 +132,6 @@ _REASONS = {
         "nn.parallel.comm nn.parallel.scatter_gather"
     ),
 }
-# Names of `distributions`, and of their modules.
-_DISTRIBUTIONS = """
-    InverseGamma inverse_gamma
-"""
-_REASONS["not there yet"] = " ".join(f"distributions.{name}" for name in _DISTRIBUTIONS.split())
 ABSENT = {name: reason for reason, names in _REASONS.items() for name in names.split()}
 
 # Python does not look for similar names among so many, or more.

@@ -165,6 +165,8 @@ SMALL_FOLDERS = {
 }
 LONG = 700  # lines
 FULL = 35  # files in a folder
+# PyTorch's modules, a distribution each: programs import from them.
+FULL_FOLDERS = {"shmtensor/distributions"}
 
 
 def sources() -> Iterator[tuple[str, Path]]:
@@ -372,7 +374,9 @@ def test_folders_are_neither_full_nor_single() -> None:
         for folder in sorted({path.parent for path in (ROOT / package).rglob("*.*")}):
             files = [path for path in folder.iterdir() if path.suffix in (".py", ".cc", ".h")]
             name = str(folder.relative_to(ROOT))
-            assert len(files) <= FULL, f"{name} has {len(files)} files, {FULL} at most: cut it"
+            assert (len(files) > FULL) == (name in FULL_FOLDERS), (
+                f"{name} has {len(files)} files, {FULL} at most: cut it"
+            )
             if package in ("shmtensor", "dataloaders") and "__pycache__" not in folder.parts:
                 parts = [path for path in folder.iterdir() if path.name[:2] != "__"]
                 assert (len(parts) > 1) != (name in SMALL_FOLDERS), (

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from ..absent_names import missing as _missing
 from . import constraints as constraints
 from . import kl as kl
-from . import kl_gamma_families as _kl_gamma_families  # noqa: F401  # registers
+from . import kl_gamma_families as kl_gamma_families
+from . import kl_mixed_families as kl_mixed_families
 from . import kl_normal_families as kl_normal_families
 from . import kl_pairs as kl_pairs
 from . import transforms as transforms
@@ -33,6 +34,7 @@ from .gumbel import Gumbel as Gumbel
 from .half_cauchy import HalfCauchy as HalfCauchy
 from .half_normal import HalfNormal as HalfNormal
 from .independent import Independent as Independent
+from .inverse_gamma import InverseGamma as InverseGamma
 from .kl import kl_divergence as kl_divergence
 from .kl import register_kl as register_kl
 from .kumaraswamy import Kumaraswamy as Kumaraswamy
@@ -109,6 +111,7 @@ __all__ = [
     "HalfNormal",
     "Independent",
     "IndependentTransform",
+    "InverseGamma",
     "Kumaraswamy",
     "LKJCholesky",
     "Laplace",

@@ -10,13 +10,13 @@ from ..autograd import table as ops
 from ..tensor import Tensor
 from . import constraints
 from .dirichlet import sample_simplex
-from .distribution import Distribution
+from .exp_family import ExponentialFamily
 from .utils import broadcast_all
 
 __all__ = ["Beta"]
 
 
-class Beta(Distribution):
+class Beta(ExponentialFamily):
     """The beta distribution, of numbers between 0 and 1.
 
     Parameters

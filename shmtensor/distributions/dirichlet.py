@@ -9,7 +9,7 @@ from ..autograd import table as ops
 from ..dtypes import finfo
 from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution
+from .exp_family import ExponentialFamily
 
 __all__ = ["Dirichlet", "sample_simplex"]
 
@@ -27,7 +27,7 @@ def sample_simplex(concentration: Tensor) -> Tensor:
     return parts.clamp(float(limits.tiny), 1 - float(limits.eps) / 2)
 
 
-class Dirichlet(Distribution):
+class Dirichlet(ExponentialFamily):
     """The Dirichlet distribution, of positive numbers with the sum 1.
 
     Parameters

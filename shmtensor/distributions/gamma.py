@@ -10,7 +10,7 @@ from ..autograd import table as ops
 from ..dtypes import finfo
 from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution
+from .exp_family import ExponentialFamily
 from .utils import broadcast_all
 
 __all__ = ["Gamma"]
@@ -21,7 +21,7 @@ def clamp_above_zero(samples: Tensor) -> Tensor:
     return samples.clamp(min=float(finfo(samples.dtype).tiny))
 
 
-class Gamma(Distribution):
+class Gamma(ExponentialFamily):
     """The gamma distribution.
 
     Parameters

@@ -10,13 +10,13 @@ from ..autograd import no_grad
 from ..autograd import table as ops
 from ..tensor import Tensor
 from . import constraints
-from .distribution import Distribution
+from .exp_family import ExponentialFamily
 from .utils import broadcast_all
 
 __all__ = ["Poisson"]
 
 
-class Poisson(Distribution):
+class Poisson(ExponentialFamily):
     """The Poisson distribution, of the number of independent events.
 
     Parameters

@@ -12,14 +12,14 @@ from ..autograd import table as ops
 from ..tensor import Tensor
 from ..tensor.from_data import tensor
 from . import constraints
-from .distribution import Distribution
+from .exp_family import ExponentialFamily
 from .multivariate_normal import cholesky_of, half_log_det, matrix_of
 from .utils import lazy_property
 
 __all__ = ["Wishart"]
 
 
-class Wishart(Distribution):
+class Wishart(ExponentialFamily):
     """The distribution of the sum of x[:, None] * x over `df` normal vectors x with mean 0.
 
     Parameters
@@ -180,11 +180,11 @@ class Wishart(Distribution):
         return (
             (df - n - 1) * half_log_det(root)
             - 0.5 * solved.square().sum((-2, -1))
-            - self._log_normalizer
+            - self._log_constant
         )
 
     @property
-    def _log_normalizer(self) -> Tensor:
+    def _log_constant(self) -> Tensor:
         """The logarithm of the integral of what `log_prob` has beside it."""
         n, df = self._event_shape[0], self.df
         log_det = half_log_det(self._unbroadcasted_scale_tril)
@@ -196,5 +196,12 @@ class Wishart(Distribution):
         digammas = ((df.unsqueeze(-1) - degrees) / 2).digamma().sum(-1)
         log_det = half_log_det(self._unbroadcasted_scale_tril)
         mean_log_det = digammas + n * math.log(2) + 2 * log_det  # of the random matrix
-        entropy = self._log_normalizer - 0.5 * (df - n - 1) * mean_log_det + 0.5 * n * df
+        entropy = self._log_constant - 0.5 * (df - n - 1) * mean_log_det + 0.5 * n * df
         return entropy.expand(self._batch_shape)
+
+    @property
+    def _natural_params(self) -> tuple[Tensor, ...]:
+        return 0.5 * self.df, -0.5 * self.precision_matrix
+
+    def _log_normalizer(self, x: Tensor, y: Tensor) -> Tensor:
+        return ops.special_multigammaln(x, self._event_shape[0]) - x * (-y).logdet()

@@ -30,6 +30,15 @@ def simplex(rng: np.random.Generator, n: int) -> np.ndarray:
     return rng.dirichlet(np.ones(4), n)
 
 
+def counts(rng: np.random.Generator, n: int) -> np.ndarray:
+    return rng.integers(2, 9, n).astype(float)
+
+
+def positive_matrices(rng: np.random.Generator, n: int) -> np.ndarray:
+    x = rng.normal(0, 1, (n, 3, 3))
+    return x @ x.transpose(0, 2, 1) + np.eye(3)
+
+
 def between(low: float, high: float) -> Draw:
     return lambda rng, n: rng.uniform(low, high, n)
 
@@ -134,5 +143,26 @@ FAMILIES = {
             {"scale": positive, "concentration": positive},
             stats("weibull_min", lambda scale, concentration: concentration, _zero, _scale),
         ),
+    )
+}
+# Those that have tables of tests of their own.
+OTHERS = {
+    family.name: family
+    for family in (
+        Family("Beta", {"concentration1": positive, "concentration0": positive}),
+        Family("Binomial", {"total_count": lambda rng, n: np.full(n, 7.0), "probs": unit}),
+        Family("Chi2", {"df": positive}),
+        Family("Dirichlet", {"concentration": vectors(positive)}),
+        Family("FisherSnedecor", {"df1": positive, "df2": between(4.5, 9)}),
+        Family("Gamma", {"concentration": positive, "rate": positive}),
+        Family("InverseGamma", {"concentration": between(2.5, 6), "rate": positive}),
+        Family(
+            "MultivariateNormal", {"loc": vectors(real), "covariance_matrix": positive_matrices}
+        ),
+        Family("NegativeBinomial", {"total_count": counts, "probs": unit}),
+        Family("Poisson", {"rate": positive}),
+        Family("StudentT", {"df": between(2.5, 9), **LOC_SCALE}),
+        Family("VonMises", {"loc": real, "concentration": positive}),
+        Family("Wishart", {"df": between(4, 9), "covariance_matrix": positive_matrices}),
     )
 }

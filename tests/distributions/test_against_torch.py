@@ -13,17 +13,18 @@ from shmtensor import distributions
 from shmtensor.distributions import kl_divergence
 from shmtensor.distributions.kl import registered
 
-from .families import FAMILIES, Family
+from .families import FAMILIES, OTHERS, Family
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 N = 1000
+ALL = {**FAMILIES, **OTHERS}
 # Where PyTorch's result is wrong: tests of SciPy's and of quadrature have ours.
 DIFFERENT = {("Kumaraswamy", "mode"), ("Weibull", "mode")}
 PAIRS = sorted(
     (p, q)
-    for p, q in itertools.product(FAMILIES, FAMILIES)
+    for p, q in itertools.product(ALL, ALL)
     if (getattr(distributions, p), getattr(distributions, q)) in registered
 )
 
@@ -44,10 +45,10 @@ def compare(ours: Any, theirs: Any, what: str) -> None:
     )
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize("name", ALL)
 def test_values(name: str) -> None:
     st.manual_seed(3)
-    p, q = both(FAMILIES[name], 3)
+    p, q = both(ALL[name], 3)
     assert (p.batch_shape, p.event_shape) == (tuple(q.batch_shape), tuple(q.event_shape))
     assert (p.has_rsample, p.has_enumerate_support) == (q.has_rsample, q.has_enumerate_support)
     assert repr(p.support).split("(")[0] == repr(q.support).split("(")[0]
@@ -55,7 +56,7 @@ def test_values(name: str) -> None:
         q, torch.distributions.ExponentialFamily
     )
     x = p.sample()
-    u = np.random.default_rng(4).uniform(0.01, 0.99, N).astype(FAMILIES[name].torch_dtype)
+    u = np.random.default_rng(4).uniform(0.01, 0.99, N).astype(ALL[name].torch_dtype)
     for what, argument in (("log_prob", x), ("cdf", x), ("icdf", u)):
         try:
             expected = getattr(q, what)(torch.tensor(np.array(argument)))
@@ -83,7 +84,12 @@ def test_values(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "other"), PAIRS)
 def test_divergences(name: str, other: str) -> None:
-    p, their_p = both(FAMILIES[name], 3)
-    q, their_q = both(FAMILIES[other], 5)
+    p, their_p = both(ALL[name], 3)
+    q, their_q = both(ALL[other], 5)
     expected = torch.distributions.kl_divergence(their_p, their_q)
     compare(kl_divergence(p, q), expected, f"{name}, {other}")
+
+
+def test_every_pair_of_pytorch_is_there() -> None:
+    theirs = {(p.__name__, q.__name__) for p, q in torch.distributions.kl._KL_REGISTRY}
+    assert not theirs - {(p.__name__, q.__name__) for p, q in registered}

@@ -98,12 +98,11 @@ PAIRS = sorted(
 INFINITE = {
     ("ContinuousBernoulli", "Pareto"),
     *itertools.product(
-        ("Gumbel", "Laplace", "Normal"), ("ContinuousBernoulli", "Pareto", "Uniform")
+        ("Gumbel", "Laplace", "Normal"), ("ContinuousBernoulli", "Exponential", "Pareto", "Uniform")
     ),
-    ("Pareto", "ContinuousBernoulli"),
-    ("Pareto", "Uniform"),
-    ("Uniform", "ContinuousBernoulli"),
-    ("Uniform", "Pareto"),
+    *itertools.product(("Exponential", "Pareto"), ("ContinuousBernoulli", "Uniform")),
+    ("Exponential", "Pareto"),
+    *itertools.product(("Uniform",), ("ContinuousBernoulli", "Exponential", "Pareto")),
 }
 
 
