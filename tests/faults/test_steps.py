@@ -21,7 +21,8 @@ NO_STEPS = {
         "threading/thread_pool.cc": [""],  # its worker threads
         "memory/gradient_buffer.cc": [""],
         "memory/domain/guest.cc": ["range_base[i]", "range_size[i]", "guest_count"],
-        "memory/heap/numpy_handler.cc": ["lost_reported"],
+        "memory/heap/numpy_handler.cc": ["lost_reported", "data_bytes."],
+        "profiler/events.cc": ["data_bytes."],
         "memory/domain/domain.cc": ["d.ready.store"],
         "memory/heap/heap.cc": ["busy.store", "stop.store", "committed_bytes."],
         "memory/heap/claim_slots.cc": ["committed_bytes."],
@@ -45,6 +46,7 @@ NO_STEPS = {
         "memory/domain/process_table.cc": [
             "r.start.store", "r.pidns.store", "r.timens.store",
             "row.pid.store(0", "row.start.store(0", "row.in_flight_high.store(0",
+            "r.profile.store",
         ],
         # Which clock death_ms is of, before it; both once more: the grace period begins again.
         "memory/ledger/release_holds_of_dead.cc": [
@@ -65,11 +67,14 @@ NO_STEPS = {
             "slot[s].shift.store", "slab.handle[i].store", "slab.uuid[i].store", "slab.size.store",
         ],
         "memory/device/timelines.cc": ["lost_from.store"],
+        "profiler/events.cc": ["file->next_chunk.store"],  # of a file that no row names yet
         "ipc/lock/bind.cc": ["semaphore.at->loose.store"],  # of one that is being made
         "ipc/lock/lock.cc": ["places->tickets"],  # of a place whose state says that nobody waits
     },
     "a hint, right whatever its value": {
         "ipc/channel/channel.cc": ["segment->first.store", "segment->last.store"],
+        # The number of a process, or whether its events still count.
+        "profiler/events.cc": ["file->processes.fetch_add", "file->state.store"],
     },
     "read and written by the holder of the lock alone": {
         "ipc/lock/bind.cc": ["depth.", "lock->thread.store"],
@@ -102,6 +107,7 @@ NO_POINT = {
             "announce(&root_->items, &root_->readers, 1);",
             "announce(&root_->items, &root_->readers, INT_MAX);",
         ],
+        "profiler/events.cc": [".profile.store(word", "->used.store"],
     },
     "a waiter takes its own count back; that of a dead one stays, and has a point": {
         "ipc/channel/bind.cc": ["waiters->fetch_sub(1"],
