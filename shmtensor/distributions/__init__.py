@@ -8,9 +8,9 @@ from ..absent_names import missing as _missing
 from . import constraints as constraints
 from . import kl as kl
 from . import kl_gamma_families as kl_gamma_families
+from . import kl_location_families as kl_location_families
 from . import kl_mixed_families as kl_mixed_families
 from . import kl_normal_families as kl_normal_families
-from . import kl_pairs as kl_pairs
 from . import transforms as transforms
 from . import utils as utils
 from .bernoulli import Bernoulli as Bernoulli

@@ -146,16 +146,6 @@ def _to_interval(constraint: Any) -> Transform:
     return ComposeTransform([SigmoidTransform(), AffineTransform(low, high - low)])
 
 
-@_in_both(constraints.lower_cholesky)
-def _to_lower_cholesky(constraint: Any) -> Transform:
-    return LowerCholeskyTransform()
-
-
-@_in_both(constraints.positive_definite, constraints.positive_semidefinite)
-def _to_positive_definite(constraint: Any) -> Transform:
-    return PositiveDefiniteTransform()
-
-
 @_in_both(constraints.corr_cholesky)
 def _to_corr_cholesky(constraint: Any) -> Transform:
     return CorrCholeskyTransform()
@@ -163,6 +153,11 @@ def _to_corr_cholesky(constraint: Any) -> Transform:
 
 biject_to.register(constraints.simplex, lambda constraint: StickBreakingTransform())
 transform_to.register(constraints.simplex, lambda constraint: SoftmaxTransform())
+
+# These have no `log_abs_det_jacobian`, which `biject_to` promises.
+transform_to.register(constraints.lower_cholesky, lambda constraint: LowerCholeskyTransform())
+for _constraint in (constraints.positive_definite, constraints.positive_semidefinite):
+    transform_to.register(_constraint, lambda constraint: PositiveDefiniteTransform())
 
 
 def _register_those_of_parts(registry: ConstraintRegistry) -> None:

@@ -527,7 +527,10 @@ class _PositiveDefinite(_Symmetric):
         is_symmetric = super().check(value)
         if value.shape[-2] != value.shape[-1]:
             return is_symmetric
-        return is_symmetric & (ops.linalg_cholesky_ex(value).info == 0)
+        factor = ops.linalg_cholesky_ex(value)
+        # linalg_cholesky_ex reports success for a matrix with infinite elements.
+        is_finite = factor.L.diagonal(dim1=-2, dim2=-1).isfinite().all(-1)
+        return is_symmetric & (factor.info == 0) & is_finite
 
 
 class _Cat(Constraint):

@@ -9,6 +9,7 @@ from typing import Any
 from ..autograd import table as ops
 from ..dtypes import finfo
 from ..tensor import Tensor
+from ..tensor.from_data import tensor
 from . import constraints
 from .exp_family import ExponentialFamily
 from .utils import broadcast_all
@@ -88,7 +89,9 @@ class Gamma(ExponentialFamily):
         numbers = ops._standard_gamma(self.concentration.expand(shape))
         return clamp_above_zero(numbers / self.rate)
 
-    def log_prob(self, value: Tensor) -> Tensor:
+    def log_prob(self, value: Any) -> Tensor:
+        if isinstance(value, Number):  # which PyTorch's Gamma takes, too
+            value = tensor(value, dtype=self.rate.dtype, device=self.rate.device)
         if self._validate_args:
             self._validate_sample(value)
         c, rate = self.concentration, self.rate

@@ -100,22 +100,29 @@ class GeneralizedPareto(Distribution):
         shape = self._extended_shape(sample_shape)
         return self.icdf(ops.rand(shape, dtype=self.loc.dtype, device=self.loc.device))
 
-    def _log_survival(self, value: Tensor) -> Tensor:
-        """log P(X > value)."""
+    def log_survival_function(self, value: Tensor) -> Tensor:
+        """The logarithm of the probability of larger values, log P(X > value)."""
+        if self._validate_args:
+            self._validate_sample(value)
         z = (value - self.loc) / self.scale
         is_exponential, c = self._split()
         return ops.where(is_exponential, -z, -(c * z).log1p() / c)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
         # The density is the survival to the power of 1 + concentration, divided by the scale.
-        return (1 + self.concentration) * self._log_survival(value) - self.scale.log()
+        return (1 + self.concentration) * self.log_survival_function(value) - self.scale.log()
+
+    def log_cdf(self, value: Tensor) -> Tensor:
+        """The logarithm of `cdf`."""
+        log_survival = self.log_survival_function(value)
+        # Of survivals near 1 and near 0 each form is exact where the other is not.
+        is_small = log_survival > -math.log(2)
+        of_small = (-ops.where(is_small, log_survival, -1.0).expm1()).log()
+        of_large = (-ops.where(is_small, -1.0, log_survival).exp()).log1p()
+        return ops.where(is_small, of_small, of_large)
 
     def cdf(self, value: Tensor) -> Tensor:
-        if self._validate_args:
-            self._validate_sample(value)
-        return -self._log_survival(value).expm1()
+        return -self.log_survival_function(value).expm1()
 
     def icdf(self, value: Tensor) -> Tensor:
         log_survival = (-value).log1p()

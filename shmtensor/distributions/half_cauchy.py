@@ -77,8 +77,8 @@ class HalfCauchy(TransformedDistribution):
             self._validate_sample(value)
         return (value / self.scale).atan() * (2 / math.pi)
 
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.scale * (value * (math.pi / 2)).tan()
+    def icdf(self, prob: Tensor) -> Tensor:
+        return self.scale * (prob * (math.pi / 2)).tan()
 
     def entropy(self) -> Tensor:
         return self.base_dist.entropy() - math.log(2)

@@ -77,8 +77,8 @@ class HalfNormal(TransformedDistribution):
             self._validate_sample(value)
         return (value / (self.scale * math.sqrt(2))).erf()
 
-    def icdf(self, value: Tensor) -> Tensor:
-        return self.scale * math.sqrt(2) * value.erfinv()
+    def icdf(self, prob: Tensor) -> Tensor:
+        return self.scale * math.sqrt(2) * prob.erfinv()
 
     def entropy(self) -> Tensor:
         return self.base_dist.entropy() - math.log(2)

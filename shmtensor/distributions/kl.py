@@ -123,3 +123,26 @@ def kl_bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
 @register_kl(Categorical, Categorical)
 def kl_categorical(p: Categorical, q: Categorical) -> Tensor:
     return weighted(p.probs, p.logits - q.logits, q.probs).sum(-1)
+
+
+# What pairs of several files share. A divergence is minus the entropy of p minus the expectation of
+# log q(x), where x is distributed as p.
+
+
+def register_all(function: Divergence, *pairs: tuple[type, type]) -> None:
+    """Registers one function for several pairs of classes."""
+    for p, q in pairs:
+        register_kl(p, q)(function)
+
+
+def kl_to_normal(p: Any, q: Normal) -> Tensor:
+    """That of a distribution with mean, variance and entropy from a normal one."""
+    mean_square = (p.variance + (p.mean - q.loc).square()) / q.scale.square()
+    return -p.entropy() + q.scale.log() + 0.5 * math.log(2 * math.pi) + 0.5 * mean_square
+
+
+def kl_infinite(p: Any, q: Any) -> Tensor:
+    """Infinite: some values of p are none of q."""
+    mean = p.mean
+    shape = ops.broadcast_shapes(p.batch_shape, q.batch_shape)
+    return ops.full(shape, math.inf, dtype=mean.dtype, device=mean.device)

@@ -16,13 +16,12 @@ from .binomial import Binomial
 from .dirichlet import Dirichlet
 from .exponential import Exponential
 from .gamma import Gamma
-from .kl import kl_bernoulli, register_kl
+from .kl import kl_bernoulli, kl_infinite, kl_to_normal, register_all, register_kl
 from .normal import Normal
 from .poisson import Poisson
+from .utils import EULER
 
 __all__: list[str] = []
-
-EULER = 0.57721566490153286061
 
 
 @register_kl(Gamma, Gamma)
@@ -75,12 +74,7 @@ def kl_bernoulli_poisson(p: Bernoulli, q: Poisson) -> Tensor:
     return -p.entropy() - (ops.xlogy(p.probs, q.rate) - q.rate)
 
 
-@register_kl(Beta, Normal)
-@register_kl(Exponential, Normal)
-@register_kl(Gamma, Normal)
-def kl_of_normal(p: Any, q: Normal) -> Tensor:
-    square = (p.variance + (p.mean - q.loc).square()) / q.scale.square()
-    return 0.5 * square + q.scale.log() + 0.5 * math.log(2 * math.pi) - p.entropy()
+register_all(kl_to_normal, (Beta, Normal), (Exponential, Normal), (Gamma, Normal))
 
 
 def mean_log(p: Any) -> Tensor:
@@ -90,28 +84,32 @@ def mean_log(p: Any) -> Tensor:
     return (p.concentration.digamma() if isinstance(p, Gamma) else -EULER) - p.rate.log()
 
 
-@register_kl(Beta, Gamma)
-@register_kl(Exponential, Gamma)
-def kl_of_gamma(p: Any, q: Gamma) -> Tensor:
+def kl_to_gamma(p: Any, mean_log: Tensor, q: Gamma) -> Tensor:
+    """The divergence from a gamma distribution, by the mean of log x."""
     c = q.concentration
     norm = c.lgamma() - ops.xlogy(c, q.rate)
-    return norm - (c - 1) * mean_log(p) + q.rate * p.mean - p.entropy()
+    return norm - (c - 1) * mean_log + q.rate * p.mean - p.entropy()
+
+
+@register_kl(Beta, Gamma)
+@register_kl(Exponential, Gamma)
+def kl_of_gamma_families(p: Any, q: Gamma) -> Tensor:
+    return kl_to_gamma(p, mean_log(p), q)
 
 
 @register_kl(Beta, Exponential)
 @register_kl(Gamma, Exponential)
-def kl_of_exponential(p: Any, q: Exponential) -> Tensor:
+def kl_to_exponential(p: Any, q: Exponential) -> Tensor:
     return q.rate * p.mean - q.rate.log() - p.entropy()
 
 
-@register_kl(Exponential, Beta)
-@register_kl(Gamma, Beta)
-@register_kl(Normal, Beta)
-@register_kl(Normal, Exponential)
-@register_kl(Normal, Gamma)
-@register_kl(Poisson, Bernoulli)
-@register_kl(Poisson, Binomial)
-def kl_infinite(p: Any, q: Any) -> Tensor:
-    """Infinite: q excludes values that p has."""
-    first, second = (getattr(v, next(iter(v.arg_constraints))) for v in (p, q))
-    return ops.full_like(first + second, math.inf)
+register_all(
+    kl_infinite,
+    (Exponential, Beta),
+    (Gamma, Beta),
+    (Normal, Beta),
+    (Normal, Exponential),
+    (Normal, Gamma),
+    (Poisson, Bernoulli),
+    (Poisson, Binomial),
+)

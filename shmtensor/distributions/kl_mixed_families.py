@@ -1,4 +1,4 @@
-"""Pairs that have a `kl_divergence` of a class of `kl_pairs` and one of the gamma families."""
+"""`kl_divergence` of a distribution of `kl_location_families` and one of the gamma families."""
 
 from __future__ import annotations
 
@@ -12,17 +12,14 @@ from .continuous_bernoulli import ContinuousBernoulli
 from .exponential import Exponential
 from .gamma import Gamma
 from .gumbel import Gumbel
-from .kl import register_kl
-from .kl_pairs import kl_infinite, mean_log_continuous_bernoulli, mean_log_uniform
+from .kl import kl_infinite, register_all, register_kl
+from .kl_gamma_families import kl_to_exponential, kl_to_gamma
+from .kl_location_families import mean_log_continuous_bernoulli, mean_log_uniform
 from .laplace import Laplace
 from .pareto import Pareto
 from .uniform import Uniform
 
-
-@register_kl(ContinuousBernoulli, Exponential)
-@register_kl(Pareto, Exponential)
-def kl_to_exponential(p: Any, q: Exponential) -> Tensor:
-    return -p.entropy() - q.rate.log() + q.rate * p.mean
+register_all(kl_to_exponential, (ContinuousBernoulli, Exponential), (Pareto, Exponential))
 
 
 @register_kl(Uniform, Exponential)
@@ -30,23 +27,16 @@ def kl_uniform_exponential(p: Uniform, q: Exponential) -> Tensor:
     return ops.where(p.low < 0, math.inf, kl_to_exponential(p, q))
 
 
-def _to_gamma(p: Any, mean_log: Tensor, q: Gamma) -> Tensor:
-    """The divergence by the expectation of log x."""
-    a, rate = q.concentration, q.rate
-    mean_log_q = a * rate.log() - a.lgamma() + (a - 1) * mean_log - rate * p.mean
-    return -p.entropy() - mean_log_q
-
-
 @register_kl(Pareto, Gamma)
 def kl_pareto_gamma(p: Pareto, q: Gamma) -> Tensor:
-    return _to_gamma(p, p.scale.log() + p.alpha.reciprocal(), q)
+    return kl_to_gamma(p, p.scale.log() + p.alpha.reciprocal(), q)
 
 
 @register_kl(Uniform, Gamma)
 def kl_uniform_gamma(p: Uniform, q: Gamma) -> Tensor:
     is_outside = p.low < 0
     low, high = (ops.where(is_outside, x, end) for x, end in ((1.0, p.low), (2.0, p.high)))
-    return ops.where(is_outside, math.inf, _to_gamma(p, mean_log_uniform(low, high), q))
+    return ops.where(is_outside, math.inf, kl_to_gamma(p, mean_log_uniform(low, high), q))
 
 
 @register_kl(Uniform, Beta)
@@ -89,7 +79,8 @@ def kl_gamma_gumbel(p: Gamma, q: Gumbel) -> Tensor:
 
 
 # What q excludes.
-for _p, _q in (
+register_all(
+    kl_infinite,
     (Beta, Pareto),
     (Exponential, ContinuousBernoulli),
     (Exponential, Pareto),
@@ -104,5 +95,4 @@ for _p, _q in (
     (Laplace, Exponential),
     (Laplace, Gamma),
     (Pareto, Beta),
-):
-    register_kl(_p, _q)(kl_infinite)
+)

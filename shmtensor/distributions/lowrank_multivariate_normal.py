@@ -85,9 +85,14 @@ class LowRankMultivariateNormal(Distribution):
                 f"cov_diag must be a batch of vectors with shape ({n},): shape "
                 f"{tuple(cov_diag.shape)}"
             )
-        batch_shape = ops.broadcast_shapes(
-            loc.shape[:-1], cov_factor.shape[:-2], cov_diag.shape[:-1]
-        )
+        shapes = (loc.shape[:-1], cov_factor.shape[:-2], cov_diag.shape[:-1])
+        try:
+            batch_shape = ops.broadcast_shapes(*shapes)
+        except RuntimeError:
+            raise ValueError(
+                f"Incompatible batch shapes: loc {tuple(loc.shape)}, cov_factor "
+                f"{tuple(cov_factor.shape)}, cov_diag {tuple(cov_diag.shape)}"
+            ) from None
         self.loc = loc.expand((*batch_shape, -1))
         self.cov_factor = cov_factor.expand((*batch_shape, -1, -1))
         self.cov_diag = cov_diag.expand((*batch_shape, -1))

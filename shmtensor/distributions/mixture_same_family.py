@@ -129,14 +129,14 @@ class MixtureSameFamily(Distribution):
     def _for_each_component(self, value: Tensor) -> Tensor:
         return value.unsqueeze(-1 - self._event_ndims)
 
-    def cdf(self, value: Tensor) -> Tensor:
-        probability = self._component_distribution.cdf(self._for_each_component(value))
+    def cdf(self, x: Tensor) -> Tensor:
+        probability = self._component_distribution.cdf(self._for_each_component(x))
         return (probability * self._mixture_distribution.probs).sum(-1)
 
-    def log_prob(self, value: Tensor) -> Tensor:
+    def log_prob(self, x: Tensor) -> Tensor:
         if self._validate_args:
-            self._validate_sample(value)
-        log_prob = self._component_distribution.log_prob(self._for_each_component(value))
+            self._validate_sample(x)
+        log_prob = self._component_distribution.log_prob(self._for_each_component(x))
         log_weight = ops.log_softmax(self._mixture_distribution.logits, -1)
         return (log_prob + log_weight).logsumexp(-1)
 

@@ -39,7 +39,7 @@ class Pareto(TransformedDistribution):
     (tensor(1.5000), tensor(0.8750))
     """
 
-    arg_constraints = {"scale": constraints.positive, "alpha": constraints.positive}  # noqa: RUF012
+    arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}  # noqa: RUF012
 
     def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:
         self.scale, self.alpha = broadcast_all(scale, alpha)

@@ -85,6 +85,7 @@ class Wishart(ExponentialFamily):
         name, matrix = matrix_of(covariance_matrix, precision_matrix, scale_tril)
         if isinstance(df, Number):
             df = tensor(df, dtype=matrix.dtype, device=matrix.device)
+        df = df.to(matrix.dtype)
         batch_shape, n = ops.broadcast_shapes(df.shape, matrix.shape[:-2]), matrix.shape[-1]
         self.df = df.expand(batch_shape)
         setattr(self, name, matrix.expand((*batch_shape, -1, -1)))

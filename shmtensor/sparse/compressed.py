@@ -362,6 +362,9 @@ def sparse_compressed_tensor(
     where = f"{str(layout).rpartition('.')[2]}_tensor"
     numbers: Tensor = from_data.as_tensor(values, dtype=dtype, device=device)
     indices = [from_data.as_tensor(x) for x in (compressed_indices, plain_indices)]
+    for x in indices:
+        if x.numel() and (x.is_floating_point() or x.is_complex() or x.dtype == dtypes.bool):
+            raise RuntimeError(f"{where}: the indices must be int32 or int64: {x.dtype}")
     if not all(x.dtype == dtypes.int32 for x in indices):
         indices = [from_data.as_tensor(x, dtype=dtypes.int64) for x in indices]
     compressed, plain = (x.to(numbers.device) for x in indices)

@@ -122,7 +122,7 @@ def test_constraints_of_vectors() -> None:
         constraints.dependent.check(rows)
 
 
-NAN = float("nan")
+NAN, INF = float("nan"), float("inf")
 MATRICES: dict[str, list[list[float]]] = {
     "the identity": [[1, 0], [0, 1]],
     "lower": [[-1, 0], [2, 0]],
@@ -131,13 +131,14 @@ MATRICES: dict[str, list[list[float]]] = {
     "semidefinite": [[1, 1], [1, 1]],
     "upper": [[1, 1], [0, 1]],
     "nan": [[1, 0], [0, NAN]],
+    "infinite": [[INF, INF], [INF, INF]],
 }
 IN: dict[str, tuple[Any, set[str]]] = {
     "LowerTriangular": (constraints.lower_triangular, {"the identity", "lower", "factor"}),
     "LowerCholesky": (constraints.lower_cholesky, {"the identity", "factor"}),
     "CorrCholesky": (constraints.corr_cholesky, {"the identity", "factor"}),
     "Square": (constraints.square, set(MATRICES)),
-    "Symmetric": (constraints.symmetric, {"the identity", "symmetric", "semidefinite"}),
+    "Symmetric": (constraints.symmetric, {"the identity", "symmetric", "semidefinite", "infinite"}),
     "PositiveSemidefinite": (constraints.positive_semidefinite, {"the identity", "semidefinite"}),
     "PositiveDefinite": (constraints.positive_definite, {"the identity"}),
 }

@@ -285,6 +285,31 @@ def test_modes_at_the_ends() -> None:
     assert pareto.variance.tolist() == [np.inf] * 4
 
 
+def test_logarithms_of_probabilities_of_the_generalized_pareto_distribution() -> None:
+    family = FAMILIES["GeneralizedPareto"]
+    p, reference = family.ours(7, N), family.of_scipy(7, N)
+    x = reference.ppf(np.array([[1e-12], [0.3], [0.6], [1 - 1e-7]]))
+    p, x = p.expand(x.shape), st.tensor(x)
+    np.testing.assert_allclose(p.log_survival_function(x), reference.logsf(x), rtol=1e-6)
+    expected = np.log1p(-reference.sf(x))
+    expected[0] = np.log(reference.cdf(x)[0])
+    np.testing.assert_allclose(p.log_cdf(x), expected, rtol=1e-5)
+    far = distributions.GeneralizedPareto(0.0, 1.0, 0.0)
+    np.testing.assert_allclose(far.log_cdf(st.tensor(50.0)), -np.exp(-50), rtol=1e-5)
+    for method in (far.log_cdf, far.log_survival_function):
+        with pytest.raises(ValueError, match="within the support"):
+            method(st.tensor(-1.0))
+
+
+def test_names_of_arguments_are_pytorchs() -> None:
+    for p in (distributions.HalfNormal(1.0), distributions.HalfCauchy(1.0)):
+        assert p.icdf(prob=st.tensor(0.0)).item() == 0
+    weights = distributions.Categorical(st.tensor([1.0, 3.0]))
+    mixture = distributions.MixtureSameFamily(weights, distributions.Normal(st.zeros(2), 1.0))
+    assert mixture.cdf(x=st.tensor(0.0)).item() == 0.5
+    assert mixture.log_prob(x=st.tensor(0.0)).item() == pytest.approx(-0.9189385)
+
+
 @pytest.mark.parametrize("name", FAMILIES)
 def test_shapes(name: str) -> None:
     p = FAMILIES[name].ours(7, 2)

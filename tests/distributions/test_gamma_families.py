@@ -457,3 +457,10 @@ def test_errors_are_pytorchs(call: Any, message: str) -> None:
     theirs = types.FunctionType(call.__code__, {**call.__globals__, **names, "st": torch})
     with pytest.raises((ValueError, AttributeError)):
         theirs()
+
+
+def test_gamma_takes_a_number() -> None:
+    p = distributions.Gamma(2.0, 3.0)
+    assert p.log_prob(0.5).item() == p.log_prob(st.tensor(0.5)).item()
+    with pytest.raises(ValueError, match="within the support"):
+        distributions.Chi2(2.0).log_prob(-1)

@@ -100,6 +100,8 @@ def test_wrong_arguments() -> None:
         LowRankMultivariateNormal(loc, factor, st.ones(2))
     with pytest.raises(ValueError, match=r"with shape \(3,\): shape \(\)"):
         LowRankMultivariateNormal(loc, factor, st.tensor(1.0))
+    with pytest.raises(ValueError, match=r"Incompatible batch shapes: loc \(2, 3\), cov_f"):
+        LowRankMultivariateNormal(st.zeros(2, 3), st.ones(4, 3, 2), diag)
     with pytest.raises(ValueError, match="parameter cov_diag"):
         LowRankMultivariateNormal(loc, factor, -diag)
 

@@ -132,6 +132,12 @@ def test_gradients_flow_through_rsample() -> None:
     np.testing.assert_allclose(covariance.grad.sum(), 4 * 6, rtol=0.1)
 
 
+def test_degrees_of_freedom_of_another_dtype() -> None:
+    for df in (st.tensor(5.0), st.tensor(5)):
+        p = Wishart(df, st.eye(3, dtype=st.float64))
+        assert p.sample().dtype == p.mean.dtype == p.variance.dtype == st.float64
+
+
 def test_wrong_arguments() -> None:
     eye = st.eye(3)
     with pytest.raises(ValueError, match=r"Exactly one of covariance_matrix .*: none"):

@@ -413,3 +413,10 @@ def test_files_and_values_are_pytorchs(layout: Any, tmp_path: Any) -> None:
         assert (x + x).to_dense().tolist() == (theirs + theirs).to_dense().tolist()
         assert theirs.is_sparse == x.is_sparse
         assert theirs.is_sparse_csr == x.is_sparse_csr
+
+
+def test_indices_are_integers() -> None:
+    for rows, columns in (([0.0, 0.5, 1.0], [1]), ([0, 0, 1], [1.5]), ([0, 0, 1], [True])):
+        with pytest.raises(RuntimeError, match="sparse_csr_tensor: the indices must be int32 or"):
+            st.sparse_csr_tensor(rows, columns, [3.0], (2, 2))
+    assert st.sparse_csr_tensor([0, 0, 0], [], [], (2, 2)).to_dense().tolist() == [[0, 0], [0, 0]]
