@@ -168,7 +168,16 @@ class SimpleQueue(Shared):
 
     def put(self, obj: Any) -> None:
         """Sends an object. Copies: none for tensors and arrays in shared memory."""
-        send(self._channel, obj, self._block, None)
+        self._send(obj, None)
+
+    def _send(self, obj: Any, timeout: float | None) -> bool:
+        """Sends an object; whether there was room in time."""
+        if not profiling.on:
+            return send(self._channel, obj, self._block, timeout)
+        began = profiling.begin()
+        has_room = send(self._channel, obj, self._block, timeout)
+        profiling.end(began, f"{type(self).__name__}.put", profiling.QUEUE_WAIT)
+        return has_room
 
     def get(self, timeout: float | None = None, *, watch: Iterable[Any] = ()) -> Any:
         """Waits for the next message.
@@ -285,7 +294,7 @@ class Queue(SimpleQueue):
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         """Sends an object; raises Full when there is no room in time. Copies: none for what is in
         shared memory."""
-        if not send(self._channel, obj, self._block, timeout if block else 0.0):
+        if not self._send(obj, timeout if block else 0.0):
             raise Full
 
     def get(  # type: ignore[override]

@@ -222,6 +222,17 @@ def check_activities(activities: Iterable[ProfilerActivity] | None) -> None:
             raise ValueError(f"profile: these activities cannot be recorded: {names}")
 
 
+def warn_of(where: str, stacklevel: int, **options: Any) -> None:
+    """Warns of options that are set and have no effect."""
+    if names := [name for name, value in options.items() if value]:
+        warnings.warn(
+            f"{where}: without effect: {', '.join(names)}: shapes, stacks, FLOPs and modules are "
+            "not recorded",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
 active: profile | None = None  # the profile of this process
 lock = threading.Lock()
 
@@ -255,14 +266,14 @@ class profile:
     on_trace_ready : callable, optional
         Is called with this profile after the last recorded step of each cycle, or at the end.
     record_shapes : bool, optional
-        Accepted, and ignored.
+        Has no effect, with a warning.
     profile_memory : bool, optional
         Whether the bytes of arrays in the heap are measured: a counter in the trace, and a column
         of the table.
     with_stack, with_flops, with_modules : bool, optional
-        Accepted, and ignored.
-    experimental_config, execution_trace_observer, acc_events, use_cuda, custom_trace_id_callback \
-: optional
+        Have no effect, with a warning.
+    experimental_config, execution_trace_observer, acc_events, use_cuda, \
+custom_trace_id_callback, post_processing_timeout_s : optional
         Accepted, and ignored.
 
     Raises
@@ -315,8 +326,13 @@ class profile:
         acc_events: bool = False,
         use_cuda: bool | None = None,
         custom_trace_id_callback: Any = None,
+        post_processing_timeout_s: float | None = None,
     ) -> None:
         check_activities(activities)
+        warn_of(
+            "profile", 2, record_shapes=record_shapes, with_stack=with_stack,
+            with_flops=with_flops, with_modules=with_modules,
+        )  # fmt: skip
         self.action_of = schedule
         self.on_trace_ready = on_trace_ready
         self.profile_memory = bool(profile_memory)
@@ -518,8 +534,10 @@ class profile:
 
         Parameters
         ----------
-        group_by_input_shape, group_by_stack_n, group_by_overload_name : optional
-            Accepted as in PyTorch, and ignored: shapes and stacks are not recorded.
+        group_by_input_shape, group_by_stack_n : optional
+            Have no effect, with a warning: shapes and stacks are not recorded.
+        group_by_overload_name : optional
+            Accepted as in PyTorch: ops have no overloads.
         group_by_process : bool, optional
             Whether the other processes of the run are included, each with rows of its own.
 
@@ -545,6 +563,10 @@ class profile:
         [('ones', 1), ('mul', 2)]
         """
         trace = self.recorded("key_averages")
+        warn_of(
+            "profile.key_averages", 2, group_by_input_shape=group_by_input_shape,
+            group_by_stack_n=group_by_stack_n,
+        )  # fmt: skip
         events = trace.function_events
         if not group_by_process:
             events = [event for event in events if event.pid == trace.pid]

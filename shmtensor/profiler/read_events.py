@@ -31,6 +31,7 @@ CHUNK_BYTES, CHUNKS, HEAD = 64 << 10, 4096, 128  # of a chunk, and of its header
 NEXT_CHUNK, DROPPED = 64, 128  # offsets in the file
 EVENTS, NAMES = 1, 2  # kinds of chunks
 
+OPS = ("op", "backward")  # kinds whose `bytes` are what they allocated less what they freed
 # Events of these kinds count as theirs what happens inside them, such as an optimizer its ops.
 OWNERS = ("backward", "optimizer", "loader wait", "collective", "load")
 
@@ -55,6 +56,7 @@ class ThreadEvents:
 
     Attributes:
         self_ns: the duration of each event without that of those inside it.
+        self_bytes: of ops: what each allocated less what it freed, without the ops inside it.
         owners: for each event the number of the outermost event of `OWNERS` around it, or its own.
     """
 
@@ -62,6 +64,7 @@ class ThreadEvents:
     tid: int
     events: NDArray[np.void]
     self_ns: NDArray[np.int64] = field(init=False)
+    self_bytes: list[int] = field(init=False)
     owners: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,8 +75,11 @@ class ThreadEvents:
         )
         self.events = events = events[order]
         kinds = [native.PROFILE_KINDS[kind] in OWNERS for kind in events["kind"]]
+        ops = [native.PROFILE_KINDS[kind] in OPS for kind in events["kind"]]
         durations = events["duration"].tolist()
         own = list(durations)
+        allocated = [n if op else 0 for n, op in zip(events["bytes"].tolist(), ops, strict=True)]
+        self.self_bytes = own_bytes = list(allocated)
         self.owners = owners = list(range(len(events)))
         stack: list[tuple[int, int]] = []  # number and end of the events that are open
         for i, start in enumerate(events["start"].tolist()):
@@ -82,6 +88,8 @@ class ThreadEvents:
             if stack:
                 outer = stack[-1][0]
                 own[outer] -= durations[i]
+                if ops[outer]:
+                    own_bytes[outer] -= allocated[i]
                 if kinds[owners[outer]]:
                     owners[i] = owners[outer]
             stack.append((i, start + durations[i]))
@@ -125,8 +133,9 @@ class Trace:
         kinds = native.PROFILE_KINDS
         for thread in self.threads:
             process = thread.process
-            rows = zip(thread.events.tolist(), thread.self_ns.tolist(), strict=True)
-            for (start, duration, nbytes, _, name, kind, _), own in rows:
+            events, self_ns = thread.events.tolist(), thread.self_ns.tolist()
+            rows = zip(events, self_ns, thread.self_bytes, strict=True)
+            for (start, duration, nbytes, _, name, kind, _), own, own_bytes in rows:
                 yield FunctionEvent(
                     self.names[name],
                     thread.tid,
@@ -137,6 +146,7 @@ class Trace:
                     pid=process.pid,
                     process=process.role,
                     nbytes=nbytes,
+                    self_cpu_memory_usage=own_bytes,
                 )
 
 

@@ -8,12 +8,15 @@ import os
 import struct
 import threading
 from pathlib import Path
+from queue import Full
 from typing import Any
 
 import pytest
 
 import shmtensor as st
+from shmtensor import multiprocessing as mp
 from shmtensor import native
+from shmtensor.distributed.backends.member import Member
 from shmtensor.profiler import (
     ProfilerAction,
     ProfilerActivity,
@@ -115,7 +118,7 @@ def test_profiles_do_not_nest() -> None:
 
 def test_arguments_are_checked() -> None:
     assert supported_activities() == {ProfilerActivity.CPU}
-    profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], with_stack=True)
+    profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
     with pytest.raises(ValueError, match="must be among the activities"):
         profile(activities=[ProfilerActivity.CUDA])
     with pytest.raises(ValueError, match="cannot be recorded: \\['XPU'\\]"):
@@ -128,6 +131,52 @@ def test_arguments_are_checked() -> None:
         native.profile_end(1, 3, 0)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no such row"):
         native.profile_follow(1000, 0)
+
+
+def test_options_without_effect_warn() -> None:
+    with pytest.warns(UserWarning, match="without effect: record_shapes, with_stack:") as caught:
+        prof = profile(record_shapes=True, with_stack=True)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="without effect: with_flops") as caught:
+        st.autograd.profiler.profile(with_flops=True)
+    assert caught[0].filename == __file__
+    with pytest.raises(TypeError, match="profile_memry"):
+        st.autograd.profiler.profile(profile_memry=True)  # type: ignore[call-arg]
+    with prof:
+        st.ones(3)
+    with pytest.warns(UserWarning, match="group_by_input_shape") as caught:
+        prof.key_averages(group_by_input_shape=True)
+    assert caught[0].filename == __file__
+
+
+def test_a_queue_is_recorded_at_both_ends() -> None:
+    queue: mp.Queue = mp.Queue(1)
+    with profile() as prof:
+        queue.put(1)
+        with pytest.raises(Full):
+            queue.put(2, timeout=0.01)
+        queue.get()
+    queue.close()
+    assert names_of(prof, "queue wait") == ["Queue.put", "Queue.put", "Queue.get"]
+    waits = [event.cpu_time_total for event in prof.events() if event.kind == "queue wait"]
+    assert waits[1] >= 10_000
+    assert "waiting for queues" in prof.summary()
+
+
+class Alone(Member):
+    def _leave(self) -> None:
+        """There is nobody to tell."""
+
+
+def test_collectives_of_engines_in_python_are_recorded() -> None:
+    member = Alone(0, 1)
+    with profile() as prof:
+        with member.exclusive("all_reduce"):
+            st.ones(3)
+        with pytest.raises(ZeroDivisionError), member.exclusive("barrier"):
+            raise ZeroDivisionError
+    member.leave()
+    assert names_of(prof, "collective") == ["all_reduce"]
 
 
 def test_schedule_of_steps() -> None:
@@ -190,6 +239,25 @@ def test_threads_have_their_numbers() -> None:
         st.ones(3).exp()
     by_name = {event.name: event.thread for event in prof.events()}
     assert by_name["erfinv"] == numbers[0] != by_name["exp"] == threading.get_native_id()
+
+
+def test_memory_of_an_op_without_the_ops_inside_it() -> None:
+    x = st.ones(512, 512, requires_grad=True)  # 1 MiB
+    with profile(profile_memory=True) as prof, record_function("mine"):
+        st.nn.functional.linear(x, x).sum().backward()
+    rows = prof.key_averages()
+    (node,) = [row for row in rows if row.key == "LinearBackward0"]
+    (matmul,) = [row for row in rows if row.key == "matmul"]
+    (mine,) = [row for row in rows if row.key == "mine"]
+    assert node.self_cpu_memory_usage == node.cpu_memory_usage - matmul.cpu_memory_usage
+    assert matmul.self_cpu_memory_usage == matmul.cpu_memory_usage >= 1 << 20
+    assert mine.self_cpu_memory_usage == mine.cpu_memory_usage == 0
+    total = rows.total_average()
+    assert total.self_cpu_memory_usage == sum(row.self_cpu_memory_usage for row in rows)
+    assert total.cpu_memory_usage == total.self_cpu_memory_usage
+    text = rows.table(sort_by="self_cpu_memory_usage", row_limit=3, header="by memory")
+    assert text.splitlines()[0] == "by memory"
+    assert text.splitlines()[1].endswith("Self CPU Mem")
 
 
 def test_memory_is_counted() -> None:
