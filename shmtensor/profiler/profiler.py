@@ -405,7 +405,7 @@ custom_trace_id_callback, post_processing_timeout_s : optional
             return
         try:
             if self.cycle_began:  # what came after the last step() is no step
-                self.end_cycle()
+                self.end_cycle(keeps_former=True)
         finally:
             with lock:
                 native.profile_stop()
@@ -464,15 +464,22 @@ custom_trace_id_callback, post_processing_timeout_s : optional
         self.step_num += 1
         self.enter_step()
 
-    def end_cycle(self) -> None:
-        """Reads what was recorded since the begin of the cycle."""
+    def end_cycle(self, keeps_former: bool = False) -> None:
+        """Reads what was recorded since the begin of the cycle.
+
+        Args:
+            keeps_former: a cycle without events does not replace the former one.
+        """
         native.profile_record(False)
         began, ended = self.cycle_began, time.monotonic_ns()
         self.cycle_began = 0
 
         from .read_events import read_trace
 
-        self.trace = read_trace(self.descriptor, began, ended, self.tid, self.profile_memory)
+        trace = read_trace(self.descriptor, began, ended, self.tid, self.profile_memory)
+        if keeps_former and self.trace is not None and not trace.threads:
+            return
+        self.trace = trace
         if self.trace.dropped:
             warnings.warn(
                 f"profile: {self.trace.dropped} events had no room and are lost: record fewer "

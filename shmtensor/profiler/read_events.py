@@ -179,6 +179,11 @@ def read_names(file: mmap.mmap, first: int, used: int) -> Iterator[tuple[int, st
         at += 2 + length
 
 
+def end_of_event(file: mmap.mmap, first: int, number: int) -> int:
+    """When an event of the chunk that begins at `first` ended."""
+    return sum(struct.unpack_from("<QQ", file, first + HEAD + number * EVENT.itemsize))
+
+
 def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: bool) -> Trace:
     """The events of a profile's file that began and ended between two times.
 
@@ -195,6 +200,8 @@ def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: b
         for head in name_heads:
             names.update(read_names(file, head.first, head.used))
         for first, used, _, number, pid, thread in heads:
+            if used and end_of_event(file, first, used - 1) < start:
+                continue  # of a former cycle: events are written when they end
             text = file[first + 64 : first + HEAD].split(b"\0")[0].decode(errors="replace")
             role = "main" if pid == os.getpid() else text or f"process {pid}"
             processes[number] = Process(number, pid, role)

@@ -279,6 +279,22 @@ def test_memory_is_counted() -> None:
     assert "CPU Mem" not in prof.key_averages().table()
 
 
+def test_each_cycle_has_its_own_events() -> None:
+    found = []
+    x = st.ones(2)
+    with profile(
+        schedule=schedule(wait=0, warmup=0, active=1),
+        on_trace_ready=lambda prof: found.append((names_of(prof, "step"), len(prof.events()))),
+    ) as prof:
+        for _ in range(4):
+            for _ in range(1000):  # more than a chunk in two cycles
+                x.exp()
+            prof.step()
+    # What began after the last step() had no events: it is no cycle.
+    assert found == [([f"ProfilerStep#{i}"], 1001) for i in range(4)]
+    assert len(prof.events()) == 1001
+
+
 def test_table() -> None:
     with profile() as prof:
         for _ in range(3):
