@@ -225,10 +225,11 @@ top_level_events_only, time_unit : optional
             rows.sort(key=lambda row: getattr(row, sort_by), reverse=True)
         total = self.self_cpu_time_total or 1.0
         has_memory = any(row.cpu_memory_usage or row.self_cpu_memory_usage for row in self)
-        has_processes = len({row.process for row in self}) > 1
+        processes = {row.process for row in self}
+        width = max(map(len, processes), default=0) if len(processes) > 1 else 0
         titles = ["Self CPU %", "Self CPU us", "CPU total us", "CPU avg us", "# of Calls"]
         titles += ["CPU Mem", "Self CPU Mem"] * has_memory
-        process = f"{'Process':<20} " if has_processes else ""
+        process = f"{'Process':<{width}} " if width else ""
         lines = [header] if header else []
         lines.append(f"{process}{'Name':<40} " + " ".join(f"{title:>12}" for title in titles))
         for row in rows[: row_limit if row_limit >= 0 else None]:
@@ -242,7 +243,7 @@ top_level_events_only, time_unit : optional
             ]
             memory = row.cpu_memory_usage, row.self_cpu_memory_usage
             cells += [format_bytes(nbytes) for nbytes in memory] * has_memory
-            process = f"{row.process:<20.20} " if has_processes else ""
+            process = f"{row.process:<{width}} " if width else ""
             lines.append(f"{process}{row.key:<40.40} " + " ".join(f"{cell:>12}" for cell in cells))
         lines.append(f"Self CPU time total: {total:.1f} us")
         return "\n".join(lines)

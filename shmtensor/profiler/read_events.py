@@ -6,7 +6,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -42,7 +42,8 @@ class Process:
 
     Attributes:
         number: in the profile's file.
-        role: "loader worker 0", "rank 1"; of the process that profiles "main".
+        role: "loader worker 0", "rank 1"; of the process that profiles "main". Processes of the
+            same role, such as workers of two ranks' loaders, have their pid in it.
     """
 
     number: int
@@ -184,6 +185,16 @@ def end_of_event(file: mmap.mmap, first: int, number: int) -> int:
     return sum(struct.unpack_from("<QQ", file, first + HEAD + number * EVENT.itemsize))
 
 
+def name_apart(processes: dict[int, Process]) -> None:
+    """Adds the pid to roles that several processes have."""
+    pids: dict[str, set[int]] = {}
+    for process in processes.values():
+        pids.setdefault(process.role, set()).add(process.pid)
+    for number, process in processes.items():
+        if len(pids[process.role]) > 1:
+            processes[number] = replace(process, role=f"{process.role} (pid {process.pid})")
+
+
 def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: bool) -> Trace:
     """The events of a profile's file that began and ended between two times.
 
@@ -210,6 +221,7 @@ def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: b
             inside = events["start"] >= start
             inside &= events["start"] + events["duration"] <= end
             chunks.setdefault((number, thread), []).append(events[inside])
+    name_apart(processes)
     threads = [
         ThreadEvents(processes[number], thread, np.concatenate(parts))
         for (number, thread), parts in sorted(chunks.items())

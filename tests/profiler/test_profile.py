@@ -11,6 +11,7 @@ from pathlib import Path
 from queue import Full
 from typing import Any
 
+import numpy as np
 import pytest
 
 import shmtensor as st
@@ -26,7 +27,15 @@ from shmtensor.profiler import (
     supported_activities,
     tensorboard_trace_handler,
 )
-from shmtensor.profiler.read_events import EVENT, NEXT_CHUNK
+from shmtensor.profiler.chrome_trace import trace_events
+from shmtensor.profiler.read_events import (
+    EVENT,
+    NEXT_CHUNK,
+    Process,
+    ThreadEvents,
+    Trace,
+    name_apart,
+)  # fmt: skip
 
 
 def names_of(prof: profile, kind: str) -> list[str]:
@@ -293,6 +302,22 @@ def test_each_cycle_has_its_own_events() -> None:
     # What began after the last step() had no events: it is no cycle.
     assert found == [([f"ProfilerStep#{i}"], 1001) for i in range(4)]
     assert len(prof.events()) == 1001
+
+
+def test_processes_of_one_role_have_their_pids() -> None:
+    roles = {0: (7, "main"), 1: (8, "loader worker 0"), 2: (9, "loader worker 0"), 3: (5, "rank 1")}
+    processes = {number: Process(number, *who) for number, who in roles.items()}
+    processes[4] = Process(4, 5, "rank 1")  # the same process again, after a profile of its own
+    name_apart(processes)
+    assert [process.role for process in processes.values()] == [
+        "main", "loader worker 0 (pid 8)", "loader worker 0 (pid 9)", "rank 1", "rank 1",
+    ]  # fmt: skip
+    trace = Trace(0, 1, 0, False, 7, 7, {}, [])
+    trace.threads = [ThreadEvents(p, p.pid, np.zeros(0, EVENT)) for p in processes.values()]
+    names = [e["args"]["name"] for e in trace_events(trace) if e["name"] == "process_name"]
+    assert names[:4] == [
+        "main", "loader worker 0 (pid 8)", "loader worker 0 (pid 9)", "rank 1 (pid 5)",
+    ]  # fmt: skip
 
 
 def test_table() -> None:
