@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..memory.statistics import size
+
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg"]
 
 
@@ -112,18 +114,6 @@ class FunctionEventAvg:
     def cpu_time(self) -> float:
         """The average of an event."""
         return self.cpu_time_total / self.count
-
-
-def format_bytes(n: int) -> str:
-    """A size as text: "1.50 MiB"."""
-    if abs(n) < 1024:
-        return f"{n} B"
-    size = float(n)
-    for unit in ("KiB", "MiB", "GiB"):
-        size /= 1024
-        if abs(size) < 1024 or unit == "GiB":
-            break
-    return f"{size:.2f} {unit}"
 
 
 SORTABLE = (
@@ -242,7 +232,7 @@ top_level_events_only, time_unit : optional
                 f"{row.count}",
             ]
             memory = row.cpu_memory_usage, row.self_cpu_memory_usage
-            cells += [format_bytes(nbytes) for nbytes in memory] * has_memory
+            cells += [size(nbytes) for nbytes in memory] * has_memory
             process = f"{row.process:<{width}} " if width else ""
             lines.append(f"{process}{row.key:<40.40} " + " ".join(f"{cell:>12}" for cell in cells))
         lines.append(f"Self CPU time total: {total:.1f} us")
