@@ -118,13 +118,6 @@ def signal_name(code: int) -> str:
         return f"signal {-code}"
 
 
-def send(channel: native.Channel, obj: Any, via: Any, timeout: float | None) -> bool:
-    """Sends a message through a channel over the block `via`; whether there was room in time."""
-    if not cupy_runtime.state.initialized:
-        return bool(channel.send(obj, pickle_dumps, timeout))
-    return bool(channel.send(obj, pickle_dumps, timeout, Handles(via)))
-
-
 class SimpleQueue(Shared):
     """An unbounded queue with `put`, `get`, `empty` and `close`.
 
@@ -172,11 +165,14 @@ class SimpleQueue(Shared):
 
     def _send(self, obj: Any, timeout: float | None) -> bool:
         """Sends an object; whether there was room in time."""
-        if not profiling.on:
-            return send(self._channel, obj, self._block, timeout)
-        began = profiling.begin()
-        has_room = send(self._channel, obj, self._block, timeout)
-        profiling.end(began, f"{type(self).__name__}.put", profiling.QUEUE_WAIT)
+        began = profiling.begin() if profiling.on else 0
+        if cupy_runtime.state.initialized:
+            via = Handles(self._block)
+            has_room = bool(self._channel.send(obj, pickle_dumps, timeout, via))
+        else:
+            has_room = bool(self._channel.send(obj, pickle_dumps, timeout))
+        if began:
+            profiling.end(began, f"{type(self).__name__}.put", profiling.QUEUE_WAIT)
         return has_room
 
     def get(self, timeout: float | None = None, *, watch: Iterable[Any] = ()) -> Any:
