@@ -93,7 +93,13 @@ def supported_activities() -> set[ProfilerActivity]:
 
 
 def schedule(
-    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0
+    *,
+    wait: int,
+    warmup: int,
+    active: int,
+    repeat: int = 0,
+    skip_first: int = 0,
+    skip_first_wait: int = 0,
 ) -> Callable[[int], ProfilerAction]:
     """A cycle of steps for `profile`: it waits, warms up, then records.
 
@@ -109,6 +115,8 @@ def schedule(
         How many cycles; 0: until the end.
     skip_first : int, optional
         Steps before the first cycle.
+    skip_first_wait : int, optional
+        Not 0: the first cycle does not wait.
 
     Returns
     -------
@@ -142,6 +150,8 @@ def schedule(
             raise ValueError(f"schedule: the number of a step cannot be negative: {step}")
         step -= skip_first
         length = wait + warmup + active
+        if step >= 0 and skip_first_wait:
+            step += wait
         if step < 0 or (repeat and step >= repeat * length):
             return ProfilerAction.NONE
         place = step % length

@@ -193,6 +193,9 @@ def test_schedule_of_steps() -> None:
     found = [action(step).name for step in range(10)]
     cycle = ["NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE"]
     assert found == ["NONE", *cycle, *cycle, "NONE"]
+    action = schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=1, skip_first_wait=1)
+    found = [action(step).name for step in range(9)]
+    assert found == ["NONE", *cycle[1:], *cycle, "NONE"]
     assert schedule(wait=0, warmup=0, active=1)(7) is ProfilerAction.RECORD_AND_SAVE
     for wrong in ({"active": 0}, {"active": 1, "wait": -1}):
         with pytest.raises(ValueError, match="active must be positive"):
