@@ -6,6 +6,7 @@ from typing import Any
 
 from ..profiler.events import EventList, FunctionEvent, FunctionEventAvg
 from ..profiler.profiler import profile as _profile
+from ..profiler.profiler import warn_of
 from ..profiler.ranges import record_function
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_function"]
@@ -18,12 +19,13 @@ class profile(_profile):
     ----------
     enabled : bool, optional
         False measures nothing.
-    use_cpu : bool, optional
-        Accepted as in PyTorch, and ignored.
+    record_shapes, with_stack, with_flops, with_modules : bool, optional
+        Have no effect, with a warning.
     profile_memory : bool, optional
         Whether the bytes of arrays in the heap are measured.
-    **unused
-        record_shapes, with_stack and the like: accepted as in PyTorch, and ignored.
+    use_cpu, use_cuda, use_device, use_kineto, experimental_config, acc_events, \
+custom_trace_id_callback : optional
+        Accepted as in PyTorch, and ignored.
 
     Raises
     ------
@@ -47,10 +49,23 @@ class profile(_profile):
         self,
         enabled: bool = True,
         *,
-        use_cpu: bool = True,
+        use_cuda: bool = False,
+        use_device: str | None = None,
+        record_shapes: bool = False,
+        with_flops: bool = False,
         profile_memory: bool = False,
-        **unused: Any,
+        with_stack: bool = False,
+        with_modules: bool = False,
+        use_kineto: bool = False,
+        use_cpu: bool = True,
+        experimental_config: Any = None,
+        acc_events: bool = False,
+        custom_trace_id_callback: Any = None,
     ) -> None:
+        warn_of(
+            "profile", 2, record_shapes=record_shapes, with_stack=with_stack,
+            with_flops=with_flops, with_modules=with_modules,
+        )  # fmt: skip
         super().__init__(profile_memory=profile_memory)
         self.enabled = enabled
 
@@ -65,14 +80,12 @@ class profile(_profile):
 
     def total_average(self) -> FunctionEventAvg:
         """The sum of all events of this process."""
-        rows = self.key_averages()
-        total = self.self_cpu_time_total
-        return FunctionEventAvg("Total", sum(r.count for r in rows), total, total)
+        return self.key_averages().total_average()
 
     @property
     def self_cpu_time_total(self) -> float:
         """The time spent in ops and recorded blocks of this process, in microseconds."""
-        return float(sum(row.self_cpu_time_total for row in self.key_averages()))
+        return self.key_averages().self_cpu_time_total
 
     def table(self, *args: Any, **kwargs: Any) -> str:
         """`key_averages().table(...)`."""

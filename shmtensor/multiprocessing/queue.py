@@ -118,13 +118,6 @@ def signal_name(code: int) -> str:
         return f"signal {-code}"
 
 
-def send(channel: native.Channel, obj: Any, via: Any, timeout: float | None) -> bool:
-    """Sends a message through a channel over the block `via`; whether there was room in time."""
-    if not cupy_runtime.state.initialized:
-        return bool(channel.send(obj, pickle_dumps, timeout))
-    return bool(channel.send(obj, pickle_dumps, timeout, Handles(via)))
-
-
 class SimpleQueue(Shared):
     """An unbounded queue with `put`, `get`, `empty` and `close`.
 
@@ -168,7 +161,19 @@ class SimpleQueue(Shared):
 
     def put(self, obj: Any) -> None:
         """Sends an object. Copies: none for tensors and arrays in shared memory."""
-        send(self._channel, obj, self._block, None)
+        self._send(obj, None)
+
+    def _send(self, obj: Any, timeout: float | None) -> bool:
+        """Sends an object; whether there was room in time."""
+        began = profiling.begin() if profiling.on else 0
+        if cupy_runtime.state.initialized:
+            via = Handles(self._block)
+            has_room = bool(self._channel.send(obj, pickle_dumps, timeout, via))
+        else:
+            has_room = bool(self._channel.send(obj, pickle_dumps, timeout))
+        if began:
+            profiling.end(began, f"{type(self).__name__}.put", profiling.QUEUE_WAIT)
+        return has_room
 
     def get(self, timeout: float | None = None, *, watch: Iterable[Any] = ()) -> Any:
         """Waits for the next message.
@@ -285,7 +290,7 @@ class Queue(SimpleQueue):
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         """Sends an object; raises Full when there is no room in time. Copies: none for what is in
         shared memory."""
-        if not send(self._channel, obj, self._block, timeout if block else 0.0):
+        if not self._send(obj, timeout if block else 0.0):
             raise Full
 
     def get(  # type: ignore[override]

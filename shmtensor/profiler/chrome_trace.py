@@ -19,7 +19,8 @@ from .read_events import ThreadEvents, Trace
 def trace_events(trace: Trace) -> Iterator[dict[str, Any]]:
     """The trace events of a profile; times begin with that of the profile."""
     for order, process in enumerate(trace.processes):
-        name = f"{process.role} (pid {process.pid})" if process.role != "main" else "main"
+        pid = f" (pid {process.pid})"
+        name = process.role if process.role == "main" else process.role.removesuffix(pid) + pid
         head = {"ph": "M", "pid": process.pid, "tid": 0, "ts": 0}
         yield {**head, "name": "process_name", "args": {"name": name}}
         yield {**head, "name": "process_sort_index", "args": {"sort_index": order}}

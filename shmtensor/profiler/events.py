@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..memory.statistics import size
+
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg"]
 
 
@@ -35,6 +37,8 @@ class FunctionEvent:
     nbytes : int, optional
         Of an op, under profile_memory: the bytes that it allocated less those that it freed. Of a
         collective: the bytes of this rank's operand.
+    self_cpu_memory_usage : int, optional
+        Of an op: `cpu_memory_usage` without that of the ops inside it; else 0.
 
     Examples
     --------
@@ -52,6 +56,7 @@ class FunctionEvent:
     pid: int = 0
     process: str = "main"
     nbytes: int = 0
+    self_cpu_memory_usage: int = 0
 
     count = 1
 
@@ -85,6 +90,8 @@ class FunctionEventAvg:
         The same without the events inside them.
     cpu_memory_usage : int, optional
         Bytes that the ops allocated less those that they freed.
+    self_cpu_memory_usage : int, optional
+        The same without the ops inside them.
     process : str, optional
         The role of the process; "" for several.
 
@@ -101,6 +108,7 @@ class FunctionEventAvg:
     self_cpu_time_total: float
     cpu_memory_usage: int = 0
     process: str = ""
+    self_cpu_memory_usage: int = 0
 
     @property
     def cpu_time(self) -> float:
@@ -108,19 +116,10 @@ class FunctionEventAvg:
         return self.cpu_time_total / self.count
 
 
-def format_bytes(n: int) -> str:
-    """A size as text: "1.50 MiB"."""
-    if abs(n) < 1024:
-        return f"{n} B"
-    size = float(n)
-    for unit in ("KiB", "MiB", "GiB"):
-        size /= 1024
-        if abs(size) < 1024 or unit == "GiB":
-            break
-    return f"{size:.2f} {unit}"
-
-
-SORTABLE = ("cpu_time_total", "self_cpu_time_total", "cpu_time", "count", "cpu_memory_usage")
+SORTABLE = (
+    "cpu_time_total", "self_cpu_time_total", "cpu_time", "count",
+    "cpu_memory_usage", "self_cpu_memory_usage",
+)  # fmt: skip
 
 
 class EventList(list[Any]):
@@ -140,18 +139,56 @@ class EventList(list[Any]):
     'EventList'
     """
 
-    def table(self, sort_by: str | None = None, row_limit: int = 100, **unused: Any) -> str:
+    @property
+    def self_cpu_time_total(self) -> float:
+        """The time of all events, each without those inside it, in microseconds."""
+        return float(sum(row.self_cpu_time_total for row in self))
+
+    def total_average(self) -> FunctionEventAvg:
+        """The sum of all events.
+
+        Returns
+        -------
+        FunctionEventAvg
+            Its key is "Total". Time and memory inside several events count once.
+
+        Examples
+        --------
+        >>> from shmtensor.profiler import profile
+        >>> with profile() as prof:
+        ...     y = st.ones(3) * 2
+        >>> prof.key_averages().total_average().count
+        2
+        """
+        total, memory = self.self_cpu_time_total, sum(row.self_cpu_memory_usage for row in self)
+        count = sum(row.count for row in self)
+        return FunctionEventAvg("Total", count, total, total, memory, "", memory)
+
+    def table(
+        self,
+        sort_by: str | None = None,
+        row_limit: int = 100,
+        max_src_column_width: int = 75,
+        max_name_column_width: int = 40,
+        max_shapes_column_width: int = 80,
+        header: str | None = None,
+        top_level_events_only: bool = False,
+        time_unit: str | None = None,
+    ) -> str:
         """Text with a line for each name, or each event.
 
         Parameters
         ----------
         sort_by : str, optional
-            A column: "cpu_time_total", "self_cpu_time_total", "cpu_time", "count" or
-            "cpu_memory_usage".
+            A column: "cpu_time_total", "self_cpu_time_total", "cpu_time", "count",
+            "cpu_memory_usage" or "self_cpu_memory_usage".
         row_limit : int, optional
             The maximal number of lines; -1: all.
-        **unused
-            max_name_column_width, header and the like: accepted as in PyTorch, and ignored.
+        header : str, optional
+            A line above the table.
+        max_src_column_width, max_name_column_width, max_shapes_column_width, \
+top_level_events_only, time_unit : optional
+            Accepted as in PyTorch, and ignored.
 
         Returns
         -------
@@ -176,13 +213,15 @@ class EventList(list[Any]):
             if sort_by not in SORTABLE:
                 raise ValueError(f"table: sort_by must be one of {SORTABLE}: got {sort_by!r}")
             rows.sort(key=lambda row: getattr(row, sort_by), reverse=True)
-        total = sum(row.self_cpu_time_total for row in self) or 1.0
-        has_memory = any(row.cpu_memory_usage for row in self)
-        has_processes = len({row.process for row in self}) > 1
+        total = self.self_cpu_time_total or 1.0
+        has_memory = any(row.cpu_memory_usage or row.self_cpu_memory_usage for row in self)
+        processes = {row.process for row in self}
+        width = max(map(len, processes), default=0) if len(processes) > 1 else 0
         titles = ["Self CPU %", "Self CPU us", "CPU total us", "CPU avg us", "# of Calls"]
-        titles += ["CPU Mem"] * has_memory
-        process = f"{'Process':<20} " if has_processes else ""
-        lines = [f"{process}{'Name':<40} " + " ".join(f"{title:>12}" for title in titles)]
+        titles += ["CPU Mem", "Self CPU Mem"] * has_memory
+        process = f"{'Process':<{width}} " if width else ""
+        lines = [header] if header else []
+        lines.append(f"{process}{'Name':<40} " + " ".join(f"{title:>12}" for title in titles))
         for row in rows[: row_limit if row_limit >= 0 else None]:
             own = row.self_cpu_time_total
             cells = [
@@ -192,8 +231,9 @@ class EventList(list[Any]):
                 f"{row.cpu_time:.1f}",
                 f"{row.count}",
             ]
-            cells += [format_bytes(row.cpu_memory_usage)] * has_memory
-            process = f"{row.process:<20.20} " if has_processes else ""
+            memory = row.cpu_memory_usage, row.self_cpu_memory_usage
+            cells += [size(nbytes) for nbytes in memory] * has_memory
+            process = f"{row.process:<{width}} " if width else ""
             lines.append(f"{process}{row.key:<40.40} " + " ".join(f"{cell:>12}" for cell in cells))
         lines.append(f"Self CPU time total: {total:.1f} us")
         return "\n".join(lines)
@@ -213,5 +253,6 @@ def averages(events: Iterable[FunctionEvent], by_process: bool = False) -> Event
             cpu_time_total=old.cpu_time_total + e.cpu_time_total,
             self_cpu_time_total=old.self_cpu_time_total + e.self_cpu_time_total,
             cpu_memory_usage=old.cpu_memory_usage + e.cpu_memory_usage,
+            self_cpu_memory_usage=old.self_cpu_memory_usage + e.self_cpu_memory_usage,
         )
     return EventList(found.values())

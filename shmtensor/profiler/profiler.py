@@ -93,7 +93,13 @@ def supported_activities() -> set[ProfilerActivity]:
 
 
 def schedule(
-    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0
+    *,
+    wait: int,
+    warmup: int,
+    active: int,
+    repeat: int = 0,
+    skip_first: int = 0,
+    skip_first_wait: int = 0,
 ) -> Callable[[int], ProfilerAction]:
     """A cycle of steps for `profile`: it waits, warms up, then records.
 
@@ -109,6 +115,8 @@ def schedule(
         How many cycles; 0: until the end.
     skip_first : int, optional
         Steps before the first cycle.
+    skip_first_wait : int, optional
+        Not 0: the first cycle does not wait.
 
     Returns
     -------
@@ -142,6 +150,8 @@ def schedule(
             raise ValueError(f"schedule: the number of a step cannot be negative: {step}")
         step -= skip_first
         length = wait + warmup + active
+        if step >= 0 and skip_first_wait:
+            step += wait
         if step < 0 or (repeat and step >= repeat * length):
             return ProfilerAction.NONE
         place = step % length
@@ -222,6 +232,17 @@ def check_activities(activities: Iterable[ProfilerActivity] | None) -> None:
             raise ValueError(f"profile: these activities cannot be recorded: {names}")
 
 
+def warn_of(where: str, stacklevel: int, **options: Any) -> None:
+    """Warns of options that are set and have no effect."""
+    if names := [name for name, value in options.items() if value]:
+        warnings.warn(
+            f"{where}: without effect: {', '.join(names)}: shapes, stacks, FLOPs and modules are "
+            "not recorded",
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
 active: profile | None = None  # the profile of this process
 lock = threading.Lock()
 
@@ -255,14 +276,14 @@ class profile:
     on_trace_ready : callable, optional
         Is called with this profile after the last recorded step of each cycle, or at the end.
     record_shapes : bool, optional
-        Accepted, and ignored.
+        Has no effect, with a warning.
     profile_memory : bool, optional
         Whether the bytes of arrays in the heap are measured: a counter in the trace, and a column
         of the table.
     with_stack, with_flops, with_modules : bool, optional
-        Accepted, and ignored.
-    experimental_config, execution_trace_observer, acc_events, use_cuda, custom_trace_id_callback \
-: optional
+        Have no effect, with a warning.
+    experimental_config, execution_trace_observer, acc_events, use_cuda, \
+custom_trace_id_callback, post_processing_timeout_s : optional
         Accepted, and ignored.
 
     Raises
@@ -315,8 +336,13 @@ class profile:
         acc_events: bool = False,
         use_cuda: bool | None = None,
         custom_trace_id_callback: Any = None,
+        post_processing_timeout_s: float | None = None,
     ) -> None:
         check_activities(activities)
+        warn_of(
+            "profile", 2, record_shapes=record_shapes, with_stack=with_stack,
+            with_flops=with_flops, with_modules=with_modules,
+        )  # fmt: skip
         self.action_of = schedule
         self.on_trace_ready = on_trace_ready
         self.profile_memory = bool(profile_memory)
@@ -389,7 +415,7 @@ class profile:
             return
         try:
             if self.cycle_began:  # what came after the last step() is no step
-                self.end_cycle()
+                self.end_cycle(keeps_former=True)
         finally:
             with lock:
                 native.profile_stop()
@@ -448,15 +474,22 @@ class profile:
         self.step_num += 1
         self.enter_step()
 
-    def end_cycle(self) -> None:
-        """Reads what was recorded since the begin of the cycle."""
+    def end_cycle(self, keeps_former: bool = False) -> None:
+        """Reads what was recorded since the begin of the cycle.
+
+        Args:
+            keeps_former: a cycle without events does not replace the former one.
+        """
         native.profile_record(False)
         began, ended = self.cycle_began, time.monotonic_ns()
         self.cycle_began = 0
 
         from .read_events import read_trace
 
-        self.trace = read_trace(self.descriptor, began, ended, self.tid, self.profile_memory)
+        trace = read_trace(self.descriptor, began, ended, self.tid, self.profile_memory)
+        if keeps_former and self.trace is not None and not trace.threads:
+            return
+        self.trace = trace
         if self.trace.dropped:
             warnings.warn(
                 f"profile: {self.trace.dropped} events had no room and are lost: record fewer "
@@ -518,8 +551,10 @@ class profile:
 
         Parameters
         ----------
-        group_by_input_shape, group_by_stack_n, group_by_overload_name : optional
-            Accepted as in PyTorch, and ignored: shapes and stacks are not recorded.
+        group_by_input_shape, group_by_stack_n : optional
+            Have no effect, with a warning: shapes and stacks are not recorded.
+        group_by_overload_name : optional
+            Accepted as in PyTorch: ops have no overloads.
         group_by_process : bool, optional
             Whether the other processes of the run are included, each with rows of its own.
 
@@ -545,6 +580,10 @@ class profile:
         [('ones', 1), ('mul', 2)]
         """
         trace = self.recorded("key_averages")
+        warn_of(
+            "profile.key_averages", 2, group_by_input_shape=group_by_input_shape,
+            group_by_stack_n=group_by_stack_n,
+        )  # fmt: skip
         events = trace.function_events
         if not group_by_process:
             events = [event for event in events if event.pid == trace.pid]

@@ -6,7 +6,7 @@ import mmap
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ CHUNK_BYTES, CHUNKS, HEAD = 64 << 10, 4096, 128  # of a chunk, and of its header
 NEXT_CHUNK, DROPPED = 64, 128  # offsets in the file
 EVENTS, NAMES = 1, 2  # kinds of chunks
 
+OPS = ("op", "backward")  # kinds whose `bytes` are what they allocated less what they freed
 # Events of these kinds count as theirs what happens inside them, such as an optimizer its ops.
 OWNERS = ("backward", "optimizer", "loader wait", "collective", "load")
 
@@ -41,7 +42,8 @@ class Process:
 
     Attributes:
         number: in the profile's file.
-        role: "loader worker 0", "rank 1"; of the process that profiles "main".
+        role: "loader worker 0", "rank 1"; of the process that profiles "main". Processes of the
+            same role, such as workers of two ranks' loaders, have their pid in it.
     """
 
     number: int
@@ -55,6 +57,7 @@ class ThreadEvents:
 
     Attributes:
         self_ns: the duration of each event without that of those inside it.
+        self_bytes: of ops: what each allocated less what it freed, without the ops inside it.
         owners: for each event the number of the outermost event of `OWNERS` around it, or its own.
     """
 
@@ -62,6 +65,7 @@ class ThreadEvents:
     tid: int
     events: NDArray[np.void]
     self_ns: NDArray[np.int64] = field(init=False)
+    self_bytes: list[int] = field(init=False)
     owners: list[int] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,8 +76,11 @@ class ThreadEvents:
         )
         self.events = events = events[order]
         kinds = [native.PROFILE_KINDS[kind] in OWNERS for kind in events["kind"]]
+        ops = [native.PROFILE_KINDS[kind] in OPS for kind in events["kind"]]
         durations = events["duration"].tolist()
         own = list(durations)
+        allocated = [n if op else 0 for n, op in zip(events["bytes"].tolist(), ops, strict=True)]
+        self.self_bytes = own_bytes = list(allocated)
         self.owners = owners = list(range(len(events)))
         stack: list[tuple[int, int]] = []  # number and end of the events that are open
         for i, start in enumerate(events["start"].tolist()):
@@ -82,6 +89,8 @@ class ThreadEvents:
             if stack:
                 outer = stack[-1][0]
                 own[outer] -= durations[i]
+                if ops[outer]:
+                    own_bytes[outer] -= allocated[i]
                 if kinds[owners[outer]]:
                     owners[i] = owners[outer]
             stack.append((i, start + durations[i]))
@@ -125,8 +134,9 @@ class Trace:
         kinds = native.PROFILE_KINDS
         for thread in self.threads:
             process = thread.process
-            rows = zip(thread.events.tolist(), thread.self_ns.tolist(), strict=True)
-            for (start, duration, nbytes, _, name, kind, _), own in rows:
+            events, self_ns = thread.events.tolist(), thread.self_ns.tolist()
+            rows = zip(events, self_ns, thread.self_bytes, strict=True)
+            for (start, duration, nbytes, _, name, kind, _), own, own_bytes in rows:
                 yield FunctionEvent(
                     self.names[name],
                     thread.tid,
@@ -137,6 +147,7 @@ class Trace:
                     pid=process.pid,
                     process=process.role,
                     nbytes=nbytes,
+                    self_cpu_memory_usage=own_bytes,
                 )
 
 
@@ -169,6 +180,21 @@ def read_names(file: mmap.mmap, first: int, used: int) -> Iterator[tuple[int, st
         at += 2 + length
 
 
+def end_of_event(file: mmap.mmap, first: int, number: int) -> int:
+    """When an event of the chunk that begins at `first` ended."""
+    return sum(struct.unpack_from("<QQ", file, first + HEAD + number * EVENT.itemsize))
+
+
+def name_apart(processes: dict[int, Process]) -> None:
+    """Adds the pid to roles that several processes have."""
+    pids: dict[str, set[int]] = {}
+    for process in processes.values():
+        pids.setdefault(process.role, set()).add(process.pid)
+    for number, process in processes.items():
+        if len(pids[process.role]) > 1:
+            processes[number] = replace(process, role=f"{process.role} (pid {process.pid})")
+
+
 def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: bool) -> Trace:
     """The events of a profile's file that began and ended between two times.
 
@@ -185,6 +211,8 @@ def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: b
         for head in name_heads:
             names.update(read_names(file, head.first, head.used))
         for first, used, _, number, pid, thread in heads:
+            if used and end_of_event(file, first, used - 1) < start:
+                continue  # of a former cycle: events are written when they end
             text = file[first + 64 : first + HEAD].split(b"\0")[0].decode(errors="replace")
             role = "main" if pid == os.getpid() else text or f"process {pid}"
             processes[number] = Process(number, pid, role)
@@ -193,6 +221,7 @@ def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: b
             inside = events["start"] >= start
             inside &= events["start"] + events["duration"] <= end
             chunks.setdefault((number, thread), []).append(events[inside])
+    name_apart(processes)
     threads = [
         ThreadEvents(processes[number], thread, np.concatenate(parts))
         for (number, thread), parts in sorted(chunks.items())

@@ -112,7 +112,7 @@ def test_a_thread_is_not_profiled_after_the_block() -> None:
 
 
 def test_text_and_trace(tmp_path: Path) -> None:
-    with profile(use_cpu=True, record_shapes=True) as prof:
+    with profile(use_cpu=True) as prof:
         st.full((3,), 0.3).erfinv()
     text = prof.key_averages().table(sort_by="self_cpu_time_total", row_limit=10)
     assert "erfinv" in text

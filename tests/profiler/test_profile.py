@@ -8,12 +8,16 @@ import os
 import struct
 import threading
 from pathlib import Path
+from queue import Full
 from typing import Any
 
+import numpy as np
 import pytest
 
 import shmtensor as st
+from shmtensor import multiprocessing as mp
 from shmtensor import native
+from shmtensor.distributed.backends.member import Member
 from shmtensor.profiler import (
     ProfilerAction,
     ProfilerActivity,
@@ -23,7 +27,15 @@ from shmtensor.profiler import (
     supported_activities,
     tensorboard_trace_handler,
 )
-from shmtensor.profiler.read_events import EVENT, NEXT_CHUNK
+from shmtensor.profiler.chrome_trace import trace_events
+from shmtensor.profiler.read_events import (
+    EVENT,
+    NEXT_CHUNK,
+    Process,
+    ThreadEvents,
+    Trace,
+    name_apart,
+)  # fmt: skip
 
 
 def names_of(prof: profile, kind: str) -> list[str]:
@@ -115,7 +127,7 @@ def test_profiles_do_not_nest() -> None:
 
 def test_arguments_are_checked() -> None:
     assert supported_activities() == {ProfilerActivity.CPU}
-    profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA], with_stack=True)
+    profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
     with pytest.raises(ValueError, match="must be among the activities"):
         profile(activities=[ProfilerActivity.CUDA])
     with pytest.raises(ValueError, match="cannot be recorded: \\['XPU'\\]"):
@@ -130,11 +142,60 @@ def test_arguments_are_checked() -> None:
         native.profile_follow(1000, 0)
 
 
+def test_options_without_effect_warn() -> None:
+    with pytest.warns(UserWarning, match="without effect: record_shapes, with_stack:") as caught:
+        prof = profile(record_shapes=True, with_stack=True)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="without effect: with_flops") as caught:
+        st.autograd.profiler.profile(with_flops=True)
+    assert caught[0].filename == __file__
+    with pytest.raises(TypeError, match="profile_memry"):
+        st.autograd.profiler.profile(profile_memry=True)  # type: ignore[call-arg]
+    with prof:
+        st.ones(3)
+    with pytest.warns(UserWarning, match="group_by_input_shape") as caught:
+        prof.key_averages(group_by_input_shape=True)
+    assert caught[0].filename == __file__
+
+
+def test_a_queue_is_recorded_at_both_ends() -> None:
+    queue: mp.Queue = mp.Queue(1)
+    with profile() as prof:
+        queue.put(1)
+        with pytest.raises(Full):
+            queue.put(2, timeout=0.01)
+        queue.get()
+    queue.close()
+    assert names_of(prof, "queue wait") == ["Queue.put", "Queue.put", "Queue.get"]
+    waits = [event.cpu_time_total for event in prof.events() if event.kind == "queue wait"]
+    assert waits[1] >= 10_000
+    assert "waiting for queues" in prof.summary()
+
+
+class Alone(Member):
+    def _leave(self) -> None:
+        """There is nobody to tell."""
+
+
+def test_collectives_of_engines_in_python_are_recorded() -> None:
+    member = Alone(0, 1)
+    with profile() as prof:
+        with member.exclusive("all_reduce"):
+            st.ones(3)
+        with pytest.raises(ZeroDivisionError), member.exclusive("barrier"):
+            raise ZeroDivisionError
+    member.leave()
+    assert names_of(prof, "collective") == ["all_reduce"]
+
+
 def test_schedule_of_steps() -> None:
     action = schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=1)
     found = [action(step).name for step in range(10)]
     cycle = ["NONE", "WARMUP", "RECORD", "RECORD_AND_SAVE"]
     assert found == ["NONE", *cycle, *cycle, "NONE"]
+    action = schedule(wait=1, warmup=1, active=2, repeat=2, skip_first=1, skip_first_wait=1)
+    found = [action(step).name for step in range(9)]
+    assert found == ["NONE", *cycle[1:], *cycle, "NONE"]
     assert schedule(wait=0, warmup=0, active=1)(7) is ProfilerAction.RECORD_AND_SAVE
     for wrong in ({"active": 0}, {"active": 1, "wait": -1}):
         with pytest.raises(ValueError, match="active must be positive"):
@@ -192,6 +253,25 @@ def test_threads_have_their_numbers() -> None:
     assert by_name["erfinv"] == numbers[0] != by_name["exp"] == threading.get_native_id()
 
 
+def test_memory_of_an_op_without_the_ops_inside_it() -> None:
+    x = st.ones(512, 512, requires_grad=True)  # 1 MiB
+    with profile(profile_memory=True) as prof, record_function("mine"):
+        st.nn.functional.linear(x, x).sum().backward()
+    rows = prof.key_averages()
+    (node,) = [row for row in rows if row.key == "LinearBackward0"]
+    (matmul,) = [row for row in rows if row.key == "matmul"]
+    (mine,) = [row for row in rows if row.key == "mine"]
+    assert node.self_cpu_memory_usage == node.cpu_memory_usage - matmul.cpu_memory_usage
+    assert matmul.self_cpu_memory_usage == matmul.cpu_memory_usage >= 1 << 20
+    assert mine.self_cpu_memory_usage == mine.cpu_memory_usage == 0
+    total = rows.total_average()
+    assert total.self_cpu_memory_usage == sum(row.self_cpu_memory_usage for row in rows)
+    assert total.cpu_memory_usage == total.self_cpu_memory_usage
+    text = rows.table(sort_by="self_cpu_memory_usage", row_limit=3, header="by memory")
+    assert text.splitlines()[0] == "by memory"
+    assert text.splitlines()[1].endswith("Self CPU Mem")
+
+
 def test_memory_is_counted() -> None:
     with profile(profile_memory=True) as prof:
         x = st.ones(1 << 18)
@@ -209,6 +289,38 @@ def test_memory_is_counted() -> None:
         st.ones(1 << 18)
     assert prof.events()[0].cpu_memory_usage == 0
     assert "CPU Mem" not in prof.key_averages().table()
+
+
+def test_each_cycle_has_its_own_events() -> None:
+    found = []
+    x = st.ones(2)
+    with profile(
+        schedule=schedule(wait=0, warmup=0, active=1),
+        on_trace_ready=lambda prof: found.append((names_of(prof, "step"), len(prof.events()))),
+    ) as prof:
+        for _ in range(4):
+            for _ in range(1000):  # more than a chunk in two cycles
+                x.exp()
+            prof.step()
+    # What began after the last step() had no events: it is no cycle.
+    assert found == [([f"ProfilerStep#{i}"], 1001) for i in range(4)]
+    assert len(prof.events()) == 1001
+
+
+def test_processes_of_one_role_have_their_pids() -> None:
+    roles = {0: (7, "main"), 1: (8, "loader worker 0"), 2: (9, "loader worker 0"), 3: (5, "rank 1")}
+    processes = {number: Process(number, *who) for number, who in roles.items()}
+    processes[4] = Process(4, 5, "rank 1")  # the same process again, after a profile of its own
+    name_apart(processes)
+    assert [process.role for process in processes.values()] == [
+        "main", "loader worker 0 (pid 8)", "loader worker 0 (pid 9)", "rank 1", "rank 1",
+    ]  # fmt: skip
+    trace = Trace(0, 1, 0, False, 7, 7, {}, [])
+    trace.threads = [ThreadEvents(p, p.pid, np.zeros(0, EVENT)) for p in processes.values()]
+    names = [e["args"]["name"] for e in trace_events(trace) if e["name"] == "process_name"]
+    assert names[:4] == [
+        "main", "loader worker 0 (pid 8)", "loader worker 0 (pid 9)", "rank 1 (pid 5)",
+    ]  # fmt: skip
 
 
 def test_table() -> None:

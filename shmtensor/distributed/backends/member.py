@@ -16,6 +16,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ...memory.layout import empty_shared
+from ...profiler import profiling
 from ..group.call_signature import HEAD, write
 from ..group.operands import Array
 
@@ -49,16 +50,21 @@ class Member:
 
     @contextmanager
     def exclusive(self, where: str) -> Iterator[None]:
-        """Raises RuntimeError if another thread is in a collective of this group."""
+        """A collective, an event of the profile if there is one. Raises RuntimeError if another
+        thread is in a collective of this group.
+        """
         if not self._busy.acquire(blocking=False):
             raise RuntimeError(
                 f"{where}: another thread is in a collective of this group: rank {self.rank}, make "
                 "a new_group for each thread"
             )
+        began = profiling.begin() if profiling.on else 0
         try:
             yield
         finally:
             self._busy.release()
+        if began:
+            profiling.end(began, where, profiling.COLLECTIVE)
 
     def message_head(self, x: Array, tag: int) -> Array:
         """The head of a message, in shared memory."""

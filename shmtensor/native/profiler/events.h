@@ -10,9 +10,10 @@
 //
 //   A name's id is chunk << 16 | offset, so each process can write names that every reader finds.
 //
-// Note [Torn events]: one thread writes a chunk. It writes an event, or a name, and then `used` with release; a reader
-// loads `used` of all chunks, calls profile_record(False), which has a fence, and reads no further than that. A process that is killed in between leaves `used` as it was: its last
-// event is not there. One that is killed between taking a chunk and writing the header leaves kind kNone: skipped.
+// Note [Torn events]: one thread writes a chunk. It writes an event, or a name, and then `used` with release. A reader
+// loads `used` of all chunks, calls profile_record(False), which has a fence, and reads no further than that. A process
+// that is killed in between leaves `used` as it was: its last event is not there. One that is killed between taking a
+// chunk and writing the header leaves kind kNone: readers skip the chunk.
 //
 // Note [Recording state]: `state` in the header says whether events are recorded. The process that profiles writes it,
 // and every process reads it at the begin and the end of each event. Once it is kEnded, a process lets go of the file at
@@ -32,11 +33,12 @@ constexpr size_t kChunkBytes = 64 << 10, kChunks = 4096, kFileBytes = kChunkByte
 constexpr char kFileMagic[8] = {'s', 'h', 'm', 'p', 'r', 'o', 'f', '1'};
 
 // What an event is: X(value, name). Python has the names in this order: native.PROFILE_KINDS.
-#define PROFILE_KINDS(X)                                                                                                    \
-  X(kOp, "op")                                                                                                              \
-  X(kBackward, "backward")                                                                                                  \
-  X(kRange, "range") X(kStep, "step") X(kOptimizer, "optimizer") X(kLoaderWait, "loader wait") X(kCollective, "collective") \
-      X(kLoad, "load") X(kQueueWait, "queue wait")
+#define PROFILE_KINDS(X)                                                                                                  \
+  X(kOp, "op")                                                                                                            \
+  X(kBackward, "backward")                                                                                                \
+  X(kRange, "range")                                                                                                      \
+  X(kStep, "step") X(kOptimizer, "optimizer") X(kLoaderWait, "loader wait") X(kCollective, "collective") X(kLoad, "load") \
+      X(kQueueWait, "queue wait")
 #define VALUE(value, name) value,
 enum Kind : uint16_t { PROFILE_KINDS(VALUE) };
 #undef VALUE
@@ -81,7 +83,7 @@ inline uint64_t now_ns() {
 
 extern FileHeader* file;  // null: this process does not record
 
-// When an event began; null-like (start 0): nothing is recorded.
+// When an event began; start is 0 if nothing is recorded.
 struct Begin {
   uint64_t start;
   int64_t allocated;
