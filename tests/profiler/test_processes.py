@@ -75,15 +75,16 @@ def test_workers_of_a_loader_are_recorded(method: str, tmp_path: Path) -> None:
     assert "exp" not in names["main"]
     workers = set(names) - {"main"}
     assert workers <= {"loader worker 0", "loader worker 1"}
-    assert len(workers) == 2 or method != "fork"  # the first may be done before the other comes
-    assert all({"load batch", "exp"} <= names[worker] for worker in workers)
+    loading = {worker for worker in workers if "load batch" in names[worker]}
+    assert loading  # one may be done before the other comes
+    assert all("exp" in names[worker] for worker in loading)
     rows = prof.key_averages(group_by_process=True)
     loaded = [row.count for row in rows if row.key == "load batch"]
     assert sum(loaded) == 6
     assert "loader worker" in rows.table()
     assert "load batch" not in prof.key_averages().table()
     lines = prof.summary().splitlines()
-    assert {line.split(": ")[0] for line in lines[1:]} == workers
+    assert loading <= {line.split(": ")[0] for line in lines[1:]} <= workers
     prof.export_chrome_trace(tmp_path / "trace.json")
     events = check_trace(tmp_path / "trace.json")
     texts = {event["args"]["name"] for event in events if event["name"] == "process_name"}
