@@ -173,15 +173,17 @@ def link_against(glibc, cxx, out):
     out.mkdir(parents=True, exist_ok=True)
     source.write_text(SUBSTITUTES)
     subprocess.run([*cxx, "-fPIC", "-fvisibility=hidden", "-c", source, "-o", target], check=True)
-    archives = [
+    # The unwinder is the system's: a thread that ends in our frames (Python's daemon threads, when
+    # the interpreter ends) is unwound by it, and a second one does not know its state.
+    libraries = [
         subprocess.run(
             [*cxx, f"-print-file-name={name}"], check=True, capture_output=True, text=True
         ).stdout.strip()
-        for name in ("libstdc++.a", "libgcc_eh.a", "libgcc.a")
+        for name in ("libstdc++.a", "libgcc_s.so.1", "libgcc.a")
     ]
-    # lld reads archives whenever a symbol is missing: their place does not matter.
+    # lld reads libraries whenever a symbol is missing: their place does not matter.
     machine = f"{MACHINE}-linux-gnu.{glibc}"
-    return [ZIG, "cc", "-target", machine, "-s", str(target), *archives, "-lm", "-lpthread"]
+    return [ZIG, "cc", "-target", machine, "-s", str(target), *libraries, "-lm", "-lpthread"]
 
 
 def show_progress(number, total, name):

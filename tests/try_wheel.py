@@ -14,6 +14,23 @@ def double(queue, done):
     done.put(None)
 
 
+# Its thread waits in the extension when the interpreter ends, and is unwound there.
+WAITS_AT_THE_END = """
+import queue, threading
+from shmtensor import multiprocessing as mp
+
+def wait(messages):
+    while True:
+        try:
+            messages.get(timeout=0.001)
+        except queue.Empty:
+            pass
+
+messages = mp.Queue()
+threading.Thread(target=wait, args=(messages,), daemon=True).start()
+"""
+
+
 def main():
     for name in dir(st):  # modules that are imported when they are asked for, too
         getattr(st, name)
@@ -40,6 +57,8 @@ def main():
                 adam.step()
     accuracy = (model(x).argmax(1) == y).float().mean().item()
     assert accuracy > 0.9, accuracy
+    for _ in range(5):
+        subprocess.run([sys.executable, "-c", WAITS_AT_THE_END], check=True)
     version = subprocess.run(["shmtensor", "--version"], capture_output=True, text=True, check=True)
     assert version.stdout.split() == ["shmtensor", st.__version__]
     print("python", sys.version.split()[0], "shmtensor", st.__version__, "works")

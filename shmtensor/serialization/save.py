@@ -91,7 +91,7 @@ def write_archive(obj: object, file: IO[bytes]) -> None:
     stream = io.BytesIO()
     Writer(stream, storages).dump(obj)
     with ArchiveWriter(file) as archive:
-        archive.write("data.pkl", stream.getbuffer())
+        archive.write("data.pkl", stream.getvalue())
         archive.write("byteorder", b"little")
         for key, storage in enumerate(storages.spans):
             archive.write(f"data/{key}", storage.bytes())

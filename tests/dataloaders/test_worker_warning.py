@@ -130,7 +130,8 @@ def notices(dataset: Any, epochs: int = 1, **arguments: Any) -> list[warnings.Wa
             for _ in range(epochs):
                 for _ in loader:
                     continue
-    return caught
+    # Python 3.12 and newer warn of each fork of a process with threads.
+    return [warning for warning in caught if "multi-threaded" not in str(warning.message)]
 
 
 def line_of(notice: warnings.WarningMessage) -> str:
