@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Number
 from typing import Any
 
 from ..autograd import no_grad
 from ..autograd import table as ops
-from ..native import Size
 from ..tensor import Tensor
 from . import constraints
 from .exp_family import ExponentialFamily
-from .utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
+from .success_probability import SuccessProbability
+from .utils import broadcast_all
 
 __all__ = ["Bernoulli"]
 
 
-class Bernoulli(ExponentialFamily):
+class Bernoulli(SuccessProbability, ExponentialFamily):
     """1 with a probability, else 0.
 
     Parameters
@@ -51,34 +50,8 @@ class Bernoulli(ExponentialFamily):
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-        is_scalar = isinstance(logits if probs is None else probs, Number)
-        super().__init__(() if is_scalar else self._param.shape, validate_args=validate_args)
-
-    @property
-    def _param(self) -> Tensor:
-        """The parameter that was given."""
-        return self.probs if "probs" in vars(self) else self.logits
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """The log odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """The probability of 1."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._param.shape
+        self._set_probability(probs, logits)
+        super().__init__(self._param.shape, validate_args=validate_args)
 
     @property
     def mean(self) -> Tensor:

@@ -7,16 +7,15 @@ from typing import Any
 
 from ..autograd import no_grad
 from ..autograd import table as ops
-from ..native import Size
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
-from .utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
+from .success_probability import SuccessProbability
 
 __all__ = ["Binomial"]
 
 
-class Binomial(Distribution):
+class Binomial(SuccessProbability, Distribution):
     """The number of successes in independent trials with one probability.
 
     Parameters
@@ -63,34 +62,9 @@ class Binomial(Distribution):
         logits: Any = None,
         validate_args: bool | None = None,
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            self.total_count, self.probs = broadcast_all(total_count, probs)
-        else:
-            self.total_count, self.logits = broadcast_all(total_count, logits)
+        (self.total_count,) = self._set_probability(probs, logits, total_count)
         self.total_count = self.total_count.to(self._param.dtype)
         super().__init__(self._param.shape, validate_args=validate_args)
-
-    @property
-    def _param(self) -> Tensor:
-        """The parameter that was given."""
-        return self.probs if "probs" in vars(self) else self.logits
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """The log odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """The probability of success."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._param.shape
 
     @constraints.dependent_property(is_discrete=True, event_dim=0)
     def support(self) -> Any:

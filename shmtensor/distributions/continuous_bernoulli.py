@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from numbers import Number
 from typing import Any
 
 from ..autograd import table as ops
-from ..native import Size
 from ..tensor import Tensor
 from . import constraints
 from .exp_family import ExponentialFamily
-from .utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs, probs_to_logits
+from .success_probability import SuccessProbability
+from .utils import broadcast_all, clamp_probs, lazy_property, logits_to_probs
 
 __all__ = ["ContinuousBernoulli"]
 
 
-class ContinuousBernoulli(ExponentialFamily):
+class ContinuousBernoulli(SuccessProbability, ExponentialFamily):
     """Numbers x from 0 to 1 with density proportional to `probs ** x * (1 - probs) ** (1 - x)`.
 
     Parameters
@@ -61,37 +60,16 @@ class ContinuousBernoulli(ExponentialFamily):
         lims: tuple[float, float] = (0.499, 0.501),
         validate_args: bool | None = None,
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
+        self._set_probability(probs, logits)
         self._lims = lims
-        is_scalar = isinstance(logits if probs is None else probs, Number)
-        super().__init__(() if is_scalar else self._param.shape, validate_args=validate_args)
+        super().__init__(self._param.shape, validate_args=validate_args)
         if probs is not None:
             self.probs = clamp_probs(self.probs)
-
-    @property
-    def _param(self) -> Tensor:
-        """The parameter that was given."""
-        return self.probs if "probs" in vars(self) else self.logits
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """The log odds."""
-        return probs_to_logits(self.probs, is_binary=True)
 
     @lazy_property
     def probs(self) -> Tensor:
         """The parameter between 0 and 1."""
         return clamp_probs(logits_to_probs(self.logits, is_binary=True))
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._param.shape
 
     def _split(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Where the Taylor series counts; `probs`, and its log odds, with others there; its

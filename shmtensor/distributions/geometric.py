@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Number
 from typing import Any
 
 from ..autograd import no_grad
@@ -12,12 +11,12 @@ from ..dtypes import finfo
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
-from .utils import broadcast_all, lazy_property, logits_to_probs, probs_to_logits
+from .success_probability import SuccessProbability
 
 __all__ = ["Geometric"]
 
 
-class Geometric(Distribution):
+class Geometric(SuccessProbability, Distribution):
     """How many trials fail before the first that succeeds: 0, 1, 2, ...
 
     Parameters
@@ -47,31 +46,14 @@ class Geometric(Distribution):
     def __init__(
         self, probs: Any = None, logits: Any = None, validate_args: bool | None = None
     ) -> None:
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-        is_scalar = isinstance(logits if probs is None else probs, Number)
-        shape = () if is_scalar else (self.logits if probs is None else self.probs).shape
-        super().__init__(shape, validate_args=validate_args)
+        self._set_probability(probs, logits)
+        super().__init__(self._param.shape, validate_args=validate_args)
         if self._validate_args and probs is not None and not bool((self.probs > 0).all()):
             raise ValueError(
                 f"Expected parameter probs ({type(self.probs).__name__} of shape "
                 f"{tuple(self.probs.shape)}) of distribution {self!r} to be positive but found "
                 f"invalid values:\n{self.probs}"
             )
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """The log odds."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """The probability that a trial succeeds."""
-        return logits_to_probs(self.logits, is_binary=True)
 
     @property
     def mean(self) -> Tensor:

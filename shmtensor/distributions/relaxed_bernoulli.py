@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from numbers import Number
 from typing import Any
 
 from ..autograd import table as ops
-from ..native import Size
 from ..tensor import Tensor
 from . import constraints
 from .distribution import Distribution
+from .success_probability import SuccessProbability
 from .transformed_distribution import TransformedDistribution
 from .transforms import SigmoidTransform
-from .utils import (
-    broadcast_all,
-    clamp_probs,
-    lazy_property,
-    log_of,
-    logits_to_probs,
-    probs_to_logits,
-)
+from .utils import broadcast_all, clamp_probs, log_of
 
 __all__ = ["LogitRelaxedBernoulli", "RelaxedBernoulli"]
 
 
-class LogitRelaxedBernoulli(Distribution):
+class LogitRelaxedBernoulli(SuccessProbability, Distribution):
     """The log odds of `RelaxedBernoulli`: a logistic distribution.
 
     Parameters
@@ -67,34 +59,8 @@ class LogitRelaxedBernoulli(Distribution):
         validate_args: bool | None = None,
     ) -> None:
         self.temperature = temperature
-        if (probs is None) == (logits is None):
-            raise ValueError("Either `probs` or `logits` must be specified, but not both.")
-        if probs is not None:
-            (self.probs,) = broadcast_all(probs)
-        else:
-            (self.logits,) = broadcast_all(logits)
-        is_scalar = isinstance(logits if probs is None else probs, Number)
-        super().__init__(() if is_scalar else self._param.shape, validate_args=validate_args)
-
-    @property
-    def _param(self) -> Tensor:
-        """The parameter that was given."""
-        return self.probs if "probs" in vars(self) else self.logits
-
-    @lazy_property
-    def logits(self) -> Tensor:
-        """The log odds of the probability of 1."""
-        return probs_to_logits(self.probs, is_binary=True)
-
-    @lazy_property
-    def probs(self) -> Tensor:
-        """The probability of 1."""
-        return logits_to_probs(self.logits, is_binary=True)
-
-    @property
-    def param_shape(self) -> Size:
-        """The shape of the parameter."""
-        return self._param.shape
+        self._set_probability(probs, logits)
+        super().__init__(self._param.shape, validate_args=validate_args)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> Any:
         new = self._expand(LogitRelaxedBernoulli, batch_shape, ("probs", "logits"), _instance)
