@@ -118,7 +118,8 @@ docs: site $(VENV)/.test
 sanitize: $(VENV)/.test
 	tests/sanitize.sh $(BIN)/python
 
-# Compiles for aarch64 and tests in emulation (Debian; half an hour; TESTS="tests/..." runs a part, TESTS=--compile none).
+# Compiles for aarch64 and tests in emulation (Debian; half an hour; TESTS="tests/..." runs a part, TESTS=--compile none;
+# TESTS="--wheel .venv/bin" makes a wheel, after `make wheel` has installed what that needs).
 aarch64:
 	tests/aarch64.sh $(TESTS)
 

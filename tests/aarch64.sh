@@ -2,7 +2,8 @@
 # The extension compiled for aarch64 and tested on an emulated one: NEON kernels, vector widths, page and ABI questions.
 # (An x86-64 host keeps its strong memory order under emulation: of that docs/design/memory-order.md speaks.)
 #
-# usage: tests/aarch64.sh [--compile | pytest arguments]
+# usage: tests/aarch64.sh [--compile | --wheel FOLDER | pytest arguments]
+#   --wheel: a wheel for glibc 2.28 in dist/, imported and used once in the emulator; FOLDER has auditwheel and ziglang
 #
 # Debian's arm64 packages of Python are unpacked, not installed, under build/aarch64; wheels come for that platform.
 # Installs g++-aarch64-linux-gnu and qemu-user when it may (root, apt-get).
@@ -46,10 +47,26 @@ if [ ! -x "$python" ]; then
   chmod +x "$python"
 fi
 
+compiler="aarch64-linux-gnu-g++ -Werror -I$root/usr/include/python3.11 -I$root/usr/include"
+if [ "$1" = --wheel ]; then
+  bin=$(realpath "$2")
+  zig=$("$bin/python" -c 'import os, ziglang; print(os.path.join(os.path.dirname(ziglang.__file__), "zig"))')
+  rm -rf "$out/wheel" "$out/tried" dist/*_aarch64.whl
+  SHMTENSOR_GLIBC=2.28 SHMTENSOR_ZIG=$zig CXX=$compiler \
+    "$python" setup.py -q build --build-base "$out/wheel/build" bdist_wheel --dist-dir "$out/wheel/dist"
+  PATH="$bin:$PATH" "$bin/auditwheel" repair --plat auto --wheel-dir dist "$out"/wheel/dist/*.whl
+  mkdir "$out/tried"
+  (cd "$out/tried" && "$bin/python" -m zipfile -e "$source"/dist/*manylinux_2_28_aarch64.whl . && PYTHONPATH=$out/tried "$python" -c '
+import shmtensor as st
+x = st.randn(64, 64, requires_grad=True)
+(x @ x).relu().sum().backward()
+print("aarch64", st.__version__, st.__file__, x.grad.shape)')
+  exit
+fi
+
 # Where nothing is run, warnings and errors are all that is asked for: in a third of the time.
 [ "$1" != --compile ] || export CXXFLAGS=-O1
-SHMTENSOR_STUBS=0 CXX="aarch64-linux-gnu-g++ -Werror -I$root/usr/include/python3.11 -I$root/usr/include" \
-  "$python" setup.py -q build --build-lib "$out/lib"
+SHMTENSOR_STUBS=0 CXX=$compiler "$python" setup.py -q build --build-lib "$out/lib"
 [ "$1" != --compile ] || exit 0
 arguments=()
 for argument in "$@"; do

@@ -124,7 +124,7 @@ def run(
                     missing -= dead
         for process in processes:
             process.join(10)
-            assert process.exitcode is not None, f"{process.name} hangs"
+            assert process.exitcode is not None, f"{process.name} hangs: {outcomes}"
         for outcome, process in zip(outcomes, processes, strict=True):
             outcome.exitcode = process.exitcode
     finally:
