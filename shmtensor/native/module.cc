@@ -125,8 +125,7 @@ extern "C" __attribute__((visibility("default"))) PyObject* PyInit__core() {
   if (!module) return nullptr;
   if (shmtensor::add_memory(module) < 0 || shmtensor::add_sync(module) < 0 || shmtensor::add_compute(module) < 0 ||
       shmtensor::add_half(module) < 0 || shmtensor::add_call(module) < 0 || shmtensor::add_packed(module) < 0 ||
-      shmtensor::add_profiler(module) < 0 ||
-      shmtensor::register_interpreter_end() < 0) {
+      shmtensor::add_profiler(module) < 0 || shmtensor::register_interpreter_end() < 0) {
     Py_DECREF(module);
     return nullptr;
   }

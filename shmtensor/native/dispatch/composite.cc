@@ -99,7 +99,7 @@ PyObject* composite_unobserved(PyObject* self, PyObject* const* args, Py_ssize_t
 PyObject* composite_call(PyObject* self, PyObject* const* args, size_t flags, PyObject* names) {
   Composite* composite = as_composite(self);
   const Py_ssize_t n = PyVectorcall_NARGS(flags);
-  if (const uint32_t active = modes_of(composite->function.modes)) 
+  if (const uint32_t active = modes_of(composite->function.modes))
     return call_in_mode(active, self, args, n, names, composite_unobserved, composite->function.event);
   return run(composite, args, n, names, flags & PY_VECTORCALL_ARGUMENTS_OFFSET);
 }

@@ -249,9 +249,10 @@ PyMethodDef methods[] = {
     kernel<value_selecting_reduction_backward>(
         "value_selecting_reduction_backward",
         "value_selecting_reduction_backward(g, indices, shape, n, /): g added at indices of zeros of that shape."),
-    kernel<grid_sample>("grid_sample",
-                        "grid_sample(x, grid, mode, padding_mode, align_corners, /): images read at the points of grids; modes "
-                        "are numbers, as in grid_sampler."),
+    kernel<grid_sample>(
+        "grid_sample",
+        "grid_sample(x, grid, mode, padding_mode, align_corners, /): images read at the points of grids; modes "
+        "are numbers, as in grid_sampler."),
     kernel<grid_sample_backward>(
         "grid_sample_backward",
         "grid_sample_backward(g, x, grid, mode, padding_mode, align_corners, needs_x, needs_grid, /) -> (gradient of x or "

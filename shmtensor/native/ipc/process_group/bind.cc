@@ -212,7 +212,8 @@ PyObject* method_exchange(PyObject* self, Arguments a, Py_ssize_t n) {
     offsets[p] = PyLong_AsSize_t(PyList_GET_ITEM(a[2], p));
     if (PyErr_Occurred()) return nullptr;
   }
-  return run("exchange", x.nbytes, [&] { return exchange(group_of(self), x, out.data(), nbytes.data(), offsets.data(), is_direct, timeout); });
+  return run("exchange", x.nbytes,
+             [&] { return exchange(group_of(self), x, out.data(), nbytes.data(), offsets.data(), is_direct, timeout); });
 }
 
 PyObject* method_find_sender(PyObject* self, PyObject* timeout) {
@@ -279,9 +280,8 @@ PyObject* method_message(PyObject* self, Arguments a, Py_ssize_t n) {
   call.number = static_cast<uint64_t>(tag), call.what = Collective::Message, call.op = ReduceOp::None, call.root = -1;
   call.dtype = static_cast<int8_t>(x.dtype), call.ndim = static_cast<int8_t>(x.ndim), call.nbytes = x.nbytes;
   for (int i = 0; i < x.ndim; i++) call.shape[i] = x.shape[i];
-  return run(where, x.nbytes, [&] {
-    return Sends ? group.send(call, x.data, peer, timeout) : group.receive(call, x.data, peer, timeout);
-  });
+  return run(where, x.nbytes,
+             [&] { return Sends ? group.send(call, x.data, peer, timeout) : group.receive(call, x.data, peer, timeout); });
 }
 
 PyObject* method_leave(PyObject* self, PyObject*) {
