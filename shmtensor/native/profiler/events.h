@@ -33,13 +33,13 @@ constexpr size_t kChunkBytes = 64 << 10, kChunks = 4096, kFileBytes = kChunkByte
 constexpr char kFileMagic[8] = {'s', 'h', 'm', 'p', 'r', 'o', 'f', '1'};
 
 // What an event is: X(value, name). Python has the names in this order: native.PROFILE_KINDS.
-#define PROFILE_KINDS(X)                                                                                 \
-  X(kOp, "op")                                                                                           \
-  X(kBackward, "backward")                                                                               \
-  X(kRange, "range")                                                                                     \
-  X(kStep, "step")                                                                                       \
-  X(kOptimizer, "optimizer") X(kLoaderWait, "loader wait") X(kCollective, "collective") X(kLoad, "load") \
-      X(kQueueWait, "queue wait")
+#define PROFILE_KINDS(X)     \
+  X(kOp, "op")               \
+  X(kBackward, "backward")   \
+  X(kRange, "range")         \
+  X(kStep, "step")           \
+  X(kOptimizer, "optimizer") \
+  X(kLoaderWait, "loader wait") X(kCollective, "collective") X(kLoad, "load") X(kQueueWait, "queue wait")
 #define VALUE(value, name) value,
 enum Kind : uint16_t { PROFILE_KINDS(VALUE) };
 #undef VALUE
