@@ -48,6 +48,8 @@ class Beta(ExponentialFamily):
     tensor(0.4055)
     """
 
+    concentration1: Tensor
+    concentration0: Tensor
     arg_constraints = {  # noqa: RUF012
         "concentration1": constraints.positive,
         "concentration0": constraints.positive,

@@ -48,6 +48,7 @@ class Binomial(SuccessProbability, Distribution):
     tensor([0.0625, 0.2500, 0.3750, 0.2500, 0.0625])
     """
 
+    total_count: Tensor
     arg_constraints = {  # noqa: RUF012
         "total_count": constraints.nonnegative_integer,
         "probs": constraints.unit_interval,

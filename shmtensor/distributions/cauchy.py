@@ -40,6 +40,8 @@ class Cauchy(Distribution):
     (tensor(0.7500), tensor(nan))
     """
 
+    loc: Tensor
+    scale: Tensor
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012
     support = constraints.real
     has_rsample = True

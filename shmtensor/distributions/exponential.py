@@ -43,6 +43,7 @@ class Exponential(ExponentialFamily):
     tensor(1.5000)
     """
 
+    rate: Tensor
     arg_constraints = {"rate": constraints.positive}  # noqa: RUF012
     support = constraints.nonnegative
     has_rsample = True

@@ -48,6 +48,8 @@ class FisherSnedecor(Distribution):
     tensor(-0.7867)
     """
 
+    df1: Tensor
+    df2: Tensor
     arg_constraints = {"df1": constraints.positive, "df2": constraints.positive}  # noqa: RUF012
     support = constraints.positive
     has_rsample = True

@@ -55,6 +55,8 @@ class Gamma(ExponentialFamily):
     tensor(0.5940)
     """
 
+    concentration: Tensor
+    rate: Tensor
     arg_constraints = {  # noqa: RUF012
         "concentration": constraints.positive,
         "rate": constraints.positive,

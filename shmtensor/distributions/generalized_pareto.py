@@ -48,6 +48,9 @@ class GeneralizedPareto(Distribution):
     (tensor(2.), tensor(0.7500))
     """
 
+    loc: Tensor
+    scale: Tensor
+    concentration: Tensor
     arg_constraints = {  # noqa: RUF012
         "loc": constraints.real,
         "scale": constraints.positive,

@@ -42,6 +42,8 @@ class Gumbel(TransformedDistribution):
     (tensor(0.5772), tensor(-1.))
     """
 
+    loc: Tensor
+    scale: Tensor
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012
     support = constraints.real
 

@@ -39,6 +39,8 @@ class Kumaraswamy(TransformedDistribution):
     (tensor(0.5333), tensor(0.4375))
     """
 
+    concentration1: Tensor
+    concentration0: Tensor
     arg_constraints = {  # noqa: RUF012
         "concentration1": constraints.positive,
         "concentration0": constraints.positive,

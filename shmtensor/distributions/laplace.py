@@ -41,6 +41,8 @@ class Laplace(Distribution):
     (tensor(8.), tensor(-2.3863))
     """
 
+    loc: Tensor
+    scale: Tensor
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012
     support = constraints.real
     has_rsample = True

@@ -49,6 +49,7 @@ class LKJCholesky(Distribution):
     tensor(-2.5310)
     """
 
+    concentration: Tensor
     arg_constraints = {"concentration": constraints.positive}  # noqa: RUF012
     support = constraints.corr_cholesky
 

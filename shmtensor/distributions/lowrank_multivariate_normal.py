@@ -56,6 +56,9 @@ class LowRankMultivariateNormal(Distribution):
     tensor(-2.9345)
     """
 
+    loc: Tensor
+    cov_factor: Tensor
+    cov_diag: Tensor
     arg_constraints = {  # noqa: RUF012
         "loc": constraints.real_vector,
         "cov_factor": constraints.independent(constraints.real, 2),

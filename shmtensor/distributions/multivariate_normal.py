@@ -59,6 +59,7 @@ class MultivariateNormal(Distribution):
             [-0.3333,  0.6667]])
     """
 
+    loc: Tensor
     arg_constraints = {  # noqa: RUF012
         "loc": constraints.real_vector,
         "covariance_matrix": constraints.positive_definite,

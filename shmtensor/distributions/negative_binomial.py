@@ -49,6 +49,7 @@ class NegativeBinomial(SuccessProbability, Distribution):
     tensor([0.1250, 0.1875])
     """
 
+    total_count: Tensor
     arg_constraints = {  # noqa: RUF012
         "total_count": constraints.greater_than_eq(0),
         "probs": constraints.half_open_interval(0.0, 1.0),

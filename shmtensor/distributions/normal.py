@@ -46,6 +46,8 @@ class Normal(ExponentialFamily):
     Size([2, 3])
     """
 
+    loc: Tensor
+    scale: Tensor
     arg_constraints = {"loc": constraints.real, "scale": constraints.positive}  # noqa: RUF012
     support = constraints.real
     has_rsample = True

@@ -39,6 +39,8 @@ class Pareto(TransformedDistribution):
     (tensor(1.5000), tensor(0.8750))
     """
 
+    scale: Tensor
+    alpha: Tensor
     arg_constraints = {"alpha": constraints.positive, "scale": constraints.positive}  # noqa: RUF012
 
     def __init__(self, scale: Any, alpha: Any, validate_args: bool | None = None) -> None:

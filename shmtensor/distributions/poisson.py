@@ -44,6 +44,7 @@ class Poisson(ExponentialFamily):
     tensor([-2.5000, -1.5429])
     """
 
+    rate: Tensor
     arg_constraints = {"rate": constraints.nonnegative}  # noqa: RUF012
     support = constraints.nonnegative_integer
 

@@ -48,6 +48,9 @@ class StudentT(Distribution):
     (tensor(3.), tensor(-1.5763))
     """
 
+    df: Tensor
+    loc: Tensor
+    scale: Tensor
     arg_constraints = {  # noqa: RUF012
         "df": constraints.positive,
         "loc": constraints.real,

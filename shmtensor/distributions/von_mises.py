@@ -49,6 +49,8 @@ class VonMises(Distribution):
     tensor([-0.6619, -4.6419])
     """
 
+    loc: Tensor
+    concentration: Tensor
     arg_constraints = {"loc": constraints.real, "concentration": constraints.positive}  # noqa: RUF012
     support = constraints.real
     has_rsample = False

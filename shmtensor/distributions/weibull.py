@@ -40,6 +40,8 @@ class Weibull(TransformedDistribution):
     (tensor(0.8862), tensor(0.6321))
     """
 
+    scale: Tensor
+    concentration: Tensor
     arg_constraints = {"scale": constraints.positive, "concentration": constraints.positive}  # noqa: RUF012
     support = constraints.positive
 

@@ -345,12 +345,13 @@ custom_trace_id_callback, post_processing_timeout_s : optional
         )  # fmt: skip
         self.action_of = schedule
         self.on_trace_ready = on_trace_ready
-        self.profile_memory = bool(profile_memory)
-        self.step_num = 0
+        self.profile_memory: bool = bool(profile_memory)
+        self.step_num: int = 0
         self.metadata: dict[str, Any] = {}
         self.trace: Trace | None = None
-        self.descriptor = -1
-        self.step_began = self.cycle_began = 0
+        self.descriptor: int = -1
+        self.step_began: int = 0
+        self.cycle_began: int = 0
 
     # ---------------------------------------------------------------- on and off
     def __enter__(self) -> Any:
@@ -390,7 +391,7 @@ custom_trace_id_callback, post_processing_timeout_s : optional
             active = self
         self.trace = None
         self.step_num = 0
-        self.tid = threading.get_native_id()
+        self.tid: int = threading.get_native_id()
         profiling.switch(True)
         try:
             self.enter_step()
@@ -434,7 +435,7 @@ custom_trace_id_callback, post_processing_timeout_s : optional
 
     def enter_step(self) -> None:
         """Begins the step `step_num`."""
-        self.action = self.current_action()
+        self.action: ProfilerAction = self.current_action()
         is_recorded = self.action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
         if is_recorded and not self.cycle_began:
             self.cycle_began = time.monotonic_ns()

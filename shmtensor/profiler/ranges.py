@@ -55,7 +55,7 @@ class record_function:
     def __init__(self, name: str, args: str | None = None) -> None:
         if not isinstance(name, str):
             raise TypeError(f"record_function: the name must be a str: got {type(name).__name__}")
-        self.name = str(name)
+        self.name: str = str(name)
         self.began = 0
 
     def __enter__(self) -> record_function:

@@ -70,6 +70,13 @@ class SparseCompressedTensor(SparseTensor):
     """
 
     is_sparse = False  # as PyTorch's: it is of coordinate form alone
+    compressed: Tensor
+    plain: Tensor
+    numbers: Tensor
+    shape: native.Size
+    layout: Layout
+    ordered: bool
+    is_sparse_csr: bool
 
     def __init__(
         self,
@@ -237,7 +244,9 @@ class SparseCompressedTensor(SparseTensor):
         """The matrix in coordinate form. Copies: none of the values."""
         return SparseTensor(self.places, self.numbers, self.shape, self.ordered)
 
-    to_sparse_coo = to_sparse
+    def to_sparse_coo(self) -> SparseTensor:
+        """The matrix in coordinate form. Copies: none of the values."""
+        return self.to_sparse()
 
     def coalesce(self) -> SparseTensor:
         return self if self.ordered else self.to_sparse().coalesce()
