@@ -57,7 +57,7 @@ def measure(case: Case, repeats: int, seconds: float) -> Result:
     """Runs a case.
 
     Args:
-        repeats: turns of each party, at least five.
+        repeats: turns of each party, at least three.
         seconds: of a turn.
     """
     with ExitStack() as stack:
