@@ -107,7 +107,7 @@ def where(error: Exception) -> str:
 def turns(case: Case, quick: bool) -> tuple[int, float]:
     """Repeats and seconds of each."""
     if quick:
-        return (3, 0.03) if case.slow else (3, 0.01)
+        return (3, 0.03) if case.slow else (5, 0.01)
     if case.wide:  # hundreds of cases
         return 9, 0.03
     if case.slow or case.long:
