@@ -37,13 +37,15 @@ def stranger() -> Iterator[subprocess.Popen[bytes]]:
     """A process that is not a descendant of this one by its pid; it maps the files that it is
     given."""
     code = (
-        "import mmap, sys\nkept = []\nfor line in sys.stdin:\n"
+        "import mmap, sys\nkept = []\nprint('ready', flush=True)\nfor line in sys.stdin:\n"
         "    file = open(line.strip(), 'r+b')\n    kept.append(mmap.mmap(file.fileno(), 8))\n"
         "    print('mapped', flush=True)\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"ready\n"
         yield process
 
 
@@ -113,10 +115,11 @@ def test_a_name_that_another_program_maps_is_not_ours(
 
 def test_names_that_come_and_go_are_not_left(name: Callable[[str], Path]) -> None:
     before = conftest.shm_names()
-    first = name(f"shmtensor-first{os.getpid()}")
+    # Not "shmtensor-": what begins so is removed at the start of any process of the library.
+    first = name(f"psm_{conftest.SESSION}first{os.getpid()}")
     names = conftest.left_in_shm(before)
     assert names == {first.name}
-    second = name(f"shmtensor-second{os.getpid()}")
+    second = name(f"psm_{conftest.SESSION}second{os.getpid()}")
     assert not conftest.are_gone(names, before)
     assert names == {first.name}
     first.rename(second)
