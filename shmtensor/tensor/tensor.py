@@ -1709,43 +1709,6 @@ class Tensor(Methods):
 
     # ------------------------------------------------------------ copies, and new ones like it
 
-    def clone(self, *, memory_format: Any = None) -> Tensor:
-        """A copy of the tensor.
-
-        Parameters
-        ----------
-        memory_format : memory_format, optional
-            By default the strides stay; `contiguous_format`: row order; `channels_last` (4
-            dimensions) and `channels_last_3d` (5 dimensions).
-
-        Returns
-        -------
-        Tensor
-            Memory of its own; gradients pass through. `x.detach().clone()` is a copy without
-            history.
-
-        See Also
-        --------
-        copy_, detach
-
-        Notes
-        -----
-        Copies: one (the result).
-
-        Examples
-        --------
-        >>> x = st.tensor([1, 2])
-        >>> y = x.clone()
-        >>> x[0] = 9
-        >>> y
-        tensor([1, 2])
-        """
-        to_channels_last = strides.is_channels_last(memory_format, self.array)
-        if to_channels_last is not None:
-            copy = table._contiguous_channels_last if to_channels_last else table._contiguous
-            return copy(self)  # type: ignore[no-any-return]
-        return table.clone(self)  # type: ignore[no-any-return]
-
     def contiguous(self, memory_format: Any = None) -> Tensor:
         """The tensor itself if its elements lie in memory in order and without gaps, else a copy
         that does.

@@ -91,6 +91,7 @@ def test_channels_last(sizes: tuple[int, ...]) -> None:
     expected = (int(steps[0]), 1, *(int(s) for s in steps[1:]))
     for y in (
         x.contiguous(memory_format=form), x.clone(memory_format=form), x.to(memory_format=form),
+        st.clone(x, memory_format=form),
     ):  # fmt: skip
         assert y.stride() == expected
         assert y.is_contiguous(memory_format=form)
@@ -103,8 +104,14 @@ def test_channels_last(sizes: tuple[int, ...]) -> None:
     x.contiguous(memory_format=form).sum().backward()
     assert x.grad.equal(st.ones_like(x))
     assert x.to(st.float32, memory_format=form).stride() == expected
-    with pytest.raises(RuntimeError, match="required rank"):
-        x[0].contiguous(memory_format=form)
+    new = st.empty(sizes, memory_format=form, requires_grad=True)
+    assert new.stride() == expected
+    assert new.requires_grad
+    assert new.is_leaf
+    assert new._base is None
+    for function in (x[0].contiguous, x[0].clone, lambda **format: st.empty(2, 3, **format)):
+        with pytest.raises(RuntimeError, match="required rank"):
+            function(memory_format=form)
 
 
 def test_resized_copies() -> None:

@@ -11,6 +11,7 @@ from ... import native
 from ...dtypes import as_dtype, get_default_dtype, of_number
 from ..table.op_table import composite
 from ..table.python_scalars import as_element
+from ..table.tensor_like import order_in
 from .device_forms import array_like, new_like, new_tensor, on_cuda
 
 Shape = tuple[int, ...]
@@ -245,17 +246,17 @@ def empty(
     requires_grad : bool, optional
         Whether operations on the result are recorded for its gradient.
     memory_format : memory_format, optional
-        Accepted; has no effect: the tensor is in row order.
+        Row order by default; `channels_last` (4 dimensions) and `channels_last_3d` (5 dimensions).
 
     Returns
     -------
     Tensor
-        Contiguous, of the shape `size`.
+        Without gaps, of the shape `size`.
 
     Raises
     ------
     RuntimeError
-        A size is negative.
+        A size is negative, or the memory format is for another number of dimensions.
 
     See Also
     --------
@@ -280,9 +281,12 @@ def empty(
     if out is not None:
         out.resize_(shape)
         return out.requires_grad_() if requires_grad else out
-    return new_tensor(
-        np.empty, shape, dtype_or_default(dtype), device=device, requires_grad=requires_grad
-    )
+    order = order_in(shape, memory_format)
+    sizes = shape if order is None else tuple(shape[d] for d in order)
+    result = new_tensor(np.empty, sizes, dtype_or_default(dtype), device=device)
+    if order is not None:
+        result = native.wrap(result.array.transpose(np.argsort(order)))
+    return result.requires_grad_() if requires_grad else result
 
 
 def small_full(size: Any, fill_value: Any) -> Any:

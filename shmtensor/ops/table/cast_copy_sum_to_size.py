@@ -11,7 +11,7 @@ from ...cuda_arrays import device_of, move_array
 from .constants import zero_gradient
 from .native_or_numpy import is_host_array, kernel_or_forward
 from .op_table import dtype, op
-from .tensor_like import order_of
+from .tensor_like import order_in, order_of
 
 
 def cast_preserving_strides(x: Any, dtype: Any) -> Any:
@@ -157,7 +157,6 @@ copy.pullback(x=zero_gradient, y=lambda g: g)
 @op(
     complex_gradients=True,
     numpy=native.clone,
-    method=False,
     samples=[((3, 4),), ((),)],
     layout="like",
     halves="copies",
@@ -170,16 +169,24 @@ def clone(xp, x, /):
     ----------
     input : Tensor
         The tensor.
+    memory_format : memory_format, optional
+        By default the order of dimensions stays; `contiguous_format`: row order; `channels_last`
+        (4 dimensions) and `channels_last_3d` (5 dimensions).
 
     Returns
     -------
     Tensor
-        Memory of its own, in the tensor's order of dimensions. Gradients pass through to `input`;
-        `x.detach().clone()` is a copy without history.
+        Memory of its own. Gradients pass through to `input`; `x.detach().clone()` is a copy
+        without history.
+
+    Raises
+    ------
+    RuntimeError
+        The memory format is for another number of dimensions.
 
     See Also
     --------
-    detach
+    detach, Tensor.copy_, Tensor.contiguous
 
     Notes
     -----
@@ -197,6 +204,15 @@ def clone(xp, x, /):
 
 
 clone.pullback(x=lambda g: g)
+
+
+@clone.rare(memory_format=None)
+def clone_in_format(ops, x, /, *, memory_format):
+    """A copy in a memory format."""
+    if getattr(memory_format, "name", "preserve_format") == "preserve_format":
+        return ops.clone(x)
+    is_row_order = order_in(x.shape, memory_format) is None
+    return ops._contiguous(x) if is_row_order else ops._contiguous_channels_last(x)
 
 
 @op(complex_gradients=True, samples=[((3, 4),), ((),)], halves="copies", vmap="alone")
