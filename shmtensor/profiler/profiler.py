@@ -302,7 +302,7 @@ custom_trace_id_callback, post_processing_timeout_s : optional
     Notes
     -----
     Copies: none of tensors. Events are written to a file in memory that has no name, 40 bytes
-    each, at most 6.6 million; `summary` says how many had no room.
+    each, at most 6.6 million in a cycle; `summary` says how many had no room.
 
     A profile in a child of a process that profiles takes the child's events while it lasts.
 
@@ -352,6 +352,7 @@ custom_trace_id_callback, post_processing_timeout_s : optional
         self.descriptor: int = -1
         self.step_began: int = 0
         self.cycle_began: int = 0
+        self.dropped: int = 0  # events of former cycles for which there was no room
 
     # ---------------------------------------------------------------- on and off
     def __enter__(self) -> Any:
@@ -391,6 +392,7 @@ custom_trace_id_callback, post_processing_timeout_s : optional
             active = self
         self.trace = None
         self.step_num = 0
+        self.dropped = 0
         self.tid: int = threading.get_native_id()
         profiling.switch(True)
         try:
@@ -488,6 +490,7 @@ custom_trace_id_callback, post_processing_timeout_s : optional
         from .read_events import read_trace
 
         trace = read_trace(self.descriptor, began, ended, self.tid, self.profile_memory)
+        trace.dropped, self.dropped = trace.dropped - self.dropped, trace.dropped
         if keeps_former and self.trace is not None and not trace.threads:
             return
         self.trace = trace

@@ -28,6 +28,7 @@ EVENT = np.dtype(
     ]
 )
 CHUNK_BYTES, CHUNKS, HEAD = 64 << 10, 4096, 128  # of a chunk, and of its header
+EVENTS_IN_CHUNK = (CHUNK_BYTES - HEAD) // EVENT.itemsize
 NEXT_CHUNK, DROPPED = 64, 128  # offsets in the file
 EVENTS, NAMES = 1, 2  # kinds of chunks
 
@@ -196,7 +197,8 @@ def name_apart(processes: dict[int, Process]) -> None:
 
 
 def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: bool) -> Trace:
-    """The events of a profile's file that began and ended between two times.
+    """The events of a profile's file that began and ended between two times. Full chunks are free
+    for new events after it: Note [Reused chunks] in native/profiler/events.h.
 
     Copies: one.
     """
@@ -221,6 +223,9 @@ def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: b
             inside = events["start"] >= start
             inside &= events["start"] + events["duration"] <= end
             chunks.setdefault((number, thread), []).append(events[inside])
+    for head in heads:
+        if head.used == EVENTS_IN_CHUNK:
+            native.profile_free(head.first // CHUNK_BYTES)
     name_apart(processes)
     threads = [
         ThreadEvents(processes[number], thread, np.concatenate(parts))

@@ -29,7 +29,9 @@ from shmtensor.profiler import (
 )
 from shmtensor.profiler.chrome_trace import trace_events
 from shmtensor.profiler.read_events import (
+    CHUNK_BYTES,
     EVENT,
+    EVENTS_IN_CHUNK,
     NEXT_CHUNK,
     Process,
     ThreadEvents,
@@ -379,6 +381,48 @@ def test_files_of_traces(tmp_path: Path) -> None:
     assert tensorboard_trace_handler(tmp_path)(prof) is None  # type: ignore[func-returns-value]
     (path,) = tmp_path.glob("*.pt.trace.json")
     assert str(os.getpid()) in path.name
+
+
+def test_the_space_of_a_cycle_is_used_again() -> None:
+    taken, counts = [], []
+
+    def collect(prof: profile) -> None:
+        (chunk,) = struct.unpack("<Q", os.pread(prof.descriptor, 8, NEXT_CHUNK))
+        taken.append(chunk)
+        counts.append(len(names_of(prof, "op")))
+
+    x = st.ones(2)
+    n = 3 * EVENTS_IN_CHUNK
+    with profile(schedule=schedule(wait=0, warmup=0, active=1), on_trace_ready=collect) as prof:
+        for _ in range(5):
+            for _ in range(n):
+                x.exp()
+            prof.step()
+    assert counts == [n] * 5
+    assert taken == taken[:1] * 5
+    assert set(names_of(prof, "op")) == {"exp"}
+
+
+def test_a_chunk_with_a_writer_is_not_freed() -> None:
+    prof = profile()
+    prof.start()
+    st.ones(2)
+    for chunk in (1, 2):  # of names, and of a thread
+        with pytest.raises(ValueError, match=f"chunk {chunk} has a writer"):
+            native.profile_free(chunk)
+    for chunk in (0, 4096):
+        with pytest.raises(ValueError, match=f"no such chunk: {chunk}"):
+            native.profile_free(chunk)
+    for _ in range(EVENTS_IN_CHUNK):
+        st.ones(2)
+    native.profile_free(2)
+    with pytest.raises(ValueError, match="chunk 2 has a writer"):
+        native.profile_free(2)  # it is free already
+    header = os.pread(prof.descriptor, 12, 2 * CHUNK_BYTES)
+    assert struct.unpack("<QI", header) == (0, 0)
+    prof.stop()
+    with pytest.raises(ValueError, match="no such chunk"):
+        native.profile_free(2)
 
 
 def test_events_without_room_are_counted() -> None:
