@@ -138,8 +138,10 @@ class CudaTimer:
 
     def record(self, cuda: Cuda, device: int, stream: int) -> int:
         """A CUDA event, recorded on a stream of the current device."""
-        spare = self.spare[device]
-        event: int = spare.pop() if spare else cuda.runtime.eventCreateWithFlags(0)
+        try:
+            event = self.spare[device].pop()
+        except IndexError:  # also if another thread was faster
+            event = int(cuda.runtime.eventCreateWithFlags(0))
         cuda.runtime.eventRecord(event, stream)
         return event
 

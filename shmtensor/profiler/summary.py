@@ -59,7 +59,9 @@ def percent(ns: int, total: int) -> str:
 
 
 def gpu_lines(trace: Trace, total: int) -> list[str]:
-    """A line for each GPU: how long it had an op of this process, and the longest ones."""
+    """A line for each GPU: how long it had an op of this process, and the longest ones; of the time
+    until its last one has ended.
+    """
     spans: dict[int, list[tuple[int, int]]] = {}
     names: dict[int, Counter[str]] = {}
     for thread in trace.threads:
@@ -75,9 +77,10 @@ def gpu_lines(trace: Trace, total: int) -> list[str]:
         for start, end in sorted(spans[device]):
             busy += max(end - max(start, reached), 0)
             reached = max(reached, end)
+        span = max(total, reached - trace.start)
         longest = names[device].most_common(NAMED)
-        text = ", ".join(f"{name} {percent(ns, total)}" for name, ns in longest)
-        lines.append(f"cuda:{device}: {percent(busy, total)} ops ({text}).")
+        text = ", ".join(f"{name} {percent(ns, span)}" for name, ns in longest)
+        lines.append(f"cuda:{device}: {percent(busy, span)} ops ({text}).")
     return lines
 
 

@@ -111,6 +111,8 @@ def test_nothing_waits_while_it_records(cp: Any, late_work: Callable[[Any, float
         assert interval.start <= interval.end <= prof.trace.end + 10**9
     starts = [interval.start for interval in intervals]
     assert starts == sorted(starts)
+    (line,) = [text for text in prof.summary().splitlines() if text.startswith("cuda:0: ")]
+    assert 0 <= int(line.split()[1]) <= 100  # of the time until the last op has ended
 
 
 @pytest.mark.usefixtures("cp")
