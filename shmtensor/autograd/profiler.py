@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ..profiler.events import EventList, FunctionEvent, FunctionEventAvg
+from ..profiler.profiler import NOT_RECORDED, ProfilerActivity, times_cuda, warn_of
 from ..profiler.profiler import profile as _profile
-from ..profiler.profiler import warn_of
 from ..profiler.ranges import record_function
 
 __all__ = ["EventList", "FunctionEvent", "FunctionEventAvg", "profile", "record_function"]
@@ -19,11 +19,17 @@ class profile(_profile):
     ----------
     enabled : bool, optional
         False measures nothing.
-    record_shapes, with_stack, with_flops, with_modules : bool, optional
+    use_device : str, optional
+        "cuda": ops on GPUs have times there, as with ProfilerActivity.CUDA.
+    use_cuda : bool, optional
+        The same as "cuda" for `use_device`.
+    record_shapes, with_stack : bool, optional
+        As of `shmtensor.profiler.profile`.
+    with_flops, with_modules : bool, optional
         Have no effect, with a warning.
     profile_memory : bool, optional
         Whether the bytes of arrays in the heap are measured.
-    use_cpu, use_cuda, use_device, use_kineto, experimental_config, acc_events, \
+    use_cpu, use_kineto, experimental_config, acc_events, \
 custom_trace_id_callback : optional
         Accepted as in PyTorch, and ignored.
 
@@ -62,11 +68,12 @@ custom_trace_id_callback : optional
         acc_events: bool = False,
         custom_trace_id_callback: Any = None,
     ) -> None:
-        warn_of(
-            "profile", 2, record_shapes=record_shapes, with_stack=with_stack,
-            with_flops=with_flops, with_modules=with_modules,
-        )  # fmt: skip
-        super().__init__(profile_memory=profile_memory)
+        warn_of("profile", NOT_RECORDED, 2, with_flops=with_flops, with_modules=with_modules)
+        super().__init__(
+            record_shapes=record_shapes, with_stack=with_stack, profile_memory=profile_memory
+        )
+        if use_cuda or use_device == "cuda":
+            self.times_cuda = times_cuda([ProfilerActivity.CPU, ProfilerActivity.CUDA], 2)
         self.enabled = enabled
 
     def start(self) -> None:

@@ -25,8 +25,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from .. import native
+from .. import cupy_runtime, native
 from . import profiling
+from .cuda_times import CudaTimer
+from .details import Details, Notes
 from .events import EventList, averages
 
 if TYPE_CHECKING:
@@ -59,12 +61,14 @@ class ProfilerAction(Enum):
 
 
 class ProfilerActivity(Enum):
-    """What a profile may record: CPU is what the processes do; CUDA and others are not recorded.
+    """What a profile may record: CPU is what the processes do, CUDA the times of ops on GPUs.
+
+    The others are not recorded.
 
     Examples
     --------
     >>> from shmtensor.profiler import ProfilerActivity, supported_activities
-    >>> supported_activities() == {ProfilerActivity.CPU}
+    >>> ProfilerActivity.CPU in supported_activities()
     True
     """
 
@@ -82,14 +86,15 @@ def supported_activities() -> set[ProfilerActivity]:
     Returns
     -------
     set of ProfilerActivity
-        CPU alone.
+        CPU, and CUDA where there are CuPy and a GPU.
 
     Examples
     --------
-    >>> st.profiler.supported_activities()
-    {<ProfilerActivity.CPU: 0>}
+    >>> st.profiler.ProfilerActivity.CPU in st.profiler.supported_activities()
+    True
     """
-    return {ProfilerActivity.CPU}
+    has_cuda = cupy_runtime.is_available()
+    return {ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if has_cuda else [])}
 
 
 def schedule(
@@ -209,40 +214,50 @@ def tensorboard_trace_handler(
     return write
 
 
-def check_activities(activities: Iterable[ProfilerActivity] | None) -> None:
-    """
+def times_cuda(activities: Iterable[ProfilerActivity] | None, stacklevel: int) -> bool:
+    """Whether ops on GPUs are timed. Without a GPU CUDA among the activities is a warning.
+
     Raises:
         TypeError: an element is no ProfilerActivity.
-        ValueError: CPU is not among them.
+        ValueError: CPU is not among them, or one cannot be recorded.
     """
     if activities is None:
-        return
+        return False
     activities = list(activities)
     for activity in activities:
         if not isinstance(activity, ProfilerActivity):
             raise TypeError(f"profile: not a ProfilerActivity: {activity!r}")
     if ProfilerActivity.CPU not in activities:
         raise ValueError(
-            "profile: only ProfilerActivity.CPU is recorded, and must be among the activities: "
+            "profile: ProfilerActivity.CPU must be among the activities: "
             f"got {[activity.name for activity in activities]}"
         )
-    if len(activities) > 1:
-        names = [activity.name for activity in activities if activity is not ProfilerActivity.CPU]
-        if names != ["CUDA"]:  # harmless: scripts ask for it on machines without a GPU, too
-            raise ValueError(f"profile: these activities cannot be recorded: {names}")
+    recorded = ProfilerActivity.CPU, ProfilerActivity.CUDA
+    if names := [activity.name for activity in activities if activity not in recorded]:
+        raise ValueError(f"profile: these activities cannot be recorded: {names}")
+    if ProfilerActivity.CUDA not in activities:
+        return False
+    if not cupy_runtime.is_available():
+        warnings.warn(
+            "CUDA is not available, disabling CUDA profiling: " + cupy_runtime.why_missing(),
+            UserWarning,
+            stacklevel=stacklevel + 1,
+        )
+        return False
+    return True
 
 
-def warn_of(where: str, stacklevel: int, **options: Any) -> None:
+def warn_of(where: str, why: str, stacklevel: int, **options: Any) -> None:
     """Warns of options that are set and have no effect."""
     if names := [name for name, value in options.items() if value]:
         warnings.warn(
-            f"{where}: without effect: {', '.join(names)}: shapes, stacks, FLOPs and modules are "
-            "not recorded",
+            f"{where}: without effect: {', '.join(names)}: {why}",
             UserWarning,
             stacklevel=stacklevel + 1,
         )
 
 
+NOT_RECORDED = "FLOPs and modules are not recorded"
 active: profile | None = None  # the profile of this process
 lock = threading.Lock()
 
@@ -250,6 +265,8 @@ lock = threading.Lock()
 def forget_in_child() -> None:
     """The profile is its parent's: the child only records its events there."""
     global active
+    if active is not None and active.details is not None:
+        active.details.stop()
     active = None
     lock._at_fork_reinit()  # type: ignore[attr-defined]
 
@@ -268,19 +285,21 @@ class profile:
     Parameters
     ----------
     activities : iterable of ProfilerActivity, optional
-        What to record; must contain CPU. CUDA is accepted, but kernels on a GPU are not recorded:
-        an op there takes the time of its call.
+        What to record; must contain CPU. With CUDA the ops of this process on GPUs have the times
+        of their work there (not only of the call); without a GPU a warning says so.
     schedule : callable, optional
         From the number of a step to its `ProfilerAction`, such as `schedule(...)`; without one all
         steps are recorded.
     on_trace_ready : callable, optional
         Is called with this profile after the last recorded step of each cycle, or at the end.
     record_shapes : bool, optional
-        Has no effect, with a warning.
+        Whether the ops of this process have the shapes of their operands.
     profile_memory : bool, optional
-        Whether the bytes of arrays in the heap are measured: a counter in the trace, and a column
-        of the table.
-    with_stack, with_flops, with_modules : bool, optional
+        Whether the bytes of arrays in the heap, and on GPUs that are recorded, are measured: a
+        counter in the trace, and a column of the table.
+    with_stack : bool, optional
+        Whether the ops of this process have the frames of Python that called them.
+    with_flops, with_modules : bool, optional
         Have no effect, with a warning.
     experimental_config, execution_trace_observer, acc_events, use_cuda, \
 custom_trace_id_callback, post_processing_timeout_s : optional
@@ -302,7 +321,7 @@ custom_trace_id_callback, post_processing_timeout_s : optional
     Notes
     -----
     Copies: none of tensors. Events are written to a file in memory that has no name, 40 bytes
-    each, at most 6.6 million; `summary` says how many had no room.
+    each, at most 6.6 million in a cycle; `summary` says how many had no room.
 
     A profile in a child of a process that profiles takes the child's events while it lasts.
 
@@ -338,13 +357,12 @@ custom_trace_id_callback, post_processing_timeout_s : optional
         custom_trace_id_callback: Any = None,
         post_processing_timeout_s: float | None = None,
     ) -> None:
-        check_activities(activities)
-        warn_of(
-            "profile", 2, record_shapes=record_shapes, with_stack=with_stack,
-            with_flops=with_flops, with_modules=with_modules,
-        )  # fmt: skip
+        self.times_cuda: bool = times_cuda(activities, 2)
+        warn_of("profile", NOT_RECORDED, 2, with_flops=with_flops, with_modules=with_modules)
         self.action_of = schedule
         self.on_trace_ready = on_trace_ready
+        self.record_shapes: bool = bool(record_shapes)
+        self.with_stack: bool = bool(with_stack)
         self.profile_memory: bool = bool(profile_memory)
         self.step_num: int = 0
         self.metadata: dict[str, Any] = {}
@@ -352,6 +370,9 @@ custom_trace_id_callback, post_processing_timeout_s : optional
         self.descriptor: int = -1
         self.step_began: int = 0
         self.cycle_began: int = 0
+        self.details: Details | None = None
+        self.timer: CudaTimer | None = None
+        self.dropped: int = 0  # events of former cycles for which there was no room
 
     # ---------------------------------------------------------------- on and off
     def __enter__(self) -> Any:
@@ -391,6 +412,8 @@ custom_trace_id_callback, post_processing_timeout_s : optional
             active = self
         self.trace = None
         self.step_num = 0
+        self.dropped = 0
+        self.timer = CudaTimer(self.profile_memory) if self.times_cuda else None
         self.tid: int = threading.get_native_id()
         profiling.switch(True)
         try:
@@ -423,6 +446,8 @@ custom_trace_id_callback, post_processing_timeout_s : optional
                 active = None
             profiling.switch(False)
             profiling.poll()  # the profile of a parent goes on
+            if self.timer is not None:
+                self.timer.close()
 
     # ---------------------------------------------------------------- steps
     def current_action(self) -> ProfilerAction:
@@ -438,6 +463,9 @@ custom_trace_id_callback, post_processing_timeout_s : optional
         self.action: ProfilerAction = self.current_action()
         is_recorded = self.action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
         if is_recorded and not self.cycle_began:
+            if self.record_shapes or self.with_stack or self.timer is not None:
+                self.details = Details(self.record_shapes, self.with_stack, self.timer)
+                self.details.start()
             self.cycle_began = time.monotonic_ns()
             native.profile_record(True)
         elif not is_recorded and self.cycle_began:  # a schedule without RECORD_AND_SAVE
@@ -484,10 +512,19 @@ custom_trace_id_callback, post_processing_timeout_s : optional
         native.profile_record(False)
         began, ended = self.cycle_began, time.monotonic_ns()
         self.cycle_began = 0
+        noted: Notes = {}
+        if self.details is not None:
+            self.details.stop()
+            noted, self.details = self.details.notes, None
+        if self.timer is not None:
+            self.timer.read()
 
         from .read_events import read_trace
 
-        trace = read_trace(self.descriptor, began, ended, self.tid, self.profile_memory)
+        trace = read_trace(self.descriptor, began, ended, self.tid, self.profile_memory, noted)
+        if self.timer is not None:
+            trace.remarks = self.timer.remarks()
+        trace.dropped, self.dropped = trace.dropped - self.dropped, trace.dropped
         if keeps_former and self.trace is not None and not trace.threads:
             return
         self.trace = trace
@@ -552,8 +589,10 @@ custom_trace_id_callback, post_processing_timeout_s : optional
 
         Parameters
         ----------
-        group_by_input_shape, group_by_stack_n : optional
-            Have no effect, with a warning: shapes and stacks are not recorded.
+        group_by_input_shape : bool, optional
+            Whether other shapes of operands have rows of their own; for `record_shapes`.
+        group_by_stack_n : int, optional
+            So many innermost frames of the stack make rows of their own; for `with_stack`.
         group_by_overload_name : optional
             Accepted as in PyTorch: ops have no overloads.
         group_by_process : bool, optional
@@ -581,14 +620,15 @@ custom_trace_id_callback, post_processing_timeout_s : optional
         [('ones', 1), ('mul', 2)]
         """
         trace = self.recorded("key_averages")
-        warn_of(
-            "profile.key_averages", 2, group_by_input_shape=group_by_input_shape,
-            group_by_stack_n=group_by_stack_n,
-        )  # fmt: skip
+        where = "profile.key_averages"
+        shapes_missing = group_by_input_shape and not self.record_shapes
+        warn_of(where, "record_shapes was not set", 2, group_by_input_shape=shapes_missing)
+        stacks_missing = group_by_stack_n and not self.with_stack
+        warn_of(where, "with_stack was not set", 2, group_by_stack_n=stacks_missing)
         events = trace.function_events
         if not group_by_process:
             events = [event for event in events if event.pid == trace.pid]
-        return averages(events, group_by_process)
+        return averages(events, group_by_process, group_by_input_shape, group_by_stack_n)
 
     def summary(self) -> str:
         """Where the time went: a sentence for this process, and one for each other process.
@@ -648,6 +688,53 @@ custom_trace_id_callback, post_processing_timeout_s : optional
         from .chrome_trace import export
 
         export(self.recorded("export_chrome_trace"), path, self.metadata)
+
+    def export_stacks(
+        self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total"
+    ) -> None:
+        """Writes the stacks of this process's ops for a flame graph: a line for each op.
+
+        Parameters
+        ----------
+        path : path
+            The file: each line has the frames, the outermost first, and a number of microseconds.
+        metric : str, optional
+            "self_cpu_time_total", "self_cuda_time_total" or "self_device_time_total".
+
+        Raises
+        ------
+        RuntimeError
+            Nothing was recorded yet.
+        ValueError
+            There is no such metric.
+
+        See Also
+        --------
+        export_chrome_trace
+
+        Examples
+        --------
+        >>> import os, tempfile
+        >>> with st.profiler.profile(with_stack=True) as prof:
+        ...     y = st.ones(300, 300).exp()
+        >>> path = os.path.join(tempfile.mkdtemp(), "stacks.txt")
+        >>> prof.export_stacks(path)
+        >>> os.path.getsize(path) > 0
+        True
+        """
+        name = metric.replace("cuda", "device")
+        if name not in ("self_cpu_time_total", "self_device_time_total"):
+            raise ValueError(
+                "export_stacks: metric must be one of self_cpu_time_total, self_cuda_time_total "
+                f"and self_device_time_total: got {metric!r}"
+            )
+        separators = str.maketrans(" ;\t\n", "____")
+        with Path(path).open("w", encoding="utf-8") as file:
+            for event in self.recorded("export_stacks").function_events:
+                microseconds = int(getattr(event, name))
+                if event.stack and microseconds:
+                    frames = [frame.translate(separators) for frame in reversed(event.stack)]
+                    file.write(f"{';'.join(frames)} {microseconds}\n")
 
     def add_metadata(self, key: str, value: str) -> None:
         """Adds a text to the file of the trace.

@@ -10,7 +10,13 @@ Ops and collectives are recorded in C++ (native/profiler/events.h).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
 from .. import native
+
+if TYPE_CHECKING:
+    from .details import Details
 
 OP, BACKWARD, RANGE, STEP, OPTIMIZER, LOADER_WAIT, COLLECTIVE, LOAD, QUEUE_WAIT = range(
     len(native.PROFILE_KINDS)
@@ -20,6 +26,28 @@ on = False  # whether this process has the file of a profile; it may be paused
 
 begin = native.profile_begin  # the time, or 0 if nothing is recorded now
 end = native.profile_end  # (began, name, kind[, nbytes])
+
+
+details: Details | None = None  # what the profile of this process notes of ops beyond their times
+add_observer: Callable[[Details], None]  # set by autograd/dispatch/observers.py, which calls
+remove_observer: Callable[[Details], None]  # enter and leave
+
+
+def call_op(name: str, function: Callable[..., Any], *operands: Any, **keywords: Any) -> Any:
+    """Calls a function that is an op in the profile and no row of the op table."""
+    began = begin()
+    observer = details
+    if observer is not None:
+        observer.enter(name, operands)
+    result = None
+    try:
+        result = function(*operands, **keywords)
+    finally:
+        if observer is not None:
+            observer.leave(result)
+    if began:
+        end(began, name, OP)
+    return result
 
 
 def poll() -> None:

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .. import native
+from .cuda_times import Interval
+from .details import Note, Notes
 from .events import FunctionEvent
 
 EVENT = np.dtype(
@@ -28,6 +30,7 @@ EVENT = np.dtype(
     ]
 )
 CHUNK_BYTES, CHUNKS, HEAD = 64 << 10, 4096, 128  # of a chunk, and of its header
+EVENTS_IN_CHUNK = (CHUNK_BYTES - HEAD) // EVENT.itemsize
 NEXT_CHUNK, DROPPED = 64, 128  # offsets in the file
 EVENTS, NAMES = 1, 2  # kinds of chunks
 
@@ -59,14 +62,19 @@ class ThreadEvents:
         self_ns: the duration of each event without that of those inside it.
         self_bytes: of ops: what each allocated less what it freed, without the ops inside it.
         owners: for each event the number of the outermost event of `OWNERS` around it, or its own.
+        parents: for each event the number of the one around it, or -1.
+        notes: what this process noted of each event, or None.
     """
 
     process: Process
     tid: int
     events: NDArray[np.void]
+    noted: Notes = field(default_factory=dict)
     self_ns: NDArray[np.int64] = field(init=False)
     self_bytes: list[int] = field(init=False)
     owners: list[int] = field(init=False)
+    parents: list[int] = field(init=False)
+    notes: list[Note | None] = field(init=False)
 
     def __post_init__(self) -> None:
         events = self.events
@@ -82,12 +90,13 @@ class ThreadEvents:
         allocated = [n if op else 0 for n, op in zip(events["bytes"].tolist(), ops, strict=True)]
         self.self_bytes = own_bytes = list(allocated)
         self.owners = owners = list(range(len(events)))
+        self.parents = parents = [-1] * len(events)
         stack: list[tuple[int, int]] = []  # number and end of the events that are open
         for i, start in enumerate(events["start"].tolist()):
             while stack and stack[-1][1] <= start:
                 stack.pop()
             if stack:
-                outer = stack[-1][0]
+                parents[i] = outer = stack[-1][0]
                 own[outer] -= durations[i]
                 if ops[outer]:
                     own_bytes[outer] -= allocated[i]
@@ -95,6 +104,42 @@ class ThreadEvents:
                     owners[i] = owners[outer]
             stack.append((i, start + durations[i]))
         self.self_ns = np.asarray(own, np.int64)
+        noted, tid = self.noted, self.tid
+        starts = events["start"].tolist() if noted else ()
+        self.notes = [noted.get((tid, start)) for start in starts] or [None] * len(events)
+
+    def device_figures(self) -> list[tuple[int, int, int, int]]:
+        """Of each event: its time on GPUs and that without the events inside it, in ns, and the
+        same of the bytes that it allocated there. One without an interval of its own, such as a
+        range, has what the events inside it have.
+        """
+        rows = [(0, 0, 0, 0)] * len(self.notes)
+        inner: dict[int, list[int]] = {}  # ns, ns on the same stream, bytes
+        for i in reversed(range(len(rows))):
+            ns, ns_on_stream, nbytes = inner.pop(i, (0, 0, 0))
+            note = self.notes[i]
+            interval = None if note is None else note.interval
+            if interval is not None:
+                rows[i] = (
+                    interval.duration, max(interval.duration - ns_on_stream, 0),
+                    interval.nbytes, interval.nbytes - nbytes,
+                )  # fmt: skip
+            elif ns or nbytes:
+                rows[i] = ns, 0, 0, 0
+            parent = self.parents[i]
+            if parent >= 0 and any(rows[i]):
+                sums = inner.setdefault(parent, [0, 0, 0])
+                outer = self.notes[parent]
+                outer_interval = None if outer is None else outer.interval
+                sums[0] += rows[i][0]
+                if interval and outer_interval and is_same_stream(interval, outer_interval):
+                    sums[1] += rows[i][0]
+                sums[2] += rows[i][2]
+        return rows
+
+
+def is_same_stream(a: Interval, b: Interval) -> bool:
+    return (a.device, a.stream) == (b.device, b.stream)
 
 
 @dataclass
@@ -106,6 +151,7 @@ class Trace:
         dropped: how many events had no room.
         counts_memory: whether `bytes` of ops and `in_use` were measured.
         pid, tid: of the process and thread that profiled.
+        remarks: sentences on what is missing.
     """
 
     start: int
@@ -116,6 +162,7 @@ class Trace:
     tid: int
     names: dict[int, str]
     threads: list[ThreadEvents]
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def processes(self) -> list[Process]:
@@ -135,8 +182,9 @@ class Trace:
         for thread in self.threads:
             process = thread.process
             events, self_ns = thread.events.tolist(), thread.self_ns.tolist()
-            rows = zip(events, self_ns, thread.self_bytes, strict=True)
-            for (start, duration, nbytes, _, name, kind, _), own, own_bytes in rows:
+            figures = thread.device_figures()
+            rows = zip(events, self_ns, thread.self_bytes, thread.notes, figures, strict=True)
+            for (start, duration, nbytes, _, name, kind, _), own, own_bytes, note, on_gpu in rows:
                 yield FunctionEvent(
                     self.names[name],
                     thread.tid,
@@ -148,6 +196,12 @@ class Trace:
                     process=process.role,
                     nbytes=nbytes,
                     self_cpu_memory_usage=own_bytes,
+                    device_time_total=on_gpu[0] / 1e3,
+                    self_device_time_total=on_gpu[1] / 1e3,
+                    device_memory_usage=on_gpu[2],
+                    self_device_memory_usage=on_gpu[3],
+                    input_shapes=[] if note is None else note.shapes,
+                    stack=[] if note is None else note.lines,
                 )
 
 
@@ -195,8 +249,11 @@ def name_apart(processes: dict[int, Process]) -> None:
             processes[number] = replace(process, role=f"{process.role} (pid {process.pid})")
 
 
-def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: bool) -> Trace:
-    """The events of a profile's file that began and ended between two times.
+def read_trace(
+    descriptor: int, start: int, end: int, tid: int, counts_memory: bool, noted: Notes
+) -> Trace:
+    """The events of a profile's file that began and ended between two times. Full chunks are free
+    for new events after it: Note [Reused chunks] in native/profiler/events.h.
 
     Copies: one.
     """
@@ -221,9 +278,17 @@ def read_trace(descriptor: int, start: int, end: int, tid: int, counts_memory: b
             inside = events["start"] >= start
             inside &= events["start"] + events["duration"] <= end
             chunks.setdefault((number, thread), []).append(events[inside])
+    for head in heads:
+        if head.used == EVENTS_IN_CHUNK:
+            native.profile_free(head.first // CHUNK_BYTES)
     name_apart(processes)
     threads = [
-        ThreadEvents(processes[number], thread, np.concatenate(parts))
+        ThreadEvents(
+            processes[number],
+            thread,
+            np.concatenate(parts),
+            noted if processes[number].pid == os.getpid() else {},
+        )
         for (number, thread), parts in sorted(chunks.items())
     ]
     threads = [thread for thread in threads if len(thread.events)]

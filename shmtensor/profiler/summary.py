@@ -58,6 +58,32 @@ def percent(ns: int, total: int) -> str:
     return f"{100 * ns / total:.0f} %"
 
 
+def gpu_lines(trace: Trace, total: int) -> list[str]:
+    """A line for each GPU: how long it had an op of this process, and the longest ones; of the time
+    until its last one has ended.
+    """
+    spans: dict[int, list[tuple[int, int]]] = {}
+    names: dict[int, Counter[str]] = {}
+    for thread in trace.threads:
+        ids = thread.events["name"].tolist()
+        for note, name, figures in zip(thread.notes, ids, thread.device_figures(), strict=True):
+            if note is not None and note.interval is not None and note.interval.last:
+                device = note.interval.device
+                spans.setdefault(device, []).append((note.interval.start, note.interval.end))
+                names.setdefault(device, Counter())[trace.names[name]] += figures[1]
+    lines = []
+    for device in sorted(spans):
+        busy, reached = 0, trace.start
+        for start, end in sorted(spans[device]):
+            busy += max(end - max(start, reached), 0)
+            reached = max(reached, end)
+        span = max(total, reached - trace.start)
+        longest = names[device].most_common(NAMED)
+        text = ", ".join(f"{name} {percent(ns, span)}" for name, ns in longest)
+        lines.append(f"cuda:{device}: {percent(busy, span)} ops ({text}).")
+    return lines
+
+
 def summary(trace: Trace) -> str:
     """A line for the process that profiled, then one for each other process."""
     total = max(trace.end - trace.start, 1)
@@ -83,6 +109,8 @@ def summary(trace: Trace) -> str:
             end = int((last + thread.events["duration"].astype("i8")).max())
             span = max(end - first, 1)
             lines.append(f"{process.role}: {shares(trace, thread, span)}.")
+    lines += gpu_lines(trace, total)
+    lines += trace.remarks
     if trace.dropped:
         lines.append(f"{trace.dropped} events had no room and are not counted.")
     return "\n".join(lines) or "Where the time went: nothing was recorded."

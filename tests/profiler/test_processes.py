@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import struct
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -18,7 +19,8 @@ import shmtensor as st
 from shmtensor import distributed as dist
 from shmtensor import multiprocessing as mp
 from shmtensor import native
-from shmtensor.profiler import profile, record_function
+from shmtensor.profiler import profile, record_function, schedule
+from shmtensor.profiler.read_events import NEXT_CHUNK
 from shmtensor.utils.data import DataLoader, Dataset, TensorDataset
 
 METHODS = ("fork", "spawn", "forkserver")
@@ -180,6 +182,50 @@ def test_a_forked_child_does_not_end_the_profile() -> None:
         os.waitpid(pid, 0)
         st.ones(2).cos()
     assert "cos" in names_by_process(prof)["main"]
+
+
+def many_events(queue: Any) -> None:
+    while queue.get(timeout=20):
+        for _ in range(4000):
+            st.ones(2)
+        queue.task_done()
+
+
+def test_processes_use_the_space_of_former_cycles() -> None:
+    """Chunks go from one process to another, and each event keeps its process."""
+    queue = mp.JoinableQueue()
+    found = []
+
+    def collect(prof: profile) -> None:
+        events = [event for event in prof.events() if event.kind == "op"]
+        found.append({(event.process, event.name) for event in events})
+        assert len(events) == 12_000
+
+    plan = schedule(wait=0, warmup=0, active=1, repeat=4)
+    with profile(schedule=plan, on_trace_ready=collect) as prof:
+        context = mp.get_context("fork")
+        children = [context.Process(target=many_events, args=(queue,), name=n) for n in "ab"]
+        for child in children:
+            child.start()
+        for _ in range(4):
+            for _ in range(2):
+                queue.put(1)
+            x = st.zeros(2)
+            for _ in range(3999):
+                x.cos()
+            queue.join()
+            prof.step()
+        for _ in children:
+            queue.put(0)
+        for child in children:
+            child.join()
+        (taken,) = struct.unpack("<Q", os.pread(prof.descriptor, 8, NEXT_CHUNK))
+    queue.close()
+    assert len(found) == 4
+    for roles in found:
+        assert roles >= {("main", "cos"), ("main", "zeros")}
+        assert roles <= {("main", "cos"), ("main", "zeros"), ("a", "ones"), ("b", "ones")}
+    assert taken < 24  # 48,000 events fill 30
 
 
 def killed(point: str, nth: int) -> None:

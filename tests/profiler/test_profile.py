@@ -17,11 +17,13 @@ import pytest
 import shmtensor as st
 from shmtensor import multiprocessing as mp
 from shmtensor import native
+from shmtensor.autograd.dispatch import observers
 from shmtensor.distributed.backends.member import Member
 from shmtensor.profiler import (
     ProfilerAction,
     ProfilerActivity,
     profile,
+    profiling,
     record_function,
     schedule,
     supported_activities,
@@ -29,7 +31,9 @@ from shmtensor.profiler import (
 )
 from shmtensor.profiler.chrome_trace import trace_events
 from shmtensor.profiler.read_events import (
+    CHUNK_BYTES,
     EVENT,
+    EVENTS_IN_CHUNK,
     NEXT_CHUNK,
     Process,
     ThreadEvents,
@@ -126,8 +130,7 @@ def test_profiles_do_not_nest() -> None:
 
 
 def test_arguments_are_checked() -> None:
-    assert supported_activities() == {ProfilerActivity.CPU}
-    profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA])
+    assert ProfilerActivity.CPU in supported_activities()
     with pytest.raises(ValueError, match="must be among the activities"):
         profile(activities=[ProfilerActivity.CUDA])
     with pytest.raises(ValueError, match="cannot be recorded: \\['XPU'\\]"):
@@ -142,9 +145,27 @@ def test_arguments_are_checked() -> None:
         native.profile_follow(1000, 0)
 
 
+@pytest.mark.skipif(st.cuda.is_available(), reason="there is a GPU")
+def test_without_a_gpu_its_activity_is_a_warning() -> None:
+    """As in PyTorch."""
+    assert supported_activities() == {ProfilerActivity.CPU}
+    both = [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with pytest.warns(UserWarning, match="CUDA is not available, disabling CUDA") as caught:
+        prof = profile(activities=both)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="CUDA is not available, disabling CUDA") as caught:
+        st.autograd.profiler.profile(use_device="cuda")
+    assert caught[0].filename == __file__
+    with prof:
+        st.ones(3)
+    assert names_of(prof, "op") == ["ones"]
+    assert prof.events()[0].device_time_total == 0
+    assert "CUDA" not in prof.key_averages().table()
+
+
 def test_options_without_effect_warn() -> None:
-    with pytest.warns(UserWarning, match="without effect: record_shapes, with_stack:") as caught:
-        prof = profile(record_shapes=True, with_stack=True)
+    with pytest.warns(UserWarning, match="without effect: with_flops, with_modules:") as caught:
+        prof = profile(with_flops=True, with_modules=True)
     assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match="without effect: with_flops") as caught:
         st.autograd.profiler.profile(with_flops=True)
@@ -153,9 +174,91 @@ def test_options_without_effect_warn() -> None:
         st.autograd.profiler.profile(profile_memry=True)  # type: ignore[call-arg]
     with prof:
         st.ones(3)
-    with pytest.warns(UserWarning, match="group_by_input_shape") as caught:
+    with pytest.warns(UserWarning, match="group_by_input_shape: record_shapes was") as caught:
         prof.key_averages(group_by_input_shape=True)
     assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="group_by_stack_n: with_stack was not set"):
+        prof.key_averages(group_by_stack_n=1)
+    assert prof.events()[0].input_shapes == prof.events()[0].stack == []
+
+
+def test_shapes_of_operands() -> None:
+    x = st.ones(3, 4, requires_grad=True)
+    with profile(record_shapes=True) as prof:
+        for n in (2, 2, 5):
+            st.nn.functional.linear(x, st.ones(n, 4)).sum().backward()
+        st.cat([st.zeros(2), st.zeros(3)])
+    rows = prof.key_averages(group_by_input_shape=True)
+    shapes = {(row.key, str(row.input_shapes)): row.count for row in rows}
+    assert shapes["linear", "[[3, 4], [2, 4]]"] == 2
+    assert shapes["linear", "[[3, 4], [5, 4]]"] == 1
+    assert shapes["LinearBackward0", "[[3, 5]]"] == 1
+    assert shapes["cat", "[[[2], [3]]]"] == 1
+    text = rows.table(sort_by="count")
+    assert text.splitlines()[0].endswith("Input Shapes")
+    assert "[[3, 4], [5, 4]]" in text
+    assert "[[3, 4]" not in rows.table(max_shapes_column_width=6)
+    (linear,) = [row for row in prof.key_averages() if row.key == "linear"]
+    assert (linear.count, linear.input_shapes) == (3, "")
+    st.autograd.profiler.profile(record_shapes=True)  # the older interface, without a warning
+
+
+def here(x: st.Tensor) -> st.Tensor:
+    return x.exp()
+
+
+def there(x: st.Tensor) -> st.Tensor:
+    return x.exp()
+
+
+def test_stacks(tmp_path: Path) -> None:
+    x = st.ones(1 << 16)
+    with profile(with_stack=True) as prof:
+        for function in (here, there, there):
+            function(x)
+    lines = [here.__code__.co_firstlineno + 1, there.__code__.co_firstlineno + 1]
+    first = [event.stack[0] for event in prof.events()]
+    frames = [f"{__file__}({lines[0]}): here", f"{__file__}({lines[1]}): there"]
+    assert first == [frames[0], frames[1], frames[1]]
+    assert all(event.stack[1].endswith(": test_stacks") for event in prof.events())
+    rows = prof.key_averages(group_by_stack_n=2)
+    assert [(row.count, row.stack[0]) for row in rows] == [(1, frames[0]), (2, frames[1])]
+    text = rows.table(max_src_column_width=200).splitlines()
+    assert text[0].endswith("Source Location")
+    assert text[1].endswith(frames[0])
+    assert text[2].strip() == rows[0].stack[1]
+    (row,) = prof.key_averages()
+    assert (row.count, row.stack) == (3, [])
+    prof.export_chrome_trace(tmp_path / "trace.json")
+    events = read(tmp_path / "trace.json")["traceEvents"]
+    stacks = [e["args"]["Call stack"] for e in events if e["name"] == "exp"]
+    assert stacks[0].startswith(f"{frames[0]};")
+    prof.export_stacks(tmp_path / "stacks.txt")
+    stacks = (tmp_path / "stacks.txt").read_text().splitlines()
+    assert len(stacks) == 3
+    frame, microseconds = stacks[0].rsplit(" ", 1)
+    assert frame.endswith(f";{frames[0].replace(' ', '_')}")
+    assert int(microseconds) == int(prof.events()[0].self_cpu_time_total)
+    with pytest.raises(ValueError, match="metric must be one of"):
+        prof.export_stacks(tmp_path / "stacks.txt", "count")
+
+
+def test_details_end_with_the_cycle() -> None:
+    """Steps that are not recorded pay nothing, and neither does a forked child."""
+    seen = []
+    plan = schedule(wait=1, warmup=0, active=1, repeat=1)
+    with profile(schedule=plan, record_shapes=True) as prof:
+        for _ in range(3):
+            seen.append(list(observers.observers))
+            if seen[-1]:
+                pid = os.fork()
+                if pid == 0:
+                    os._exit(len(observers.observers))
+                assert os.waitpid(pid, 0)[1] == 0
+            st.ones(3)
+            prof.step()
+    assert [len(found) for found in seen] == [0, 1, 0]
+    assert profiling.details is None
 
 
 def test_a_queue_is_recorded_at_both_ends() -> None:
@@ -338,8 +441,14 @@ def test_table() -> None:
     by_key = {row.key: row for row in rows}
     assert (by_key["ones"].count, by_key["exp"].count, by_key["sin"].count) == (4, 3, 1)
     assert len(rows.table(row_limit=-1).splitlines()) == 5
-    with pytest.raises(ValueError, match=r"sort_by must be one of .* got 'cuda_time'"):
-        rows.table(sort_by="cuda_time")
+    with pytest.raises(ValueError, match=r"sort_by must be one of .* got 'cuda_tim'"):
+        rows.table(sort_by="cuda_tim")
+    with pytest.raises(ValueError, match=r"time_unit must be one of .* got 'h'"):
+        rows.table(time_unit="h")
+    cells = rows.table(time_unit="ms").splitlines()[1].split()
+    assert [cells[i][-2:] for i in (2, 4, 5)] == ["ms", "ms", "ms"]
+    us = rows[0].self_cpu_time_total
+    assert f"{us / 1e3:.3f}ms" == cells[2]
 
 
 def test_the_summary_says_where_the_time_went() -> None:
@@ -379,6 +488,48 @@ def test_files_of_traces(tmp_path: Path) -> None:
     assert tensorboard_trace_handler(tmp_path)(prof) is None  # type: ignore[func-returns-value]
     (path,) = tmp_path.glob("*.pt.trace.json")
     assert str(os.getpid()) in path.name
+
+
+def test_the_space_of_a_cycle_is_used_again() -> None:
+    taken, counts = [], []
+
+    def collect(prof: profile) -> None:
+        (chunk,) = struct.unpack("<Q", os.pread(prof.descriptor, 8, NEXT_CHUNK))
+        taken.append(chunk)
+        counts.append(len(names_of(prof, "op")))
+
+    x = st.ones(2)
+    n = 3 * EVENTS_IN_CHUNK
+    with profile(schedule=schedule(wait=0, warmup=0, active=1), on_trace_ready=collect) as prof:
+        for _ in range(5):
+            for _ in range(n):
+                x.exp()
+            prof.step()
+    assert counts == [n] * 5
+    assert taken == taken[:1] * 5
+    assert set(names_of(prof, "op")) == {"exp"}
+
+
+def test_a_chunk_with_a_writer_is_not_freed() -> None:
+    prof = profile()
+    prof.start()
+    st.ones(2)
+    for chunk in (1, 2):  # of names, and of a thread
+        with pytest.raises(ValueError, match=f"chunk {chunk} has a writer"):
+            native.profile_free(chunk)
+    for chunk in (0, 4096):
+        with pytest.raises(ValueError, match=f"no such chunk: {chunk}"):
+            native.profile_free(chunk)
+    for _ in range(EVENTS_IN_CHUNK):
+        st.ones(2)
+    native.profile_free(2)
+    with pytest.raises(ValueError, match="chunk 2 has a writer"):
+        native.profile_free(2)  # it is free already
+    header = os.pread(prof.descriptor, 12, 2 * CHUNK_BYTES)
+    assert struct.unpack("<QI", header) == (0, 0)
+    prof.stop()
+    with pytest.raises(ValueError, match="no such chunk"):
+        native.profile_free(2)
 
 
 def test_events_without_room_are_counted() -> None:

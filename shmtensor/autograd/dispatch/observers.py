@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from ... import native
 from ...native import OBSERVED
+from ...profiler import profiling
 
 lock = threading.Lock()
 os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
@@ -61,6 +62,9 @@ def remove(observer: Observer) -> None:
     with lock:
         observers.remove(observer)
         native.set_modes(OBSERVED, bool(observers or callers))
+
+
+profiling.add_observer, profiling.remove_observer = add, remove
 
 
 @contextmanager

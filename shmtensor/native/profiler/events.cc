@@ -17,6 +17,7 @@
 namespace shmtensor::profiler {
 
 FileHeader* file = nullptr;
+__thread uint64_t latest_begin = 0;
 
 namespace {
 
@@ -88,11 +89,25 @@ void after_fork_in_child() {
   publish(own_word());
 }
 
+// The number of a chunk that has no owner; kChunks or more: there is none.
+uint64_t free_chunk() {
+  uint64_t n = file->reused.load(relaxed);
+  while (n != file->freed.load(acquire)) {  // Note [Reused chunks]
+    const uint64_t chunk = file->free_chunks[n % kChunks].load(relaxed);
+    if (file->reused.compare_exchange_strong(n, n + 1, relaxed)) {
+      fault("profile.taken");
+      return chunk;
+    }
+  }
+  const uint64_t chunk = file->next_chunk.fetch_add(1, relaxed);
+  fault("profile.taken");
+  return chunk;
+}
+
 // A chunk whose pages are there: null if there is none.
 ChunkHeader* take_chunk(ChunkKind kind) {
-  const uint64_t chunk = file->next_chunk.fetch_add(1, relaxed);
+  const uint64_t chunk = free_chunk();
   if (chunk >= kChunks) return nullptr;
-  fault("profile.taken");
   if (posix_fallocate(descriptor, off_t(chunk * kChunkBytes), off_t(kChunkBytes)) != 0) return nullptr;
   auto* header = reinterpret_cast<ChunkHeader*>(address_of(chunk));
 #ifdef MADV_POPULATE_WRITE
@@ -197,6 +212,24 @@ PyObject* profile_record(PyObject*, PyObject* on) {
   Py_RETURN_NONE;
 }
 
+// profile_free(chunk): Note [Reused chunks]
+PyObject* profile_free(PyObject*, PyObject* number) {
+  const uint64_t chunk = PyLong_AsUnsignedLongLong(number);
+  if (PyErr_Occurred()) return nullptr;
+  if (!file || !is_owner || !chunk || chunk >= kChunks)
+    return raise("ValueError", "profile_free: no such chunk: %llu", static_cast<unsigned long long>(chunk));
+  auto* header = reinterpret_cast<ChunkHeader*>(address_of(chunk));
+  if (header->kind != kEvents || header->used.load(acquire) != kEventsInChunk)
+    return raise("ValueError", "profile_free: chunk %llu has a writer", static_cast<unsigned long long>(chunk));
+  header->kind = kNone;
+  header->used.store(0, relaxed);
+  memset(header->role, 0, sizeof header->role);
+  const uint64_t n = file->freed.load(relaxed);
+  file->free_chunks[n % kChunks].store(uint32_t(chunk), relaxed);
+  file->freed.store(n + 1, release);
+  Py_RETURN_NONE;
+}
+
 PyObject* profile_stop(PyObject*, PyObject*) {
   if (file && is_owner) {
     file->state.store(kEnded, release);
@@ -257,6 +290,8 @@ PyObject* profile_follow(PyObject*, PyObject* const* args, Py_ssize_t n) {
 
 PyObject* profile_begin(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(begin().start); }
 
+PyObject* profile_latest_begin(PyObject*, PyObject*) { return PyLong_FromUnsignedLongLong(latest_begin); }
+
 PyObject* profile_end(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("profile_end", n, 3, 4)) return nullptr;
   const uint64_t start = PyLong_AsUnsignedLongLong(args[0]);
@@ -272,11 +307,14 @@ PyObject* profile_end(PyObject*, PyObject* const* args, Py_ssize_t n) {
 PyMethodDef functions[] = {
     {"profile_start", profile_start, METH_O, "profile_start(counts_memory) -> the descriptor of the profile's file."},
     {"profile_record", profile_record, METH_O, "profile_record(on): all processes of the profile record from now on."},
+    {"profile_free", profile_free, METH_O, "profile_free(chunk): the events of this full chunk are overwritten."},
     {"profile_stop", profile_stop, METH_NOARGS, "profile_stop(): ends the profile of this process."},
     {"profile_poll", profile_poll, METH_NOARGS,
      "profile_poll() -> whether this process records; joins its parent's profile, or leaves one that has ended."},
     method("profile_follow", profile_follow, "profile_follow(row, inc): poll() joins the profile of this process."),
     {"profile_begin", profile_begin, METH_NOARGS, "profile_begin() -> ns, or 0 if nothing is recorded."},
+    {"profile_latest_begin", profile_latest_begin, METH_NOARGS,
+     "profile_latest_begin() -> when this thread's latest event began, or 0 if nothing was recorded then."},
     method("profile_end", profile_end, "profile_end(began, name, kind[, bytes]): writes an event, unless began is 0."),
     {nullptr, nullptr, 0, nullptr},
 };

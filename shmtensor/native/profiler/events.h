@@ -2,7 +2,7 @@
 //
 //   file (memfd, sparse, mapped by every process that records; gone with the last of them)
 //   +--------------+---------+---------+-- - - --+
-//   | chunk 0: the | chunk 1 | chunk 2 |         |     4096 chunks of 64 KiB; `next_chunk` hands them out
+//   | chunk 0: the | chunk 1 | chunk 2 |         |     4096 chunks of 64 KiB: free ones first, then `next_chunk`
 //   | header       |         |         |         |
 //   +--------------+---------+---------+-- - - --+
 //   chunk of events  ChunkHeader 128 B, then up to 1634 times Event 40 B: of one thread of one process
@@ -14,6 +14,13 @@
 // loads `used` of all chunks, calls profile_record(False), which has a fence, and reads no further than that. A process
 // that is killed in between leaves `used` as it was: its last event is not there. One that is killed between taking a
 // chunk and writing the header leaves kind kNone: readers skip the chunk.
+//
+// Note [Reused chunks]: a chunk of events that is full has no writer any more: its thread takes another one for its next
+// event. After the process that profiles has read such a chunk it clears the header, writes the chunk's number into
+// `free_chunks` and then `freed` with release. Whoever needs a chunk takes number `reused` by a CAS, if `freed` is ahead.
+// Both only grow, and a chunk is in the ring at most once, so no entry is overwritten before it was taken. Chunks that
+// are not full, and those of names, stay what they are. A process that is killed after it took a chunk leaves kind kNone:
+// that chunk is lost until the profile ends.
 //
 // Note [Recording state]: `state` in the header says whether events are recorded. The process that profiles writes it,
 // and every process reads it at the begin and the end of each event. Once it is kEnded, a process lets go of the file at
@@ -56,7 +63,11 @@ struct FileHeader {
   Half reserved;
   alignas(64) Word next_chunk;
   alignas(64) Word dropped;  // events for which there was no chunk
+  alignas(64) Word freed;    // Note [Reused chunks]
+  alignas(64) Word reused;
+  alignas(64) Half free_chunks[kChunks];
 };
+static_assert(sizeof(FileHeader) <= kChunkBytes, "it is chunk 0");
 
 struct Event {
   uint64_t start, duration;  // ns of CLOCK_MONOTONIC
@@ -83,6 +94,8 @@ inline uint64_t now_ns() {
 }
 
 extern FileHeader* file;  // null: this process does not record
+// When the latest event of this thread began; 0: nothing was recorded then. It names the event to whoever notes more.
+extern __thread uint64_t latest_begin;
 
 // When an event began; start is 0 if nothing is recorded.
 struct Begin {
@@ -90,8 +103,9 @@ struct Begin {
   int64_t allocated;
 };
 inline Begin begin() {
-  if (!file || file->state.load(relaxed) != kRecording) return {0, 0};
-  return {now_ns(), thread_data_bytes};
+  const bool is_recording = file && file->state.load(relaxed) == kRecording;
+  latest_begin = is_recording ? now_ns() : 0;
+  return {latest_begin, thread_data_bytes};
 }
 // Writes the event, if it has begun. Leaves an exception that is set as it is.
 void end(const Begin& begin, PyObject* name, Kind kind);

@@ -13,6 +13,7 @@ from typing import Any
 from ...cuda_arrays import array_module, move_array
 from ...device import Device
 from ...dtypes import HALVES, float32
+from ...profiler import profiling
 from .. import reference_updates
 
 
@@ -49,8 +50,18 @@ NO_SCALING = Scaling(None, None)
 def device_rules() -> Any:
     """The rules of reference_updates.py for arrays on GPUs."""
     update = importlib.import_module("shmtensor.ops.cuda.update_rules").update
-    rules = {name: functools.partial(update, rule) for name, rule in RULES.items()}
+    rules = {
+        name: functools.partial(recorded, update, rule, f"_fused_{name.removesuffix('_')}_")
+        for name, rule in RULES.items()
+    }
     return SimpleNamespace(**rules)
+
+
+def recorded(update: Any, rule: Any, name: str, *operands: Any, **scaling: Any) -> Any:
+    """A rule's step; in a profile it is an op, whose name is PyTorch's."""
+    if profiling.on:
+        return profiling.call_op(name, update, rule, *operands, **scaling)
+    return update(rule, *operands, **scaling)
 
 
 RULES = {k: v for k, v in vars(reference_updates).items() if isinstance(v, reference_updates.Rule)}
