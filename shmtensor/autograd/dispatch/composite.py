@@ -112,7 +112,7 @@ def rename(error: Exception, composite: Any) -> None:
     an error of Python or NumPy.
     """
     name = composite.__name__
-    if not is_public(COMPOSITES[name]) or not error.args or not isinstance(error.args[0], str):
+    if name.startswith("_") or not error.args or not isinstance(error.args[0], str):
         return
     where, separator, what = error.args[0].partition(": ")
     if {where, f"_{where}"} & (ROWS.keys() | COMPOSITES.keys()) or where in PUBLIC_NAMES.values():

@@ -98,7 +98,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     >>> F.relu(x, inplace=True) is x, x
     (True, tensor([0., 2.]))
     """
-    return input.relu_() if inplace else input.relu()
+    return ops.relu_(input) if inplace else ops.relu(input)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
