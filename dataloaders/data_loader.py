@@ -16,6 +16,7 @@ from .dataset import Dataset, is_stream
 from .foreign_datasets import as_dataset
 from .loader.check_arguments import (
     FIXED,
+    check_dataset,
     check_extras,
     check_numbers,
     check_output,
@@ -141,6 +142,8 @@ class DataLoader(Generic[T_co, Batch_co]):
     ------
     ValueError
         Arguments that exclude each other, or an unknown `output`.
+    TypeError
+        `dataset` has no samples, or no length where `sampler` does not say which there are.
     ModuleNotFoundError
         The library `output` is not installed.
     PeerLostError
@@ -307,6 +310,8 @@ class DataLoader(Generic[T_co, Batch_co]):
             batch_size, drop_last = None, False
         elif batch_size is None and drop_last:
             raise ValueError("DataLoader: drop_last needs batches: batch_size is None")
+        has_order = self.is_stream or sampler is not None or batch_sampler is not None
+        check_dataset(dataset, needs_length=not has_order)
         if sampler is None:
             if self.is_stream:
                 sampler = Endless()
