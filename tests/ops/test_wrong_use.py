@@ -190,6 +190,12 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "item": (lambda: x[0].item(), RuntimeError, "4 elements cannot be converted to Scalar"),
     "length": (lambda: len(st.tensor(7)), TypeError, r"0-d tensor: shape \(\), .*numel\(\)"),
     "iteration": (lambda: iter(st.tensor(7)), TypeError, r"0-d tensor: shape \(\), .*item\(\)"),
+    "a float as a size": (lambda: st.eye(2.5), TypeError, r"eye: an integer is needed.*: 2\.5"),
+    "a text as a number": (lambda: st.arange("a"), TypeError, "arange: a number is needed.*: 'a'"),
+    "a text as a count": (lambda: x.chunk("a"), TypeError, "chunk: .*: 'a'"),
+    "full of a text": (lambda: st.full((2,), "a"), TypeError, "full: .* a number: 'a'"),
+    "an unknown name": (lambda: st.zeros(2, type=int), TypeError, "keyword argument 'type'"),
+    "dot": (lambda: st.dot(x[0], x[:, 0]), RuntimeError, r"dot: .*\(4,\) @ \(3,\)"),
     "dim of mean": (lambda: x.mean(2), IndexError, "mean: .*out of range: 2, expected -2 to 1"),
     "a float as an index": (lambda: x[1.5], IndexError, r"valid indices: 1\.5, hint: int\(\)"),
     "no device": (lambda: x.to("gpu"), TypeError, "neither a device nor a dtype: 'gpu', .*'cuda'"),
@@ -232,6 +238,24 @@ def test_a_loss_whose_shapes_cannot_be_broadcast_does_not_say_they_are() -> None
         functional.mse_loss(x, st.ones(5))
     with pytest.warns(UserWarning, match=r"mse_loss: target size \(4,\) .*\(3, 4\): they are"):
         functional.mse_loss(x, st.ones(4))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["aminmax", "argsort", "diff", "max", "median", "min", "nanmean", "prod", "softmax", "sort"]
+    + ["std", "std_mean", "var"],
+)
+def test_numpys_names_of_a_dimension(name: str) -> None:
+    function = getattr(st, name)
+    y = st.tensor([[3.0, 1.0], [2.0, 5.0], [4.0, 0.0]])
+    for axis in (0, 1):
+        assert repr(function(y, axis=axis)) == repr(function(y, dim=axis))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'axis'"):
+        function(y, dim=0, axis=0)
+
+
+def test_numpys_name_of_keepdim() -> None:
+    assert x.std(axis=1, keepdims=True).shape == (3, 1)
 
 
 def test_losses_take_arrays() -> None:

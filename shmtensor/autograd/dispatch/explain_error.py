@@ -60,9 +60,9 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
     inputs, attributes = values[:n], values[n:]
     name, shapes = op.event.lstrip("_"), shapes_of(inputs)
     name = PUBLIC_NAMES.get(name, name)
-    if isinstance(error, (ShmTensorError, MemoryError, RuntimeError)):
+    if isinstance(error, (ShmTensorError, MemoryError)):
         raise error
-    if is_explained(error):
+    if isinstance(error, RuntimeError) or is_explained(error):
         rename(error, name, is_public(row))
         raise error
     refuse_foreign(name, attributes)

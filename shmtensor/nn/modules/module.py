@@ -64,6 +64,17 @@ def _addindent(s_: str, numSpaces: int) -> str:
     return s_.replace("\n", "\n" + " " * numSpaces)
 
 
+def hint_of(value: Any) -> str:
+    """How what somebody added as a module becomes one."""
+    if isinstance(value, type):
+        return f", hint: {value.__name__}() makes a module of the class"
+    if isinstance(value, (list, tuple)):
+        return ", hint: Sequential(*layers) or ModuleList(layers) makes a module of a list"
+    return ", hint: a function is called in forward(), or has a module, as nn.ReLU()" * callable(
+        value
+    )
+
+
 class Module(Stateful, Convertible):
     """The base of all layers and models: a callable with parameters, buffers and submodules.
 
@@ -373,8 +384,7 @@ class Module(Stateful, Convertible):
         self._check_attribute_name(name, "module", self._modules)
         if module is not None and not isinstance(module, Module):
             raise TypeError(
-                f"{kind_of(module)} is not a Module subclass: {module!r:.80}, hint: a list of "
-                "modules becomes one by Sequential(*layers) or ModuleList(layers)"
+                f"{kind_of(module)} is not a Module subclass: {module!r:.80}{hint_of(module)}"
             )
         self._modules[name] = _hook.run_registration_hooks(
             _hook.module_registration_hooks, self, name, module
