@@ -18,6 +18,7 @@ from .loader.check_arguments import (
     FIXED,
     check_dataset,
     check_extras,
+    check_functions,
     check_numbers,
     check_output,
     check_stream,
@@ -296,6 +297,7 @@ class DataLoader(Generic[T_co, Batch_co]):
         check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
         check_extras(num_workers, restart_workers, stall_warning, snapshot_every_n_steps)
         check_output(output)
+        check_functions(collate_fn=collate_fn, worker_init_fn=worker_init_fn)
         self.is_stream = is_stream(dataset)
         if self.is_stream:
             check_stream(shuffle, sampler, batch_sampler)

@@ -60,6 +60,13 @@ def check_dataset(dataset: object, needs_length: bool) -> None:
         )
 
 
+def check_functions(**functions: object) -> None:
+    """Raises TypeError for what is neither None nor can be called."""
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"DataLoader: {name} cannot be called: {function!r:.80}")
+
+
 # Whose arrays the batches hold; None, too: those of the samples.
 OUTPUTS = ("shmtensor", "numpy", "torch", "jax")
 

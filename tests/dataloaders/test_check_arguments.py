@@ -43,6 +43,8 @@ def test_invalid_arguments_are_refused(options: dict[str, Any], message: str) ->
         ({"num_workers": "2"}, "num_workers is not a whole number: '2'"),
         ({"num_workers": 1.5}, r"num_workers is not a whole number: 1\.5"),
         ({"timeout": "9"}, "timeout is not a number of seconds: '9'"),
+        ({"collate_fn": "pad"}, "collate_fn cannot be called: 'pad'"),
+        ({"worker_init_fn": 3, "num_workers": 1}, "worker_init_fn cannot be called: 3"),
     ],
 )
 def test_arguments_of_another_class_are_refused(options: dict[str, Any], message: str) -> None:
