@@ -107,8 +107,8 @@ def type_name(array: Any) -> str:
     """The old name of the type of tensors over such an array."""
     name = dtypes.NAMES_OF_TYPES[array.dtype]
     if isinstance(array, np.ndarray):
-        return name
-    return name.replace(".", f".{device_of(array).type}.", 1)
+        return f"{dtypes.library}.{name}"
+    return f"{dtypes.library}.{device_of(array).type}.{name}"
 
 
 def to_type(tensor: Tensor, spelling: Any) -> Tensor:
