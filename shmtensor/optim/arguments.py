@@ -37,7 +37,7 @@ def check_not_negative(**values: Any) -> None:
 
 def check_betas(betas: tuple[Any, Any]) -> None:
     """Raises: ValueError, one of them is not in [0, 1); TypeError, they are not two numbers."""
-    if not isinstance(betas, (tuple, list)) or len(betas) != 2:
+    if not hasattr(betas, "__len__") or len(betas) != 2:
         raise TypeError(f"betas must be two numbers: {betas!r}")
     for i, beta in enumerate(betas):
         if isinstance(beta, Tensor) and beta.numel() != 1:
