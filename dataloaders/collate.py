@@ -272,6 +272,8 @@ def flatten(
         children = [enter([getattr(other, f) for other in batch], f) for f in fields]
         return Node(lambda parts: kind(**dict(zip(fields, parts, strict=True))), children)
     if isinstance(sample, Sequence):
+        if any(isinstance(x, (str, bytes)) or not isinstance(x, Sequence) for x in batch):
+            raise different_types(batch, where)
         sizes = {len(other) for other in batch}
         if len(sizes) != 1:
             raise RuntimeError(
@@ -372,7 +374,7 @@ def rebuild_sequence(sample: Sequence[Any], parts: list[Any]) -> Any:
 
 
 # ------------------------------------------------------------------ leaves
-INT64, PYTHON_INT = np.dtype(np.int64), {int}
+INT64, PYTHON_INT, PYTHON_FLOAT = np.dtype(np.int64), {int}, {float}
 
 
 def common_dtype(one: Any, other: Any) -> Any:
@@ -475,11 +477,15 @@ def views_of(tensors: Sequence[Any], where: str, has_arrays: bool = False) -> li
 
 
 def describe_tensors(tensors: Sequence[Tensor], where: str) -> Leaf | Value:
-    if not tensors[0].is_cpu or (
-        is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
-    ):
-        return Value(stack(list(tensors)))
-    return describe_arrays([tensor.array for tensor in tensors], where, "shmtensor")
+    try:
+        if not tensors[0].is_cpu or (
+            is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+        ):
+            return Value(stack(list(tensors)))
+        arrays = [tensor.array for tensor in tensors]
+    except AttributeError:  # of a sample that is no tensor
+        raise different_types(tensors, where) from None
+    return describe_arrays(arrays, where, "shmtensor")
 
 
 def describe_numbers(numbers: Sequence[Any], where: str) -> Leaf | Value:
@@ -503,6 +509,9 @@ def different_types(samples: Sequence[Any], where: str, i: int | None = None) ->
 
 
 def describe_floats(numbers: Sequence[float], where: str) -> Leaf | Value:
+    kinds = set(map(type, numbers))
+    if kinds != PYTHON_FLOAT and not all(hasattr(kind, "__float__") for kind in kinds):
+        raise different_types(numbers, where)  # NumPy would make NaN of None, and 5.0 of "5"
     return Leaf(numbers, (len(numbers),), np.dtype(np.float64), where)
 
 

@@ -16,7 +16,9 @@ from .dataset import Dataset, is_stream
 from .foreign_datasets import as_dataset
 from .loader.check_arguments import (
     FIXED,
+    check_dataset,
     check_extras,
+    check_functions,
     check_numbers,
     check_output,
     check_stream,
@@ -141,6 +143,8 @@ class DataLoader(Generic[T_co, Batch_co]):
     ------
     ValueError
         Arguments that exclude each other, or an unknown `output`.
+    TypeError
+        `dataset` has no samples, or no length where `sampler` does not say which there are.
     ModuleNotFoundError
         The library `output` is not installed.
     PeerLostError
@@ -293,6 +297,7 @@ class DataLoader(Generic[T_co, Batch_co]):
         check_numbers(num_workers, timeout, prefetch_factor, persistent_workers)
         check_extras(num_workers, restart_workers, stall_warning, snapshot_every_n_steps)
         check_output(output)
+        check_functions(collate_fn=collate_fn, worker_init_fn=worker_init_fn)
         self.is_stream = is_stream(dataset)
         if self.is_stream:
             check_stream(shuffle, sampler, batch_sampler)
@@ -307,6 +312,8 @@ class DataLoader(Generic[T_co, Batch_co]):
             batch_size, drop_last = None, False
         elif batch_size is None and drop_last:
             raise ValueError("DataLoader: drop_last needs batches: batch_size is None")
+        has_order = self.is_stream or sampler is not None or batch_sampler is not None
+        check_dataset(dataset, needs_length=not has_order)
         if sampler is None:
             if self.is_stream:
                 sampler = Endless()

@@ -78,7 +78,10 @@ TENSOR_TYPES: dict[str, Dtype] = {
     "UInt32Tensor": uint32,
     "UInt64Tensor": uint64,
 }
-NAMES_OF_TYPES = {d: f"shmtensor.{name}" for name, d in TENSOR_TYPES.items()}
+NAMES_OF_TYPES = {d: name for name, d in TENSOR_TYPES.items()}
+
+# Whose dtypes, types and constants are printed: `shmtensor.float32`; "torch" under as_torch.
+library = "shmtensor"
 
 PROMOTIONS: dict[tuple[Dtype, Dtype], Dtype] = {}
 

@@ -20,7 +20,7 @@ import pytest
 import shmtensor as st
 from tests.test_public import MODULES, public
 
-# What every function of the table takes alike; docs/ops.md explains it once.
+# What every function of the table takes alike, as in PyTorch.
 COMMON = {"out", "layout", "pin_memory"}
 FLAGS = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE | doctest.IGNORE_EXCEPTION_DETAIL
 

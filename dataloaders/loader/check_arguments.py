@@ -26,6 +26,11 @@ def check_extras(workers: int, restarts: int, stall: float | None, every: int) -
 def check_numbers(
     num_workers: int, timeout: float, prefetch_factor: int | None, persistent_workers: bool
 ) -> None:
+    for name, count in (("num_workers", num_workers), ("prefetch_factor", prefetch_factor)):
+        if count is not None and not hasattr(count, "__index__"):
+            raise TypeError(f"DataLoader: {name} is not a whole number: {count!r:.80}")
+    if not hasattr(timeout, "__float__"):
+        raise TypeError(f"DataLoader: timeout is not a number of seconds: {timeout!r:.80}")
     if num_workers < 0:
         raise ValueError(f"DataLoader: num_workers is negative: {num_workers}")
     if timeout < 0:
@@ -38,6 +43,28 @@ def check_numbers(
         raise ValueError(f"DataLoader: prefetch_factor is not positive: {prefetch_factor}")
     if num_workers == 0 and persistent_workers:
         raise ValueError("DataLoader: persistent_workers needs workers: num_workers is 0")
+
+
+def check_dataset(dataset: object, needs_length: bool) -> None:
+    """Raises TypeError for what is no data set, or has no length that a sampler needs."""
+    where = f"DataLoader: {type(dataset).__name__}"
+    if not hasattr(dataset, "__getitem__") and not hasattr(dataset, "__iter__"):
+        raise TypeError(
+            f"{where} is no data set: {dataset!r:.80}, it needs __getitem__ and __len__, or "
+            "__iter__ as an IterableDataset"
+        )
+    if needs_length and not hasattr(dataset, "__len__"):
+        raise TypeError(
+            f"{where} has no __len__, which says how many samples there are: {dataset!r:.80}, "
+            "define it, or pass a sampler; a stream without a length is an IterableDataset"
+        )
+
+
+def check_functions(**functions: object) -> None:
+    """Raises TypeError for what is neither None nor can be called."""
+    for name, function in functions.items():
+        if function is not None and not callable(function):
+            raise TypeError(f"DataLoader: {name} cannot be called: {function!r:.80}")
 
 
 # Whose arrays the batches hold; None, too: those of the samples.

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from .. import nn
+from .. import dtypes, nn
 from ..other_names import is_ours
 from ..tensor import Tensor
 from . import missing_names
@@ -52,6 +52,7 @@ def install() -> None:
     # Programs look for "torch" in str(type(x)).
     Tensor.__module__ = "torch"
     nn.Parameter.__module__ = "torch.nn.parameter"
+    dtypes.library = "torch"  # and at x.type() and str(x.dtype)
     missing_names.start()
 
 

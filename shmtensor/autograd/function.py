@@ -40,10 +40,10 @@ class Function:
     """An op with a backward of one's own: a subclass defines `forward` and `backward`, and `apply`
     calls it.
 
-    `forward` has no ctx if `setup_context(ctx, inputs, output)` is defined. Both run with the
-    heap's gate shut, so NumPy arrays that they create are private. `jvp(ctx, *tangents)`, if
-    defined, returns the tangents of the outputs in forward mode; otherwise forward mode
-    differentiates backward.
+    `forward` has no ctx if `setup_context(ctx, inputs, output)` is defined. NumPy
+    arrays that the methods create are private memory, as elsewhere in a program. `jvp(ctx,
+    *tangents)`, if defined, returns the tangents of the outputs in forward mode; otherwise forward
+    mode differentiates backward.
 
     Raises
     ------

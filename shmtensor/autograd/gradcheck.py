@@ -152,7 +152,7 @@ def gradcheck(
     check_grad_dtypes : bool, optional
         Whether a gradient must have its input's dtype.
     check_batched_grad, check_batched_forward_grad : bool, optional
-        Ignored: batches are loops here.
+        Accepted; gradients of batches are not checked.
     check_forward_ad : bool, optional
         Whether to compare tangents, too, in a random direction.
     check_backward_ad : bool, optional

@@ -9,8 +9,18 @@ from ..tensor import Tensor
 Group = dict[str, Any]
 
 
+def require_numbers(**values: Any) -> None:
+    """Raises: TypeError, one of these arguments is not a number."""
+    for name, value in values.items():
+        if not hasattr(value, "__float__"):
+            raise TypeError(f"{name} must be a number: {value!r:.80}")
+
+
 def check_rate(lr: Any, complaint: str = "Invalid learning rate") -> None:
-    """Raises: ValueError, a learning rate is negative, NaN or a tensor of several."""
+    """Raises: ValueError, a learning rate is negative, NaN or a tensor of several; TypeError, it is
+    no number.
+    """
+    require_numbers(lr=lr)
     if isinstance(lr, Tensor) and lr.numel() != 1:
         raise ValueError(f"Tensor lr must be 1-element: got shape {tuple(lr.shape)}")
     if not lr >= 0.0:
@@ -18,14 +28,17 @@ def check_rate(lr: Any, complaint: str = "Invalid learning rate") -> None:
 
 
 def check_not_negative(**values: Any) -> None:
-    """Raises: ValueError, one of these arguments is negative or NaN."""
+    """Raises: ValueError, one of these arguments is negative or NaN; TypeError, it is no number."""
+    require_numbers(**values)
     for name, value in values.items():
         if not value >= 0.0:
             raise ValueError(f"Invalid {'epsilon' if name == 'eps' else name} value: {value}")
 
 
 def check_betas(betas: tuple[Any, Any]) -> None:
-    """Raises: ValueError, one of them is not in [0, 1)."""
+    """Raises: ValueError, one of them is not in [0, 1); TypeError, they are not two numbers."""
+    if not hasattr(betas, "__len__") or len(betas) != 2:
+        raise TypeError(f"betas must be two numbers: {betas!r}")
     for i, beta in enumerate(betas):
         if isinstance(beta, Tensor) and beta.numel() != 1:
             raise ValueError(f"Tensor betas[{i}] must be 1-element: got shape {tuple(beta.shape)}")

@@ -102,10 +102,11 @@ class Optimizer:
     )
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
-        if isinstance(params, Tensor):
+        where = type(self).__name__
+        if isinstance(params, Tensor) or not isinstance(params, Iterable):
             raise TypeError(
-                "params argument given to the optimizer should be an iterable of Tensors or "
-                f"dicts, but got {type(params).__name__}"
+                f"{where}: params argument given to the optimizer should be an iterable of Tensors "
+                f"or dicts, but got {type(params).__name__}, hint: model.parameters(), or [x]"
             )
         self.defaults = defaults
         self.state = self._new_state()
@@ -113,7 +114,11 @@ class Optimizer:
         self._make_hooks()
         groups = list(params)
         if not groups:
-            raise ValueError("optimizer got an empty parameter list")
+            raise ValueError(
+                f"{where}: optimizer got an empty parameter list: {params!r:.80}, hint: "
+                "a module has the parameters that its __init__ assigns (layers in a plain list are "
+                "not found: use ModuleList), and a generator can be used once"
+            )
         if not isinstance(groups[0], dict):
             groups = [{"params": groups}]
         for group in groups:
@@ -151,6 +156,11 @@ class Optimizer:
         """
         if not isinstance(param_group, dict):
             raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
+        if "params" not in param_group:
+            raise ValueError(
+                f"{type(self).__name__}: a parameter group needs 'params': it has "
+                f"{sorted(map(str, param_group))}"
+            )
         params = param_group["params"]
         if isinstance(params, set):
             raise TypeError(

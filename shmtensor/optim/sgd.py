@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..ops.table.sparse_gradient import add_slices_at
 from ..tensor import Tensor
-from .arguments import as_numbers, check_not_negative, check_rate
+from .arguments import as_numbers, check_not_negative, check_rate, require_numbers
 from .flat.flat_optimizer import FlatOptimizer
 from .flat.flat_parameters import Array
 from .optimizer import Group
@@ -93,6 +93,7 @@ class SGD(FlatOptimizer):
         differentiable: bool = False,
         fused: bool | None = None,
     ) -> None:
+        require_numbers(lr=lr)
         if isinstance(lr, Tensor) or lr < 0.0:  # NaN is accepted, as in PyTorch
             check_rate(lr)
         check_not_negative(momentum=momentum, weight_decay=weight_decay)

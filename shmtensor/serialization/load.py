@@ -110,6 +110,8 @@ def load(
         with open(path, "rb") as file:
             archive = ArchiveReader(file, path, check_crc)
             return read_archive(archive, map_location, weights_only, mmap)
+    if not hasattr(f, "read"):
+        raise TypeError(f"load: f must be a path or a file: {f!r:.80}")
     if mmap:
         raise ValueError(f"load: mmap=True needs a path: got a file object {f!r}")
     archive = ArchiveReader(f, None, check_crc)  # type: ignore[arg-type]

@@ -80,8 +80,10 @@ def save(obj: object, f: str | os.PathLike[str] | IO[bytes]) -> None:
     if (path := file_path(f)) is not None:
         with replacing(path) as file:
             write_archive(obj, file)
-    else:
+    elif hasattr(f, "write"):
         write_archive(obj, f)  # type: ignore[arg-type]
+    else:
+        raise TypeError(f"save: f must be a path or a file: {type(f).__name__}, hint: save(obj, f)")
 
 
 def write_archive(obj: object, file: IO[bytes]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,6 +50,17 @@ def stop_recording(tensor: Tensor, node: Any) -> None:
             "require grad"
         )
     tensor.node = None
+
+
+def warn_of_no_grad(tensor: Tensor) -> None:
+    """Warns whoever reads `.grad` of a tensor that gets none."""
+    warnings.warn(
+        "grad: backward() keeps no .grad of a tensor that is not a leaf: shape "
+        f"{tuple(tensor.shape)}, computed by {node_name(tensor)}, hint: call retain_grad() on it "
+        "before backward(), or read the .grad of the leaf",
+        UserWarning,
+        stacklevel=3,
+    )
 
 
 def set_grad(tensor: Tensor, value: Any) -> None:

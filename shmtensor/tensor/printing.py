@@ -169,7 +169,7 @@ def format_array(array: Any, prefix: str = "tensor(", suffixes: tuple[str, ...] 
     if device is META:
         notes = ["...", "device='meta'", f"size={tuple(array.shape)}"]
         if dtype != dtypes.get_default_dtype():
-            notes.append(f"dtype=shmtensor.{dtype}")
+            notes.append(f"dtype={dtypes.library}.{dtype}")
         return f"{prefix}{', '.join([*notes, *suffixes])})"
     if device is not CPU:
         notes.append(f"device='{device}'")
@@ -191,7 +191,7 @@ def format_array(array: Any, prefix: str = "tensor(", suffixes: tuple[str, ...] 
         dtypes.bool,
     )
     if dtype not in default_dtypes or (array.size == 0 and dtype != dtypes.get_default_dtype()):
-        notes.append(f"dtype=shmtensor.{dtype}")
+        notes.append(f"dtype={dtypes.library}.{dtype}")
     notes += suffixes
     column = len(text) - text.rfind("\n") + 1 + (indent if "\n" not in text else 0)
     for note in notes:

@@ -1075,9 +1075,12 @@ class Tensor(Methods):
     def grad(self) -> Tensor | None:
         """The gradients that backwards have added up so far, or None. It can be set.
 
+        Only leaves that require gradients get one, and tensors with `retain_grad()`; for other
+        tensors it is None, with a UserWarning.
+
         See Also
         --------
-        backward
+        backward, retain_grad
 
         Examples
         --------
@@ -1086,7 +1089,12 @@ class Tensor(Methods):
         >>> x.grad
         tensor([1., 1.])
         """
-        return None if self.accumulate_grad is None else self.accumulate_grad.grad
+        if self.accumulate_grad is not None:
+            gradient: Tensor | None = self.accumulate_grad.grad
+            return gradient
+        if not self.is_leaf:
+            grad_attributes.warn_of_no_grad(self)
+        return None
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -2007,12 +2015,12 @@ class Tensor(Methods):
 
     def __len__(self) -> int:
         if self.array.ndim == 0:
-            raise TypeError("len: len() of a 0-d tensor")
+            raise TypeError("len: len() of a 0-d tensor: shape (), hint: numel() is 1")
         return self.array.shape[0]  # type: ignore[no-any-return]
 
     def __iter__(self) -> Iterator[Tensor]:
         if self.array.ndim == 0:
-            raise TypeError("iter: iteration over a 0-d tensor")
+            raise TypeError("iter: iteration over a 0-d tensor: shape (), hint: item()")
         return iter(self.unbind(0))
 
     def __reversed__(self) -> Tensor:
@@ -2066,6 +2074,8 @@ class Tensor(Methods):
         ------
         DeviceMissing
             The device is not there.
+        TypeError
+            A name is neither a device's nor a dtype's.
 
         See Also
         --------

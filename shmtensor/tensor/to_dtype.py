@@ -42,7 +42,7 @@ def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
             device = a
         elif a is not None:
             refuse_foreign("to", (a,))
-            dtype = a
+            dtype = dtype_named(a) if isinstance(a, str) else a
     if device is not None:
         moved = to_device(tensor, as_device(device))
         copy = copy and moved is tensor
@@ -58,6 +58,17 @@ def to(tensor: Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     if is_same_dtype:
         return tensor.clone() if copy else tensor
     return table._to_copy(tensor, target)  # type: ignore[no-any-return]
+
+
+def dtype_named(name: str) -> dtypes.Dtype:
+    """The dtype of a name that is no device's."""
+    try:
+        return dtypes.as_dtype(name)
+    except TypeError:
+        raise TypeError(
+            f"to: neither a device nor a dtype: {name!r}, a device is 'cpu', 'cuda', "
+            "'cuda:<number>' or 'meta', a dtype is for example float32 or 'float32'"
+        ) from None
 
 
 def to_device(tensor: Tensor, device: Device) -> Tensor:
@@ -96,8 +107,8 @@ def type_name(array: Any) -> str:
     """The old name of the type of tensors over such an array."""
     name = dtypes.NAMES_OF_TYPES[array.dtype]
     if isinstance(array, np.ndarray):
-        return name
-    return name.replace(".", f".{device_of(array).type}.", 1)
+        return f"{dtypes.library}.{name}"
+    return f"{dtypes.library}.{device_of(array).type}.{name}"
 
 
 def to_type(tensor: Tensor, spelling: Any) -> Tensor:

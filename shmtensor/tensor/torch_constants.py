@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from .. import dtypes
+
 __all__ = [
     "channels_last",
     "channels_last_3d",
@@ -55,7 +57,7 @@ class memory_format:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"shmtensor.{self.name}"
+        return f"{dtypes.library}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name  # copies and pickles are the same object, for comparison by `is`

@@ -32,14 +32,28 @@ def check_functions(**functions: Any) -> None:
     """Raises TypeError for what is neither None nor can be called."""
     for name, function in functions.items():
         if function is not None and not callable(function):
-            raise TypeError(f"Trainer: {name} cannot be called: {function!r}")
+            raise TypeError(
+                f"Trainer: {name} cannot be called: {function!r}, pass a function or a module, as "
+                "nn.MSELoss()"
+            )
+
+
+def check_batches(where: str, batches: Any) -> None:
+    """Raises TypeError for what cannot be iterated."""
+    if not hasattr(batches, "__iter__") and not hasattr(batches, "__getitem__"):
+        raise TypeError(
+            f"{where}: batches come from a DataLoader, or a list of batches: got {batches!r:.80}"
+        )
 
 
 def check_optimizers(optimizers: list[Any]) -> None:
     """Raises TypeError for what is no optimizer, or needs a closure."""
     for each in optimizers:
         if not isinstance(each, Optimizer):
-            raise TypeError(f"Trainer: not an optimizer of shmtensor.optim: {type(each).__name__}")
+            raise TypeError(
+                f"Trainer: not an optimizer of shmtensor.optim: {each!r:.80}, pass one, as "
+                "optim.SGD(model.parameters(), lr=0.1)"
+            )
         if isinstance(each, LBFGS):
             raise TypeError(
                 "Trainer: LBFGS.step needs a closure, which computes the loss several times: call "

@@ -250,7 +250,7 @@ class Trainer:
         if not isinstance(metrics, Mapping):
             metrics = {getattr(f, "__name__", type(f).__name__): f for f in metrics}
         checks.check_functions(loss=loss, training_step=training_step, eval_step=eval_step)
-        checks.check_functions(**metrics)
+        checks.check_functions(**{f"metrics[{name!r}]": f for name, f in metrics.items()})
         self.model = model
         self.optimizers = optimizers
         self.metrics = dict(metrics)
@@ -395,7 +395,9 @@ class Trainer:
             limit_train_batches=limit_train_batches, limit_eval_batches=limit_eval_batches,
         )  # fmt: skip
         checks.check_amounts("Trainer.fit", max_time=max_time, max_restarts=max_restarts)
+        checks.check_batches("Trainer.fit", train)
         if eval is not None:
+            checks.check_batches("Trainer.fit", eval)
             self._check_evaluation("Trainer.fit")
         callbacks = ordered_callbacks(self, on_step, on_epoch, checkpoint)
         plan = Plan(
@@ -682,6 +684,7 @@ class Trainer:
         >>> list(trainer.evaluate([(st.ones(8, 2), st.ones(8, 1))]))
         ['loss']
         """
+        checks.check_batches("Trainer.evaluate", data)
         self._check_evaluation("Trainer.evaluate")
         training = self.model.training
         try:

@@ -43,6 +43,22 @@ def test_modules_are_the_same_objects(tmp_path: Path) -> None:
     run("-c", SAME, folder=tmp_path)
 
 
+TYPES = """
+import multiprocessing, torch
+
+x = torch.ones(2, dtype=torch.float64)
+assert repr(x) == "tensor([1., 1.], dtype=torch.float64)" and x.type() == "torch.DoubleTensor"
+assert x.to("meta").type() == "torch.meta.DoubleTensor" and str(torch.strided) == "torch.strided"
+assert str(x.dtype) == "torch.float64" and getattr(torch, str(x.dtype).split(".")[1]) is x.dtype
+with multiprocessing.get_context("fork").Pool(1) as pool:
+    assert pool.map(repr, [torch.float16]) == ["torch.float16"]
+"""
+
+
+def test_dtypes_and_types_are_printed_with_pytorchs_names(tmp_path: Path) -> None:
+    run("-c", TYPES, folder=tmp_path)
+
+
 def test_the_command_runs_scripts_modules_and_code(tmp_path: Path) -> None:
     code = "import sys, torch; print(torch.__name__, __name__, sys.argv[1:])"
     (tmp_path / "script.py").write_text(code)

@@ -171,12 +171,19 @@ y = model(torch.rand(2, 3, 64, 64))
 assert y.shape == (2, 10)
 y.sum().backward()
 assert all(p.grad is not None for p in model.parameters())
-try:
-    models.resnet18(pretrained=True)
-except ValueError as error:
-    assert "nothing is downloaded" in str(error)
-else:
-    raise AssertionError
+weights = models.ResNet50_Weights
+assert weights.DEFAULT is weights.IMAGENET1K_V2
+for option, text in (
+    ({"pretrained": True}, "pretrained=True"),
+    ({"weights": weights.DEFAULT}, "weights=ResNet50_Weights.IMAGENET1K_V2"),
+    ({"weights": "DEFAULT"}, "weights=DEFAULT"),
+):
+    try:
+        models.resnet50(**option)
+    except ValueError as error:
+        assert f"nothing is downloaded: {text}, load a file" in str(error), error
+    else:
+        raise AssertionError
 """
 
 

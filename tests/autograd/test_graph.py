@@ -127,6 +127,19 @@ def test_node_hooks() -> None:
     assert x.grad.tolist() == [10]
 
 
+def test_reading_the_gradient_of_a_result_warns() -> None:
+    x = st.ones(2, requires_grad=True)
+    y = x * 2
+    assert x.grad is None  # a leaf's: no warning
+    with pytest.warns(UserWarning, match=r"not a leaf: shape \(2,\), computed by Mul.*retain_grad"):
+        assert y.grad is None
+    y.retain_grad()
+    assert y.grad is None
+    y.sum().backward()
+    assert y.grad is not None
+    assert y.detach().grad is None
+
+
 def test_retain_grad() -> None:
     x = leaf(1)
     y = x * 2

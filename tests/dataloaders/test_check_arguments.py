@@ -37,6 +37,37 @@ def test_invalid_arguments_are_refused(options: dict[str, Any], message: str) ->
         DataLoader(range(4), **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_workers": "2"}, "num_workers is not a whole number: '2'"),
+        ({"num_workers": 1.5}, r"num_workers is not a whole number: 1\.5"),
+        ({"timeout": "9"}, "timeout is not a number of seconds: '9'"),
+        ({"collate_fn": "pad"}, "collate_fn cannot be called: 'pad'"),
+        ({"worker_init_fn": 3, "num_workers": 1}, "worker_init_fn cannot be called: 3"),
+    ],
+)
+def test_arguments_of_another_class_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        DataLoader(range(4), **options)
+
+
+class WithoutLength:
+    def __getitem__(self, i: int) -> int:
+        return i
+
+
+def test_a_data_set_has_samples_and_a_length() -> None:
+    for wrong in (None, 5):
+        with pytest.raises(TypeError, match=f"is no data set: {wrong}, it needs __getitem__"):
+            DataLoader(wrong)  # type: ignore[arg-type]
+    for shuffle in (False, True):
+        with pytest.raises(TypeError, match="WithoutLength has no __len__"):
+            DataLoader(WithoutLength(), shuffle=shuffle)  # type: ignore[arg-type]
+    loader: Any = DataLoader(WithoutLength(), sampler=[3, 1])  # type: ignore[arg-type]
+    assert [x.item() for x in loader] == [3, 1]
+
+
 def test_a_context_is_a_name_or_a_context() -> None:
     for context in (
         "spawn",

@@ -253,6 +253,14 @@ def test_other_types_beside_numbers_are_refused(other: Any) -> None:
             default_collate([np.ones(2), other])
 
 
+@pytest.mark.parametrize("first", [5.0, (1, 2), st.ones(2)])
+@pytest.mark.parametrize("other", ["5", None, object()])
+def test_another_type_in_the_second_sample_is_refused(first: Any, other: Any) -> None:
+    name = type(first).__name__
+    with pytest.raises(TypeError, match=rf"types: {name} at sample 0, {type(other).__name__} at"):
+        default_collate([first, other])
+
+
 def test_buffers_and_numbers_are_not_entered() -> None:
     plain = [
         bytearray(b"ab"),

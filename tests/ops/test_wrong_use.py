@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 
 import shmtensor as st
+from shmtensor import nn
 from shmtensor.errors import OutOfSharedMemory
 from shmtensor.nn import functional
 
@@ -185,8 +188,36 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "floats as an index": (lambda: x[st.ones(1)], IndexError, "integers or booleans: float32"),
     "ambiguous": (lambda: bool(x[0]), RuntimeError, r"one value is ambiguous: shape \(4,\)"),
     "item": (lambda: x[0].item(), RuntimeError, "4 elements cannot be converted to Scalar"),
-    "length": (lambda: len(st.tensor(1)), TypeError, "0-d tensor"),
-    "iteration": (lambda: iter(st.tensor(1)), TypeError, "0-d tensor"),
+    "length": (lambda: len(st.tensor(7)), TypeError, r"0-d tensor: shape \(\), .*numel\(\)"),
+    "iteration": (lambda: iter(st.tensor(7)), TypeError, r"0-d tensor: shape \(\), .*item\(\)"),
+    "a float as a size": (lambda: st.eye(2.5), TypeError, r"eye: an integer is needed.*: 2\.5"),
+    "a text as a number": (lambda: st.arange("a"), TypeError, "arange: a number is needed.*: 'a'"),
+    "a text as a count": (lambda: x.chunk("a"), TypeError, "chunk: .*: 'a'"),
+    "full of a text": (lambda: st.full((2,), "a"), TypeError, "full: .* a number: 'a'"),
+    "an unknown name": (lambda: st.zeros(2, type=int), TypeError, "keyword argument 'type'"),
+    "dot": (lambda: st.dot(x[0], x[:, 0]), RuntimeError, r"dot: .*\(4,\) @ \(3,\)"),
+    "dim of mean": (lambda: x.mean(2), IndexError, "mean: .*out of range: 2, expected -2 to 1"),
+    "a float as an index": (lambda: x[1.5], IndexError, r"valid indices: 1\.5, hint: int\(\)"),
+    "no device": (lambda: x.to("gpu"), TypeError, "neither a device nor a dtype: 'gpu', .*'cuda'"),
+    "cat without a list": (lambda: st.cat(x, x), TypeError, r"in one list: cat\(\[x, y\]\)"),
+    "stack without a list": (lambda: st.stack(x[0], x[0]), TypeError, r"in one list: stack\("),
+    "an element of cat": (lambda: st.cat([x, [1]]), TypeError, r"tensors\[1\] is a list"),
+    "relu of a list": (lambda: functional.relu([1.0]), TypeError, "relu: .*input is a list"),
+    "shapes of a loss": (
+        lambda: functional.l1_loss(x, st.ones(3, 5)),
+        RuntimeError,
+        r"l1_loss: shapes cannot be broadcast: \(3, 4\) and \(3, 5\)",
+    ),
+    "operands of a loss that is made": (
+        lambda: nn.CrossEntropyLoss(x, integral),
+        TypeError,
+        r"shape \(2, 2\), hint: a loss module is made first",
+    ),
+    "dtype of classes": (
+        lambda: functional.cross_entropy(x, st.ones(3)),
+        RuntimeError,
+        r"float32 of shape \(3,\), hint: target\.long\(\)",
+    ),
     "cat of nothing": (lambda: st.cat([]), ValueError, "non-empty list of tensors"),
     "stack of nothing": (lambda: st.stack([]), RuntimeError, "non-empty list of tensors"),
     "layer_norm": (lambda: functional.layer_norm(x, (3,)), RuntimeError, r"\(3, 4\), \(3,\)"),
@@ -199,6 +230,36 @@ def test_wrong_use_shows_the_values(name: str) -> None:
     with pytest.raises(kind, match=message) as caught:
         wrong()
     assert type(caught.value) is kind
+
+
+def test_a_loss_whose_shapes_cannot_be_broadcast_does_not_say_they_are() -> None:
+    with warnings.catch_warnings(), pytest.raises(RuntimeError, match="mse_loss: shapes"):
+        warnings.simplefilter("error")
+        functional.mse_loss(x, st.ones(5))
+    with pytest.warns(UserWarning, match=r"mse_loss: target size \(4,\) .*\(3, 4\): they are"):
+        functional.mse_loss(x, st.ones(4))
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["aminmax", "argsort", "diff", "max", "median", "min", "nanmean", "prod", "softmax", "sort"]
+    + ["std", "std_mean", "var"],
+)
+def test_numpys_names_of_a_dimension(name: str) -> None:
+    function = getattr(st, name)
+    y = st.tensor([[3.0, 1.0], [2.0, 5.0], [4.0, 0.0]])
+    for axis in (0, 1):
+        assert repr(function(y, axis=axis)) == repr(function(y, dim=axis))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'axis'"):
+        function(y, dim=0, axis=0)
+
+
+def test_numpys_name_of_keepdim() -> None:
+    assert x.std(axis=1, keepdims=True).shape == (3, 1)
+
+
+def test_losses_take_arrays() -> None:
+    assert functional.mse_loss(x, np.zeros((3, 4), np.float32)).item() == 1
 
 
 def test_running_out_of_memory_names_the_request() -> None:

@@ -78,6 +78,16 @@ def test_wrong_parameters_are_refused() -> None:
         optim.SGD([], lr=0.1)
     with pytest.raises(TypeError, match="should be an iterable"):
         optim.SGD(p, lr=0.1)
+    for wrong in (nn.Linear(1, 1), nn.Linear(1, 1).parameters, 3):
+        with pytest.raises(TypeError, match=rf"SGD: .*{type(wrong).__name__}, .*\.parameters\(\)"):
+            optim.SGD(wrong, lr=0.1)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"'params': it has \['lr'\]"):
+        optim.SGD([{"lr": 0.1}], lr=0.1)
+    for make in (optim.SGD, optim.Adam):
+        with pytest.raises(TypeError, match=r"lr must be a number: '0\.1'"):
+            make([p], lr="0.1")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"betas must be two numbers: 0\.9"):
+        optim.Adam([p], betas=0.9)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="can only optimize Tensors"):
         optim.SGD([1.0], lr=0.1)
     with pytest.raises(ValueError, match="non-leaf"):

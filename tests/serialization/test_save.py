@@ -334,3 +334,10 @@ def test_sparse_tensors_in_files_of_both() -> None:
     ours, coalesced = load(file)
     assert (ours.is_coalesced(), coalesced.is_coalesced()) == (False, True)
     assert st.equal(ours.to_dense(), coalesced.to_dense())
+
+
+def test_swapped_arguments_are_named(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"save: .*a path or a file: Tensor, hint: save\(obj, f\)"):
+        st.save(str(tmp_path / "x.pt"), st.ones(2))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"load: .*a path or a file: 5"):
+        st.load(5)  # type: ignore[arg-type]

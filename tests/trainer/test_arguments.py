@@ -24,7 +24,7 @@ from .test_trainer import make_data, make_model, make_trainer
         ({"snapshots": -1}, "snapshots is not a number from 0 on: -1"),
         ({"on_nonfinite": "ignore"}, "on_nonfinite is not .*: 'ignore'"),
         ({"callbacks": [EMA]}, "not a Callback: <class .*EMA'>"),
-        ({"metrics": {"f1": 3}}, "f1 cannot be called: 3"),
+        ({"metrics": {"f1": 3}}, r"metrics\['f1'\] cannot be called: 3"),
         ({"training_step": "step"}, "training_step cannot be called: 'step'"),
         ({"scheduler": 3}, "not a scheduler: 3"),
     ],
@@ -46,6 +46,19 @@ def test_wrong_arguments_of_fit(name: str, value: Any) -> None:
     with pytest.raises(ValueError, match=r"Trainer\.fit: max_time is not a number from 0 on: -1"):
         trainer.fit(make_data(), max_time=-1)
     assert trainer.step == 0
+
+
+@pytest.mark.parametrize("name", ["fit", "evaluate"])
+def test_what_gives_no_batches(name: str) -> None:
+    arguments = {"epochs": 1} if name == "fit" else {}
+    with pytest.raises(TypeError, match=rf"Trainer\.{name}: batches come from .*: got None"):
+        getattr(make_trainer(1), name)(None, **arguments)
+
+
+def test_an_optimizer_is_made_first() -> None:
+    for wrong in ("adam", optim.SGD):
+        with pytest.raises(TypeError, match=r"not an optimizer .*: .*, pass one, as optim\.SGD"):
+            Trainer(make_model(), wrong, nn.CrossEntropyLoss())  # type: ignore[arg-type]
 
 
 def test_an_optimizer_that_needs_a_closure() -> None:

@@ -6,6 +6,7 @@ Source: K. He et al., "Deep residual learning for image recognition", CVPR 2016.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any
 
 from shmtensor import nn
@@ -14,6 +15,11 @@ __all__ = [
     "BasicBlock",
     "Bottleneck",
     "ResNet",
+    "ResNet18_Weights",
+    "ResNet34_Weights",
+    "ResNet50_Weights",
+    "ResNet101_Weights",
+    "ResNet152_Weights",
     "resnet18",
     "resnet34",
     "resnet50",
@@ -116,12 +122,50 @@ def make(
         ValueError: weights are asked for.
     """
     options.pop("progress", None)
-    if weights or options.pop("pretrained", False):
+    pretrained = options.pop("pretrained", False)
+    if weights or pretrained:
+        wrong = f"weights={weights}" if weights else f"pretrained={pretrained!r}"
         raise ValueError(
-            f"{name}: nothing is downloaded: weights={weights or True!r}, load a file: "
+            f"{name}: nothing is downloaded: {wrong}, load a file: "
             f"model = {name}(); model.load_state_dict(torch.load(path))"
         )
     return ResNet(block, layers, **options)
+
+
+# Programs name them; as `weights=` they are refused, because nothing is downloaded.
+
+
+class ResNet18_Weights(Enum):
+    """torchvision's files of weights for `resnet18`."""
+
+    IMAGENET1K_V1 = DEFAULT = "IMAGENET1K_V1"
+
+
+class ResNet34_Weights(Enum):
+    """torchvision's files of weights for `resnet34`."""
+
+    IMAGENET1K_V1 = DEFAULT = "IMAGENET1K_V1"
+
+
+class ResNet50_Weights(Enum):
+    """torchvision's files of weights for `resnet50`."""
+
+    IMAGENET1K_V1 = "IMAGENET1K_V1"
+    IMAGENET1K_V2 = DEFAULT = "IMAGENET1K_V2"
+
+
+class ResNet101_Weights(Enum):
+    """torchvision's files of weights for `resnet101`."""
+
+    IMAGENET1K_V1 = "IMAGENET1K_V1"
+    IMAGENET1K_V2 = DEFAULT = "IMAGENET1K_V2"
+
+
+class ResNet152_Weights(Enum):
+    """torchvision's files of weights for `resnet152`."""
+
+    IMAGENET1K_V1 = "IMAGENET1K_V1"
+    IMAGENET1K_V2 = DEFAULT = "IMAGENET1K_V2"
 
 
 def resnet18(*, weights: Any = None, **options: Any) -> ResNet:

@@ -16,10 +16,11 @@ from .foreign_operands import refuse_foreign
 from .general_call import multiple_values, wrong_call
 from .numpy_messages import translate
 from .out_argument import copy_to_out
-from .plan import is_public
+from .plan import NUMPY_NAMES, is_public
 from .torch_function import call_torch_function, overloaded_args
 
 FIRST = {"input", "tensor", "tensors", "condition"}  # names of a first argument that is a tensor
+OURS = {numpy: ours for ours, numpy in NUMPY_NAMES.items()}
 HAS_KEYWORDS = inspect.CO_VARKEYWORDS
 
 
@@ -70,7 +71,8 @@ def out(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 
 def explain(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
     """Raises the error that the caller sees: it names this function, not one that it calls. A call
-    that names its sizes, as `zeros(size=(2, 3))`, did not fit either: its result.
+    that names its sizes, as `zeros(size=(2, 3))`, or has NumPy's names, as `x.max(axis=0)`, did not
+    fit either: its result.
 
     Raises:
         TypeError: an argument is missing, unknown, of another library, or not a tensor where one is
@@ -84,10 +86,14 @@ def explain(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error
         except TypeError:
             bound = None
         if bound is None:  # outside of the handler, so that an error in the call has no context
+            ours = {OURS.get(name, name): value for name, value in kwargs.items()}
+            is_ours = (ours.keys() - kwargs.keys()) & expected.parameters.keys()
+            if is_ours and len(ours) == len(kwargs):
+                return composite(*args, **ours)
             return call_with_size(composite, expected, args, kwargs)
         if isinstance(error, AttributeError):
             explain_missing_attribute(composite.__name__, error, bound.arguments)
-    rename(error, composite)
+    rename(error, composite, (*args, *kwargs.values()))
     raise error
 
 
@@ -107,18 +113,19 @@ def call_with_size(
     return composite(*args, *sizes_by_name(composite, kwargs.pop(sizes)), **kwargs)
 
 
-def rename(error: Exception, composite: Any) -> None:
+def rename(error: Exception, composite: Any, values: Sequence[Any]) -> None:
     """Puts the name of a composite where its error names an op that the composite calls, and before
-    an error of Python or NumPy.
+    an error of Python or NumPy; such a one gets the arguments that are no tensors, too.
     """
     name = composite.__name__
-    if not is_public(COMPOSITES[name]) or not error.args or not isinstance(error.args[0], str):
+    if name.startswith("_") or not error.args or not isinstance(error.args[0], str):
         return
     where, separator, what = error.args[0].partition(": ")
     if {where, f"_{where}"} & (ROWS.keys() | COMPOSITES.keys()) or where in PUBLIC_NAMES.values():
         error.args = (f"{name}{separator}{what}", *error.args[1:])
     elif (text := translate(error.args[0])) != error.args[0]:
-        error.args = (f"{name}: {text}", *error.args[1:])
+        shown = ", ".join(f"{x!r:.40}" for x in values if not isinstance(x, native.TensorBase))
+        error.args = (f"{name}: {text}{': ' * bool(shown)}{shown}", *error.args[1:])
 
 
 def sized_parameter(expected: inspect.Signature) -> str:
@@ -147,4 +154,6 @@ def wrong_arguments(
     named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
     names = [p.name for p in named]
     required = [p.name for p in named if p.default is p.empty]
+    if any(p.kind is p.VAR_POSITIONAL for p in parameters):
+        args = ()  # there cannot be too many of them
     return wrong_call(name, by_position, required, names, args, kwargs)

@@ -235,6 +235,11 @@ def convert_part(index: Any) -> Any:
                 f"boolean tensors are valid indices: got {type(index).__name__}"
             )
         refuse_foreign("indexing", (index,))
+        if isinstance(index, (float, complex)):
+            raise IndexError(
+                "indexing: only integers, slices (`:`), ellipsis (`...`), None and integer or "
+                f"boolean tensors are valid indices: {index!r}, hint: int(), or // in place of /"
+            )
     return index
 
 

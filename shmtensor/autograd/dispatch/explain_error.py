@@ -13,9 +13,10 @@ import numpy as np
 from ... import dtypes, native
 from ...cuda_arrays import check_writable
 from ...errors import ShmTensorError, is_explained
-from ...ops.table.op_table import EMPTY
+from ...ops.table.op_table import EMPTY, ROWS
 from .foreign_operands import refuse_foreign
 from .numpy_messages import translate
+from .plan import is_public
 
 AxisError = np.exceptions.AxisError
 DIM = "dims?[0-2]?|axis"  # names of arguments that are dimensions
@@ -57,10 +58,13 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
     row, form = op.rule.row, op.form
     n = len(row.inputs)
     inputs, attributes = values[:n], values[n:]
-    if isinstance(error, (ShmTensorError, MemoryError, RuntimeError)) or is_explained(error):
-        raise error
     name, shapes = op.event.lstrip("_"), shapes_of(inputs)
     name = PUBLIC_NAMES.get(name, name)
+    if isinstance(error, (ShmTensorError, MemoryError)):
+        raise error
+    if isinstance(error, RuntimeError) or is_explained(error):
+        rename(error, name, is_public(row))
+        raise error
     refuse_foreign(name, attributes)
     if isinstance(error, (TypeError, ValueError)):
         check_attributes(name, row, attributes)
@@ -98,6 +102,14 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
             ) from None
         raise TypeError(described(name, row, error, shapes)) from None
     raise error
+
+
+def rename(error: Exception, name: str, public: bool) -> None:
+    """Puts the name of the op that the user calls where an error names a row that it uses."""
+    text = str(error.args[0]) if error.args else ""
+    where, separator, what = text.partition(": ")
+    if public and where in ROWS and where != name:
+        error.args = (f"{name}{separator}{what}", *error.args[1:])
 
 
 # What the user calls, where a row has another name.

@@ -77,6 +77,8 @@ TEXTS: list[tuple[str, Text]] = [
      "a number is needed in place of a sequence, or sequences of one length"),
     (r"ufunc '\w+' (?:did not contain a loop|not supported for the input types).*",
      "an argument is of a class that this function does not take"),
+    (r"'(\w+)' object cannot be interpreted as an integer", r"an integer is needed, not \1"),
+    (r"must be real number, not (\w+)", r"a number is needed, not \1"),
     (r"'(\w+)' object is not iterable", r"an argument cannot be a single \1"),
     (r"object of type '(\w+)' has no len\(\)", r"an argument cannot be a single \1"),
     (r"'\S+' not supported between instances of .*",

@@ -110,6 +110,11 @@ def call_promoted(
     """
     row: Row = rule.row
     refuse_foreign(row.label, inputs)
+    is_single = (
+        bool(row.inputs) and row.inputs[0].listed and isinstance(inputs[0], native.TensorBase)
+    )
+    if is_single and any(isinstance(x, native.TensorBase) for x in attributes):
+        raise TypeError(f"{row.label}: the tensors must be in one list: {row.label}([x, y])")
     if row.tensors and form not in ("operator", "reflected"):
         for x, value in zip(row.inputs, inputs):
             if x.name in row.tensors and isinstance(value, NUMBERS):
@@ -187,7 +192,7 @@ def common_of_two(promote: str, x: Any, y: Any) -> dtypes.Dtype:
 
 def wrong_operand(row: Row, inputs: tuple[Any, ...]) -> TypeError:
     description = ", ".join(
-        f"{x.public} is a {type(value).__name__}" for x, value in zip(row.inputs, inputs)
+        part for x, value in zip(row.inputs, inputs) for part in classes_of(x.public, value)
     )
     expected = "tensors or numbers" if row.broadcast else "tensors"
     where = ""
@@ -195,6 +200,15 @@ def wrong_operand(row: Row, inputs: tuple[Any, ...]) -> TypeError:
         expected = "tensors"
         where = f" ({', '.join(x.public for x in row.inputs if x.name in row.tensors)})"
     return TypeError(f"{row.label}: the operands{where} must be {expected}: {description}")
+
+
+def classes_of(name: str, value: Any) -> list[str]:
+    """Of which class an operand is, or the first element of a list that is no tensor."""
+    if isinstance(value, (list, tuple)):
+        for i, x in enumerate(value):
+            if isinstance(value[0], native.TensorBase) and not isinstance(x, native.TensorBase):
+                return [f"{name}[{i}] is a {type(x).__name__}"]
+    return [f"{name} is a {type(value).__name__}"]
 
 
 def convert_operands(rule: Any, inputs: tuple[Any, ...]) -> list[Any]:

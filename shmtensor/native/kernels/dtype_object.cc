@@ -67,7 +67,11 @@ PyObject* dtype_new(PyTypeObject*, PyObject* args, PyObject* kwargs) {
   return descr ? dtype_object(reinterpret_cast<PyArray_Descr*>(descr.get())) : nullptr;
 }
 
-PyObject* dtype_repr(PyObject* self) { return PyUnicode_FromFormat("shmtensor.%U", as_dtype(self)->name); }
+PyObject* dtype_repr(PyObject* self) {
+  Ref module(PyImport_ImportModule("shmtensor.dtypes"));
+  Ref library(module ? PyObject_GetAttrString(module.get(), "library") : nullptr);
+  return library ? PyUnicode_FromFormat("%U.%U", library.get(), as_dtype(self)->name) : nullptr;
+}
 
 Py_hash_t dtype_hash(PyObject* self) { return PyObject_Hash(as_dtype(self)->numpy); }
 

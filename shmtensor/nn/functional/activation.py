@@ -10,6 +10,7 @@ from ...ops.nn.softmax import implicit_dim
 from ...tensor import Tensor
 from . import from_table as ops
 from .from_table import gelu, hardshrink, logsigmoid, prelu, relu_, sigmoid, softplus, tanh
+from .from_table import relu as table_relu
 
 __all__ = [
     "celu",
@@ -98,7 +99,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     >>> F.relu(x, inplace=True) is x, x
     (True, tensor([0., 2.]))
     """
-    return input.relu_() if inplace else input.relu()
+    return relu_(input) if inplace else table_relu(input)
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:

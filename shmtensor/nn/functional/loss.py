@@ -109,9 +109,10 @@ def mse_loss(
     >>> F.mse_loss(st.tensor([1., 4.]), st.tensor([0., 0.]), reduction="none")
     tensor([ 1., 16.])
     """
-    if input.array.shape != target.array.shape:
+    loss: Tensor = ops.mse_loss(input, target, size_average, reduce, reduction, weight)
+    if input.shape != target.shape:  # after it, because some shapes cannot be broadcast
         _warn_of_shapes("mse_loss", input, target)
-    return ops.mse_loss(input, target, size_average, reduce, reduction, weight)
+    return loss
 
 
 def l1_loss(
@@ -150,9 +151,10 @@ def l1_loss(
     >>> F.l1_loss(st.tensor([1., 4.]), st.tensor([0., 0.]))
     tensor(2.5000)
     """
-    if input.array.shape != target.array.shape:
+    loss: Tensor = ops.l1_loss(input, target, size_average, reduce, reduction, weight)
+    if input.shape != target.shape:  # after it, because some shapes cannot be broadcast
         _warn_of_shapes("l1_loss", input, target)
-    return ops.l1_loss(input, target, size_average, reduce, reduction, weight)
+    return loss
 
 
 def smooth_l1_loss(
@@ -195,9 +197,10 @@ def smooth_l1_loss(
     >>> F.smooth_l1_loss(st.tensor([0.5, 3.0]), st.zeros(2), reduction="none")
     tensor([0.1250, 2.5000])
     """
-    if input.array.shape != target.array.shape:
+    loss: Tensor = ops.smooth_l1_loss(input, target, size_average, reduce, reduction, beta)
+    if input.shape != target.shape:  # after it, because some shapes cannot be broadcast
         _warn_of_shapes("smooth_l1_loss", input, target)
-    return ops.smooth_l1_loss(input, target, size_average, reduce, reduction, beta)
+    return loss
 
 
 def huber_loss(
@@ -243,9 +246,10 @@ def huber_loss(
     >>> F.huber_loss(st.tensor([1.0, 3.0]), st.zeros(2), reduction="none", delta=2.0)
     tensor([0.5000, 4.0000])
     """
-    if input.array.shape != target.array.shape:
+    loss: Tensor = ops.huber_loss(input, target, reduction, delta, weight)
+    if input.shape != target.shape:  # after it, because some shapes cannot be broadcast
         _warn_of_shapes("huber_loss", input, target)
-    return ops.huber_loss(input, target, reduction, delta, weight)
+    return loss
 
 
 @in_precisions(cpu="full", cuda="full")

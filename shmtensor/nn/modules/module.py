@@ -64,6 +64,17 @@ def _addindent(s_: str, numSpaces: int) -> str:
     return s_.replace("\n", "\n" + " " * numSpaces)
 
 
+def hint_of(value: Any) -> str:
+    """How what somebody added as a module becomes one."""
+    if isinstance(value, type):
+        return f", hint: {value.__name__}() makes a module of the class"
+    if isinstance(value, (list, tuple)):
+        return ", hint: Sequential(*layers) or ModuleList(layers) makes a module of a list"
+    return ", hint: a function is called in forward(), or has a module, as nn.ReLU()" * callable(
+        value
+    )
+
+
 class Module(Stateful, Convertible):
     """The base of all layers and models: a callable with parameters, buffers and submodules.
 
@@ -148,7 +159,8 @@ class Module(Stateful, Convertible):
             )
         except KeyError:
             raise AttributeError(
-                f"cannot call {type(self).__name__} before Module.__init__() call"
+                f"cannot call {type(self).__name__} before Module.__init__() call, hint: "
+                "__init__ begins with super().__init__()"
             ) from None
         if has_hooks:
             return _hook.call_with_hooks(self, args, kwargs)  # type: ignore[arg-type]
@@ -253,7 +265,10 @@ class Module(Stateful, Convertible):
 
     def _check_initialised(self, what: str) -> None:
         if "_parameters" not in self.__dict__:
-            raise AttributeError(f"cannot assign {what} before Module.__init__() call")
+            raise AttributeError(
+                f"{type(self).__name__}: cannot assign {what} before Module.__init__() call, hint: "
+                "__init__ begins with super().__init__()"
+            )
 
     def _discard_name(self, name: str, *tables: dict[str, Any]) -> None:
         for table in tables:
@@ -368,7 +383,9 @@ class Module(Stateful, Convertible):
         """
         self._check_attribute_name(name, "module", self._modules)
         if module is not None and not isinstance(module, Module):
-            raise TypeError(f"{kind_of(module)} is not a Module subclass")
+            raise TypeError(
+                f"{kind_of(module)} is not a Module subclass: {module!r:.80}{hint_of(module)}"
+            )
         self._modules[name] = _hook.run_registration_hooks(
             _hook.module_registration_hooks, self, name, module
         )

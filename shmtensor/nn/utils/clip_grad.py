@@ -26,7 +26,14 @@ Tensors = Tensor | Iterable[Tensor]
 
 
 def _as_list(tensors: Tensors) -> list[Tensor]:
-    return [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    if isinstance(tensors, Tensor):
+        return [tensors]
+    if not isinstance(tensors, Iterable):
+        raise TypeError(
+            f"clip_grad: parameters must be a Tensor or an iterable of Tensors, but got "
+            f"{type(tensors).__name__}, hint: model.parameters()"
+        )
+    return list(tensors)
 
 
 def _gradients(parameters: Tensors) -> list[Tensor]:

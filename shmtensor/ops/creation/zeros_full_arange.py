@@ -348,6 +348,8 @@ def full(
         result = small_full(size, fill_value)
         if result is not None:
             return result
+    if fill_value is None or isinstance(fill_value, str):
+        raise TypeError(f"full: fill_value must be a number: {fill_value!r:.80}")
     value = as_number(fill_value)
     dtype = dtype_of(fill_value, dtype_or_out("full", out, dtype))
     shape = as_shape("full", (size,))

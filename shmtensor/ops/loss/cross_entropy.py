@@ -36,9 +36,19 @@ def check_reduction(name: str, reduction: str) -> None:
 
 
 def reduction_of_legacy(size_average: bool | None, reduce: bool | None, reduction: str) -> str:
-    """PyTorch's two older arguments, as a reduction."""
+    """PyTorch's two older arguments, as a reduction.
+
+    Raises:
+        TypeError: one is a tensor: a loss module got its operands when it was made.
+    """
     if size_average is None and reduce is None:
         return reduction
+    for name, flag in (("size_average", size_average), ("reduce", reduce)):
+        if flag is not None and hasattr(flag, "shape"):
+            raise TypeError(
+                f"loss: {name} must be True or False: got a tensor of shape {tuple(flag.shape)}, "
+                "hint: a loss module is made first, then called: MSELoss()(input, target)"
+            )
     if reduce is False:
         return "none"
     return "sum" if size_average is False else "mean"
@@ -84,7 +94,8 @@ def check_classes(name: str, input: Any, target: Any, weight: Any) -> None:
         raise ValueError(f"{name}: expected an input of 1 or more dimensions: shape ()")
     if target.dtype.char not in "lqB":
         raise RuntimeError(
-            f"{name}: target holds no class numbers: expected int64 or uint8: {target.dtype.name}"
+            f"{name}: target holds no class numbers: expected int64 or uint8: {target.dtype.name} "
+            f"of shape {tuple(target.shape)}, hint: target.long()"
         )
     if weight is not None and weight.dtype != input.dtype:
         raise RuntimeError(

@@ -30,6 +30,20 @@ def test_sequential_indexes_like_a_list() -> None:
         m["a"]
 
 
+def test_sequential_of_a_list_is_refused() -> None:
+    with pytest.raises(
+        TypeError, match=r"list is not a Module.*: \[Identity.*Sequential\(\*layers"
+    ):
+        nn.Sequential([nn.Identity()])
+
+
+def test_sequential_of_a_class_or_a_function_is_refused() -> None:
+    with pytest.raises(TypeError, match=r"hint: ReLU\(\) makes a module"):
+        nn.Sequential(nn.Linear(1, 1), nn.ReLU)
+    with pytest.raises(TypeError, match=r"function relu.*hint: a function is called in forward"):
+        nn.Sequential(nn.Linear(1, 1), nn.functional.relu)
+
+
 def test_sequential_of_a_dictionary_keeps_names() -> None:
     m = nn.Sequential(OrderedDict(first=nn.Linear(2, 2), second=nn.ReLU()))
     assert list(m.state_dict()) == ["first.weight", "first.bias"]

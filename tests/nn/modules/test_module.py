@@ -79,7 +79,9 @@ def test_assigning_before_init_is_refused() -> None:
         def __init__(self) -> None:
             self.layer = nn.Identity()
 
-    with pytest.raises(AttributeError, match=r"before Module.__init__\(\) call"):
+    with pytest.raises(
+        AttributeError, match=r"Early: .*before Module.__init__\(\) call, .*super\(\)"
+    ):
         Early()
 
 

@@ -65,3 +65,9 @@ def test_misuse_of_clipping_warns() -> None:
         utils.clip_grad_norm_(generator, 1.0)
     with pytest.warns(FutureWarning, match="clip_grad_norm_"):
         utils.clip_grad_norm(parameters(), 1.0)
+
+
+def test_a_module_is_no_list_of_parameters() -> None:
+    for clip in (utils.clip_grad_norm_, utils.clip_grad_value_):
+        with pytest.raises(TypeError, match=r"but got Linear, hint: model\.parameters\(\)"):
+            clip(nn.Linear(2, 1), 1.0)  # type: ignore[arg-type]
