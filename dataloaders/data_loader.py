@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast, overload
 
+from shmtensor.html_table import attribute_table
+
 from .collate import default_collate, default_convert, is_default_of_torch
 from .dataset import Dataset, is_stream
 from .foreign_datasets import as_dataset
@@ -428,6 +430,9 @@ class DataLoader(Generic[T_co, Batch_co]):
             *([] if self.in_order else ["out of order"]),
         ]
         return f"DataLoader({', '.join(parts)})"
+
+    def _repr_html_(self) -> str:
+        return attribute_table(self)
 
     # ------------------------------------------------------------------ resources
     def __enter__(self) -> Self:

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar, cast
 
 import numpy as np
 
+from shmtensor.html_table import attribute_table
 from shmtensor.other_names import foreign_module
 
 from .loader.seeding import GeneratorLike, numpy_generator
@@ -68,6 +69,12 @@ class Dataset(Generic[T_co]):
             return f"{type(self).__name__}({length_of(self)} samples)"
         except (TypeError, NotImplementedError):
             return f"{type(self).__name__}()"
+
+    def _repr_html_(self) -> str:
+        try:
+            return attribute_table(self, ("samples", length_of(self)))
+        except (TypeError, NotImplementedError):
+            return attribute_table(self)
 
 
 class IterableDataset(Dataset[T_co], Iterable[T_co]):

@@ -8,6 +8,8 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from shmtensor.html_table import attribute_table
+
 from .loader.seeding import GeneratorLike, numpy_generator
 
 __all__ = [
@@ -56,6 +58,9 @@ class Sampler(Generic[T_co]):
                 0, f"{len(self)} {'batches' if 'batch_size' in vars(self) else 'indices'}"
             )
         return f"{type(self).__name__}({', '.join(o for o in options if o[0] != '_')})"
+
+    def _repr_html_(self) -> str:
+        return attribute_table(self, *([("length", len(self))] if isinstance(self, Sized) else []))
 
 
 class SequentialSampler(Sampler[int]):

@@ -123,5 +123,23 @@ def test_statistics_are_tables(trained: Any) -> None:
     )
 
 
+def test_data_sets_samplers_loaders_and_generators_are_tables() -> None:
+    arrays = [["tensors[0]", "(10, 3) float32"], ["tensors[1]", "(10,) int64"]]
+    assert cells(ROWS._repr_html_()) == [["TensorDataset", None], ["samples", "10"], *arrays]
+    assert cells(Stream()._repr_html_()) == [["Stream", None]]
+    subset = cells(Subset(ROWS, list(range(9)))._repr_html_())
+    assert subset[1:] == [["samples", "9"], ["dataset", TEXT], ["indices", "list of 9"]]
+    order = BatchSampler(SequentialSampler(ROWS), 4, drop_last=True)
+    assert cells(order._repr_html_())[:2] == [["BatchSampler", None], ["length", "2"]]
+    assert ["drop_last", "True"] in cells(order._repr_html_())
+    with DataLoader(ROWS, batch_size=5) as loader:
+        table = cells(loader._repr_html_())
+    assert ["dataset", TEXT] in table
+    assert ["batch_size", "5"] in table
+    generator = st.Generator().manual_seed(7)
+    rows = [["seed", "7"], ["blocks drawn", "0"], ["device", "cpu"]]
+    assert cells(generator._repr_html_())[1:] == rows
+
+
 def test_texts_in_tables_are_escaped() -> None:
     assert cells(html_table(["<b>"], [["a & b"]], "x < y")) == [["<b>"], ["a & b"]]

@@ -33,6 +33,7 @@ import numpy as np
 from ... import native
 from ...cuda_arrays import device_of
 from ...device import CPU, Device, as_device
+from ...html_table import html_table
 
 M0, M1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
 W0, W1 = 0x9E3779B9, 0xBB67AE85
@@ -179,6 +180,10 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"Generator(seed={self._seed}, {self._offset} blocks drawn, device={self.device})"
+
+    def _repr_html_(self) -> str:
+        rows = [("seed", self._seed), ("blocks drawn", self._offset), ("device", self.device)]
+        return html_table((type(self).__name__, ""), rows)
 
     def manual_seed(self, seed: int) -> Generator:
         """Starts the stream of a seed.
