@@ -58,48 +58,22 @@ from .relaxed_bernoulli import RelaxedBernoulli as RelaxedBernoulli
 from .relaxed_categorical import RelaxedOneHotCategorical as RelaxedOneHotCategorical
 from .studentT import StudentT as StudentT
 from .transformed_distribution import TransformedDistribution as TransformedDistribution
-from .transforms import AbsTransform as AbsTransform
-from .transforms import AffineTransform as AffineTransform
-from .transforms import CatTransform as CatTransform
-from .transforms import ComposeTransform as ComposeTransform
-from .transforms import CorrCholeskyTransform as CorrCholeskyTransform
-from .transforms import CumulativeDistributionTransform as CumulativeDistributionTransform
-from .transforms import ExpTransform as ExpTransform
-from .transforms import IndependentTransform as IndependentTransform
-from .transforms import LowerCholeskyTransform as LowerCholeskyTransform
-from .transforms import PositiveDefiniteTransform as PositiveDefiniteTransform
-from .transforms import PowerTransform as PowerTransform
-from .transforms import ReshapeTransform as ReshapeTransform
-from .transforms import SigmoidTransform as SigmoidTransform
-from .transforms import SoftmaxTransform as SoftmaxTransform
-from .transforms import SoftplusTransform as SoftplusTransform
-from .transforms import StackTransform as StackTransform
-from .transforms import StickBreakingTransform as StickBreakingTransform
-from .transforms import TanhTransform as TanhTransform
-from .transforms import Transform as Transform
-from .transforms import identity_transform as identity_transform
+from .transforms import *  # noqa: F403
 from .uniform import Uniform as Uniform
 from .von_mises import VonMises as VonMises
 from .weibull import Weibull as Weibull
 from .wishart import Wishart as Wishart
 
 __all__ = [
-    "AbsTransform",
-    "AffineTransform",
     "Bernoulli",
     "Beta",
     "Binomial",
-    "CatTransform",
     "Categorical",
     "Cauchy",
     "Chi2",
-    "ComposeTransform",
     "ContinuousBernoulli",
-    "CorrCholeskyTransform",
-    "CumulativeDistributionTransform",
     "Dirichlet",
     "Distribution",
-    "ExpTransform",
     "Exponential",
     "ExponentialFamily",
     "FisherSnedecor",
@@ -110,7 +84,6 @@ __all__ = [
     "HalfCauchy",
     "HalfNormal",
     "Independent",
-    "IndependentTransform",
     "InverseGamma",
     "Kumaraswamy",
     "LKJCholesky",
@@ -118,7 +91,6 @@ __all__ = [
     "LogNormal",
     "LogisticNormal",
     "LowRankMultivariateNormal",
-    "LowerCholeskyTransform",
     "MixtureSameFamily",
     "Multinomial",
     "MultivariateNormal",
@@ -128,30 +100,20 @@ __all__ = [
     "OneHotCategoricalStraightThrough",
     "Pareto",
     "Poisson",
-    "PositiveDefiniteTransform",
-    "PowerTransform",
     "RelaxedBernoulli",
     "RelaxedOneHotCategorical",
-    "ReshapeTransform",
-    "SigmoidTransform",
-    "SoftmaxTransform",
-    "SoftplusTransform",
-    "StackTransform",
-    "StickBreakingTransform",
     "StudentT",
-    "TanhTransform",
-    "Transform",
     "TransformedDistribution",
     "Uniform",
     "VonMises",
     "Weibull",
     "Wishart",
     "biject_to",
-    "identity_transform",
     "kl_divergence",
     "register_kl",
     "transform_to",
 ]
+__all__ += transforms.__all__
 
 
 if not TYPE_CHECKING:  # with it a checker would take any name for one of the module's

@@ -42,8 +42,8 @@ FAMILIES = (
     "linalg.einsum",
     "linalg.sparse_matmul",
     "linalg.inverse_det_matrix_exp",
-    "nn.activation_backward",
     "nn.activation",
+    "nn.glu",
     "nn.softmax",
     "nn.layer_norm",
     "nn.embedding_dropout",
@@ -80,14 +80,14 @@ FAMILIES = (
     "shape.view_copies",
     "linalg.linalg_names",
     "special.igamma_mvlgamma",
-    "signal.stft_segment_reduce",
-    "nn.lstm_gru",
+    "signal.stft_segment_reduce_names",
+    "nn.rnn_names",
 )
 
 # Families that are declared on the first use of one of their ops, so that the import stays cheap.
 # The names of their ops begin with the prefix; users call them by a namespace (shmtensor.linalg).
 LATER = {
-    "fft": ("signal.fft", "signal.fft_stft_segments"),
+    "fft": ("signal.fft", "signal.stft_segment_reduce"),
     "linalg": (
         "linalg.cholesky_qr",
         "linalg.lu_ldl",

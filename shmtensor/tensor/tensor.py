@@ -46,7 +46,7 @@ from . import (
 )
 from . import torch_private_names as private_names
 from .numpy_ufunc import array_ufunc
-from .setitem import setitem
+from .setitem_value import setitem
 from .subclass import as_subclass, register_if_plain, torch_function, with_class
 
 if TYPE_CHECKING:

@@ -70,6 +70,8 @@ def convolutions() -> list[Case]:
             {"padding": "valid", "padding_mode": "reflect"},
             {"padding": 2, "padding_mode": "circular", "stride": 2},
             {"padding": "same", "padding_mode": "replicate"},
+            {"padding": "same", "padding_mode": "circular", "kernel_size": 4},
+            {"padding": tuple(range(1, 1 + n)), "padding_mode": "circular"},
         ):
             kwargs = {"kernel_size": 3, **kwargs}
             cases += [(CONV[n], (4, 6), kwargs, (*lead, 4, *size)) for lead in ((2,), ())]

@@ -337,18 +337,6 @@ def by_channel(m: Any, weight: Any) -> Any:
     return weight.contiguous(memory_format=kind)
 
 
-def conv_grad(n: int, last_weight: bool) -> F:
-    """The weight's gradient."""
-
-    def run(m: Any, x: Any) -> Any:
-        weight = like(m, 6, x.shape[1], *(3,) * n)
-        weight = (by_channel(m, weight) if last_weight else weight).detach().requires_grad_()
-        getattr(m.nn.functional, f"conv{n}d")(x, weight).sum().backward()
-        return weight.grad
-
-    return run
-
-
 def affine(m: Any, x: Any) -> dict[str, Any]:
     return {"weight": like(m, x.shape[1]), "bias": like(m, x.shape[1])}
 

@@ -145,24 +145,71 @@ FAMILIES = {
         ),
     )
 }
-# Those that have tables of tests of their own.
-OTHERS = {
+# Gamma, beta and related distributions, counts and angles.
+GAMMA_FAMILIES = {
     family.name: family
     for family in (
-        Family("Beta", {"concentration1": positive, "concentration0": positive}),
-        Family("Binomial", {"total_count": lambda rng, n: np.full(n, 7.0), "probs": unit}),
-        Family("Chi2", {"df": positive}),
+        Family(
+            "Beta",
+            {"concentration1": positive, "concentration0": positive},
+            stats(
+                "beta",
+                lambda concentration1, **_: concentration1,
+                lambda concentration0, **_: concentration0,
+            ),
+        ),
+        Family(
+            "Binomial",
+            {"total_count": lambda rng, n: np.full(n, 7.0), "probs": unit},
+            stats("binom", lambda total_count, probs: total_count, lambda probs, **_: probs),
+        ),
+        Family("Chi2", {"df": positive}, stats("chi2", lambda df: df)),
+        Family(
+            "FisherSnedecor",
+            {"df1": positive, "df2": between(4.5, 9)},
+            stats("f", lambda df1, df2: df1, lambda df1, df2: df2),
+        ),
+        Family(
+            "Gamma",
+            {"concentration": positive, "rate": positive},
+            stats(
+                "gamma", lambda concentration, **_: concentration, _zero, lambda rate, **_: 1 / rate
+            ),
+        ),
+        Family(
+            "InverseGamma",
+            {"concentration": between(2.5, 6), "rate": positive},
+            stats(
+                "invgamma", lambda concentration, **_: concentration, _zero, lambda rate, **_: rate
+            ),
+        ),
+        Family(
+            "NegativeBinomial",
+            {"total_count": counts, "probs": unit},
+            stats("nbinom", lambda total_count, **_: total_count, lambda probs, **_: 1 - probs),
+        ),
+        Family("Poisson", {"rate": positive}, stats("poisson", lambda rate: rate)),
+        Family(
+            "StudentT",
+            {"df": between(2.5, 9), **LOC_SCALE},
+            stats("t", lambda df, **_: df, _loc, _scale),
+        ),
+        Family(
+            "VonMises",
+            {"loc": real, "concentration": positive},
+            stats("vonmises", lambda concentration, **_: concentration, _loc),
+        ),
+    )
+}
+# Values are vectors or matrices.
+VECTOR_FAMILIES = {
+    family.name: family
+    for family in (
         Family("Dirichlet", {"concentration": vectors(positive)}),
-        Family("FisherSnedecor", {"df1": positive, "df2": between(4.5, 9)}),
-        Family("Gamma", {"concentration": positive, "rate": positive}),
-        Family("InverseGamma", {"concentration": between(2.5, 6), "rate": positive}),
         Family(
             "MultivariateNormal", {"loc": vectors(real), "covariance_matrix": positive_matrices}
         ),
-        Family("NegativeBinomial", {"total_count": counts, "probs": unit}),
-        Family("Poisson", {"rate": positive}),
-        Family("StudentT", {"df": between(2.5, 9), **LOC_SCALE}),
-        Family("VonMises", {"loc": real, "concentration": positive}),
         Family("Wishart", {"df": between(4, 9), "covariance_matrix": positive_matrices}),
     )
 }
+ALL = {**FAMILIES, **GAMMA_FAMILIES, **VECTOR_FAMILIES}

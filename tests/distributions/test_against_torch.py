@@ -13,13 +13,12 @@ from shmtensor import distributions
 from shmtensor.distributions import kl_divergence
 from shmtensor.distributions.kl import registered
 
-from .families import FAMILIES, OTHERS, Family
+from .families import ALL, Family
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.torch
 
 N = 1000
-ALL = {**FAMILIES, **OTHERS}
 # Where PyTorch's result is wrong: tests of SciPy's and of quadrature have ours.
 DIFFERENT = {("Kumaraswamy", "mode"), ("Weibull", "mode")}
 PAIRS = sorted(

@@ -13,22 +13,6 @@ stats = pytest.importorskip("scipy.stats")
 P = np.array([0.1, 0.5, 0.75])
 
 
-@pytest.mark.parametrize("by", ["probs", "logits"])
-def test_values_are_scipys(by: str) -> None:
-    parameter = P if by == "probs" else np.log(P / (1 - P))
-    p, reference = Bernoulli(**{by: st.tensor(parameter)}), stats.bernoulli(P)
-    for value in (0.0, 1.0):
-        x = st.full((3,), value, dtype=st.float64)
-        np.testing.assert_allclose(p.log_prob(x), reference.logpmf(value), rtol=1e-12)
-        np.testing.assert_allclose(p.log_prob(x.long()), reference.logpmf(value), rtol=1e-12)
-    np.testing.assert_allclose(p.entropy(), reference.entropy(), rtol=1e-12)
-    np.testing.assert_allclose(p.mean, P, rtol=1e-12)
-    np.testing.assert_allclose(p.variance, reference.var(), rtol=1e-12)
-    np.testing.assert_allclose(p.stddev, reference.std(), rtol=1e-12)
-    np.testing.assert_allclose(p.probs, P, rtol=1e-12)
-    np.testing.assert_allclose(p.logits, np.log(P / (1 - P)), atol=1e-12)
-
-
 def test_mode() -> None:
     np.testing.assert_array_equal(Bernoulli(st.tensor(P)).mode, [0.0, np.nan, 1.0])
 

@@ -39,16 +39,6 @@ def test_all_pairs(make_p: Any, make_q: Any, batch_p: Any, batch_q: Any) -> None
 
 
 @pytest.mark.parametrize(("make_p", "make_q"), PAIRS)
-def test_the_mean_of_samples_is_near(make_p: Any, make_q: Any) -> None:
-    st.manual_seed(2)
-    p, q = (m(*(st.tensor(x) for x in parameters((), (), ()))) for m in (make_p, make_q))
-    x = p.sample((20000,))
-    ratio = (p.log_prob(x) - q.log_prob(x)).numpy()
-    error = ratio.std() / np.sqrt(len(ratio))
-    assert abs(float(kl_divergence(p, q)) - ratio.mean()) < 4 * error
-
-
-@pytest.mark.parametrize(("make_p", "make_q"), PAIRS)
 def test_gradients(make_p: Any, make_q: Any) -> None:
     tensors = tuple(
         st.tensor(x, requires_grad=True) for _ in range(2) for x in parameters((), (), (), n=3)
@@ -61,24 +51,3 @@ def test_sizes_differ() -> None:
     q = MultivariateNormal(st.zeros(3), st.eye(3))
     with pytest.raises(ValueError, match=r"different event shapes .*: \(2,\) and \(3,\)"):
         kl_divergence(p, q)
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize(("is_low_p", "is_low_q"), list(itertools.product([True, False], repeat=2)))
-def test_values_are_pytorchs(is_low_p: bool, is_low_q: bool) -> None:
-    torch = pytest.importorskip("torch")
-
-    def both(is_low: bool, batch: tuple[int, ...]) -> Any:
-        arrays = parameters(batch, batch, batch)
-        ours = [st.tensor(x) for x in arrays]
-        theirs = [torch.from_numpy(x) for x in arrays]
-        if is_low:
-            low = torch.distributions.LowRankMultivariateNormal
-            return LowRankMultivariateNormal(*ours), low(*theirs)
-        covariance = theirs[1] @ theirs[1].mT + theirs[2].diag_embed()
-        return full(*ours), torch.distributions.MultivariateNormal(theirs[0], covariance)
-
-    for batch in ((), (3,), (2, 3)):
-        (p, p_torch), (q, q_torch) = both(is_low_p, batch), both(is_low_q, batch)
-        theirs = torch.distributions.kl_divergence(p_torch, q_torch)
-        np.testing.assert_allclose(kl_divergence(p, q), theirs, rtol=1e-8)

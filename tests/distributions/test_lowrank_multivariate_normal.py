@@ -104,18 +104,3 @@ def test_wrong_arguments() -> None:
         LowRankMultivariateNormal(st.zeros(2, 3), st.ones(4, 3, 2), diag)
     with pytest.raises(ValueError, match="parameter cov_diag"):
         LowRankMultivariateNormal(loc, factor, -diag)
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("batches", BATCHES)
-def test_values_are_pytorchs(batches: tuple[tuple[int, ...], ...]) -> None:
-    torch = pytest.importorskip("torch")
-    arrays = parameters(*batches)
-    p = LowRankMultivariateNormal(*(st.tensor(x) for x in arrays))
-    q = torch.distributions.LowRankMultivariateNormal(*(torch.from_numpy(x) for x in arrays))
-    x = RNG.standard_normal((6, *p.batch_shape, 4))
-    np.testing.assert_allclose(p.log_prob(st.tensor(x)), q.log_prob(torch.from_numpy(x)), rtol=1e-9)
-    np.testing.assert_allclose(p.entropy(), q.entropy(), rtol=1e-9)
-    for name in ("mean", "mode", "variance", "covariance_matrix", "precision_matrix", "scale_tril"):
-        np.testing.assert_allclose(getattr(p, name), getattr(q, name), rtol=1e-8, atol=1e-9)
-    assert repr(p).replace("Size", "torch.Size") == repr(q)

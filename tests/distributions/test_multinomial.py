@@ -101,21 +101,3 @@ def test_wrong_arguments() -> None:
         Multinomial(6, probs).log_prob(st.tensor([1.0, 2.0, 2.0]))
     unchecked = Multinomial(6, probs, validate_args=False)
     assert unchecked.log_prob(st.tensor([1.0, 2.0, 2.0])).isfinite().all()
-
-
-@pytest.mark.torch
-def test_values_are_pytorchs() -> None:
-    torch = pytest.importorskip("torch")
-    rng = np.random.default_rng(1)
-    for total in (1, 3, 10, 40):
-        logits = rng.standard_normal((4, 5))
-        p = Multinomial(total, logits=st.tensor(logits))
-        q = torch.distributions.Multinomial(total, logits=torch.from_numpy(logits))
-        x = rng.multinomial(total, np.full(5, 0.2), (3, 4)).astype(float)
-        np.testing.assert_allclose(
-            p.log_prob(st.tensor(x)), q.log_prob(torch.from_numpy(x)), rtol=1e-9
-        )
-        for name in ("mean", "variance", "probs", "logits"):
-            np.testing.assert_allclose(getattr(p, name), getattr(q, name), rtol=1e-9)
-        # PyTorch takes the logarithm of total_count! in float32.
-        np.testing.assert_allclose(p.entropy(), q.entropy(), rtol=1e-6)

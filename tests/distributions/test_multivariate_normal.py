@@ -149,25 +149,3 @@ def test_wrong_arguments() -> None:
         p.log_prob(st.zeros(3))
     with pytest.raises(ValueError, match="within the support"):
         p.log_prob(st.tensor([0.0, float("nan")]))
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("name", NAMES)
-def test_values_are_pytorchs(name: str) -> None:
-    torch = pytest.importorskip("torch")
-    for batch_loc, batch in (((), ()), ((3, 1), (2,)), ((2,), ()), ((), (2, 3)), ((1,), (4,))):
-        forms, loc = matrices(*batch, 4), RNG.standard_normal((*batch_loc, 4))
-        p = normal(name, forms, loc)
-        q = torch.distributions.MultivariateNormal(
-            torch.from_numpy(loc), **{name: torch.tensor(getattr(p, name)[...].numpy())}
-        )
-        assert p.batch_shape == tuple(q.batch_shape)
-        for shape in ((), (5,), (2, 5)):
-            x = RNG.standard_normal((*shape, *p.batch_shape, 4))
-            expected = q.log_prob(torch.from_numpy(x))
-            found = p.log_prob(st.tensor(x))
-            assert found.shape == tuple(expected.shape)
-            np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-9)
-        for key in (*NAMES, "mean", "mode", "variance", "stddev"):
-            np.testing.assert_allclose(getattr(p, key), getattr(q, key), rtol=1e-8, atol=1e-8)
-        np.testing.assert_allclose(p.entropy(), q.entropy(), rtol=1e-9, atol=1e-9)

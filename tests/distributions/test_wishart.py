@@ -152,20 +152,3 @@ def test_wrong_arguments() -> None:
         Wishart(2.5, eye)
     with pytest.raises(ValueError, match="within the support"):
         Wishart(5.0, eye).log_prob(-eye)
-
-
-@pytest.mark.torch
-@pytest.mark.parametrize("name", NAMES)
-def test_values_are_pytorchs(name: str) -> None:
-    torch = pytest.importorskip("torch")
-    for batch_df, batch in (((), ()), ((2, 1), (3,)), ((3,), ())):
-        forms, df = matrices(*batch, 3), RNG.random(batch_df) * 5 + 3
-        matrix = forms[name] if name == "scale_tril" else symmetric(forms[name]).numpy()
-        p = Wishart(st.tensor(df), **{name: st.tensor(matrix)})
-        q = torch.distributions.Wishart(torch.tensor(df), **{name: torch.from_numpy(matrix)})
-        x = symmetric(matrices(4, *p.batch_shape, 3)["covariance_matrix"])
-        expected = q.log_prob(torch.from_numpy(x.numpy()))
-        np.testing.assert_allclose(p.log_prob(x), expected, rtol=1e-8)
-        np.testing.assert_allclose(p.entropy(), q.entropy(), rtol=1e-8)
-        for key in ("mean", "mode", "variance", *NAMES):
-            np.testing.assert_allclose(getattr(p, key), getattr(q, key), rtol=1e-8, atol=1e-8)

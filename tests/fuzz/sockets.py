@@ -84,12 +84,6 @@ def mutant(rng: random.Random, data: bytes) -> bytes:
     return bytes(changed)
 
 
-def tcp_pair() -> tuple[socket.socket, socket.socket]:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        one = socket.create_connection(listener.getsockname())
-        return one, listener.accept()[0]
-
-
 def send(connection: socket.socket, data: bytes) -> None:
     with suppress(ConnectionError):  # the other side has refused earlier bytes
         connection.sendall(data)

@@ -45,12 +45,6 @@ def echo(inbox: Any, outbox: Any) -> None:
         outbox.put(message)
 
 
-def add_one_in_place(inbox: Any, outbox: Any) -> None:
-    x = inbox.get()
-    x += 1
-    outbox.put(x)
-
-
 def describe(x: Any) -> tuple[str, str, tuple[int, ...], bool]:
     """The class, dtype and shape of an array of another library, and whether its memory is ours."""
     memory = x.data_ptr() if hasattr(x, "data_ptr") else np.asarray(x)

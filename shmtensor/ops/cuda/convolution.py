@@ -21,7 +21,7 @@ from ..nn.conv import flat_filters, split_groups
 from ..nn.sliding_window import Shape, output_sizes
 from .cudnn import convolve
 from .launch import PACK, PLANS, THREADS, contiguous, is_floating, prepare
-from .windows import add_columns, columns_of
+from .sliding_window import add_columns, columns_of
 
 __all__: list[str] = []
 

@@ -15,7 +15,7 @@ import cupy
 import numpy as np
 
 from .. import ROWS
-from .windows import kernel_of
+from .sliding_window import kernel_of
 
 __all__: list[str] = []
 

@@ -17,7 +17,7 @@ from cupy_backends.cuda.libs import cublas, cusolver
 from ..linalg import cholesky_qr, lu_ldl  # rows that are declared on first use
 from ..linalg.inverse_det_matrix_exp import check_floating, check_square
 from .launch import launch
-from .windows import kernel_of
+from .sliding_window import kernel_of
 
 __all__: list[str] = []
 

@@ -18,7 +18,7 @@ from .. import ROWS
 from ..nn.pooling import lowest
 from ..nn.sliding_window import Shape, output_sizes
 from .launch import ACC, PLANS, THREADS, blocks_for, contiguous, prepare
-from .windows import kernel_of, place, three, window_arguments
+from .sliding_window import kernel_of, place, three, window_arguments
 
 __all__: list[str] = []
 
@@ -39,8 +39,8 @@ def prepare_windows(
     dilation: Shape,
     more: tuple[Any, ...] = (),
 ) -> Launch:
-    """The launch of a kernel of pooling.cu for `lead` images; the sizes are those of windows.py,
-    `more` the numbers after them.
+    """The launch of a kernel of pooling.cu for `lead` images; the sizes are those of
+    sliding_window.py, `more` the numbers after them.
     """
     numbers = window_arguments(size, fit, kernel, stride, padding, dilation)
     images, windows = lead * math.prod(size), lead * math.prod(fit)

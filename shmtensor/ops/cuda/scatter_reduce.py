@@ -13,7 +13,7 @@ from .. import ROWS
 from ..index.gather_scatter import check_index_shape, crop_to_index
 from ..index.index_add import flat_indices_along
 from ..index.scatter_reduce import neutral
-from .windows import kernel_of
+from .sliding_window import kernel_of
 
 __all__: list[str] = []
 

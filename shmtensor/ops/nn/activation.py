@@ -1,9 +1,14 @@
-"""Activation functions."""
+"""Activation functions, each with its derivatives below it; glu has a file of its own.
+
+The kernels in C++ have one row for all gradients, `_activation_backward`, by the derivatives that
+are declared here. The file is long because a formula and its derivatives are read together.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,14 +20,101 @@ from ..table.check_dtypes import (
     check_same_dtype,
     unsupported_dtype,
 )
-from ..table.dims import axis
-from ..table.op_table import IN_NAMESPACE, composite, op
+from ..table.op_table import IN_NAMESPACE, Row, composite, op, parameters_of
 from ..table.samples import reals
-from .activation_backward import declare_derivatives
 
 ROOT_HALF = math.sqrt(0.5)
 ROOT_2_PI = math.sqrt(2 / math.pi)
 BOTH_SIDES = [(reals((3, 4), -3.0, 3.0),), (reals(()),), ((0, 3),)]
+WIDE = reals((3, 4), -5.0, 5.0)
+
+Function = Callable[..., Any]
+
+
+# ---- the derivatives of those with a kernel
+
+
+class ActivationDerivatives(NamedTuple):
+    """The derivatives of an activation, as `declare_derivatives` takes them."""
+
+    first: Function
+    second: Function | None
+    excludes: bool
+
+
+class NumPyFunctions:
+    """The functions `f` on NumPy's arrays."""
+
+    exp, tanh, where = np.exp, np.tanh, np.where
+
+    @staticmethod
+    def softplus(x: Any) -> Any:
+        return np.logaddexp(x, 0)
+
+    @staticmethod
+    def sigmoid(x: Any) -> Any:
+        e = np.exp(-np.abs(x))
+        return np.where(x >= 0, 1 / (1 + e), e / (1 + e))
+
+
+DERIVATIVES: dict[str, ActivationDerivatives] = {}  # by the names of the activations
+ARGUMENT_COUNTS: dict[str, int] = {}  # how many numbers the derivatives take
+SAMPLES: list[tuple[Any, ...]] = []
+
+
+def declare_derivatives(
+    row: Row,
+    first: Function,
+    second: Function | None = None,
+    sample: tuple[float, ...] = (),
+    excludes: bool = False,
+) -> None:
+    """Declares the derivatives of an activation, for its pullback by `_activation_backward`.
+
+    Args:
+        first: `first(f, x, numbers...)`; f has the functions `exp`, `tanh`, `softplus`, `sigmoid`
+            and `where`.
+        second: `second(ops, x, numbers...)`; None: it is 0 almost everywhere.
+        sample: numbers for the generated test; as many as the derivatives take.
+        excludes: the gradient is 0 where the derivative is, even for an infinite incoming
+            gradient. Without a second derivative it is so in any case.
+    """
+    DERIVATIVES[row.name] = ActivationDerivatives(first, second, excludes or second is None)
+    ARGUMENT_COUNTS[row.name] = len(parameters_of(first)) - 2
+    if len(sample) != ARGUMENT_COUNTS[row.name]:
+        raise TypeError(f"declare_derivatives: {row.name}: a sample has {len(sample)} numbers")
+    SAMPLES.append(((3, 4), WIDE, row.name, *sample))
+
+
+@op(native=native.activation_backward, samples=SAMPLES, layout="pointwise")
+def _activation_backward(xp, x, y, /, name, a=0.0, b=0.0, c=0.0):
+    """x times the derivative of the named activation at y; 0 where the derivative is 0."""
+    numbers = (a, b, c)[: ARGUMENT_COUNTS.get(name, 0)]
+    derivative = DERIVATIVES[name].first(NumPyFunctions, y, *numbers)
+    out = x * derivative
+    excludes = DERIVATIVES[name].excludes
+    return (xp.where(derivative == 0, 0.0, out) if excludes else out).astype(x.dtype)
+
+
+def activation_double_backward(
+    ops: Any, g: Any, x: Any, y: Any, name: str, numbers: tuple[float, ...]
+) -> Any:
+    """The gradient of `_activation_backward` by y; None if the second derivative is 0."""
+    second_derivative = DERIVATIVES[name].second
+    return (
+        None
+        if second_derivative is None
+        else g * x * second_derivative(ops, y, *numbers[: ARGUMENT_COUNTS.get(name, 0)])
+    )
+
+
+_activation_backward.pullback(
+    x=lambda ops, g, y, name, a, b, c: ops._activation_backward(g, y, name, a, b, c),
+    y=lambda ops, g, x, y, name, a, b, c: activation_double_backward(ops, g, x, y, name, (a, b, c)),
+)
+
+
+# ---- the activations
 
 
 def relu_array(xp: Any, x: Any) -> Any:
@@ -807,15 +899,3 @@ def prelu(ops, input, weight):
     elif weight.ndim:
         weight = ops.reshape(weight, ())
     return ops._prelu_kernel(input, weight)
-
-
-@composite(**IN_NAMESPACE)
-def glu(ops, input, dim=-1):
-    """The first half along a dimension times the sigmoid of the second."""
-    check_floating("glu", input)
-    if not input.ndim or input.shape[dim] % 2:
-        raise RuntimeError(f"glu: dim must have an even size: {tuple(input.shape)}, dim={dim}")
-    if input.dtype.kind == "f":
-        return ops._glu(input, axis(input, dim))
-    n = input.shape[dim] // 2
-    return ops.mul(ops.narrow(input, dim, 0, n), ops.sigmoid(ops.narrow(input, dim, n, n)))

@@ -106,11 +106,11 @@ def test_a_product_makes_no_copies(cp: Any) -> None:
 
 
 def test_tf32_is_asked_of_cublas(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shmtensor.ops.cuda import products
+    from shmtensor.ops.cuda import matmul
 
     seen: list[int] = []
-    gemm = products.gemm
-    monkeypatch.setattr(products, "gemm", lambda *a: (seen.append(a[17]), gemm(*a)))
+    gemm = matmul.gemm
+    monkeypatch.setattr(matmul, "gemm", lambda *a: (seen.append(a[17]), gemm(*a)))
     x = st.ones(4, 4).cuda()
     before = st.get_float32_matmul_precision()
     try:
@@ -144,31 +144,31 @@ def test_products_run_on_the_current_stream(cp: Any) -> None:
 
 
 def test_cupys_binding_gives_the_same(cp: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shmtensor.ops.cuda import products
+    from shmtensor.ops.cuda import matmul
 
-    assert products.gemm is not products.cublas.gemmEx
+    assert matmul.gemm is not matmul.cublas.gemmEx
     x, w, b = st.randn(5, 3, 8).cuda(), st.randn(4, 8).cuda(), st.randn(4).cuda()
     ours = nn.functional.linear(x, w, b).tolist()
-    monkeypatch.setattr(products, "gemm", products.cublas.gemmEx)
+    monkeypatch.setattr(matmul, "gemm", matmul.cublas.gemmEx)
     assert nn.functional.linear(x, w, b).tolist() == ours
-    monkeypatch.setattr(products.backend_stream, "__pyx_capi__", {})
-    monkeypatch.setattr(products.native, "set_cublas", lambda *_: False)
-    assert products.find_gemm() is products.cublas.gemmEx
+    monkeypatch.setattr(matmul.backend_stream, "__pyx_capi__", {})
+    monkeypatch.setattr(matmul.native, "set_cublas", lambda *_: False)
+    assert matmul.find_gemm() is matmul.cublas.gemmEx
 
 
 def test_an_error_of_cublas_is_raised(cp: Any) -> None:
-    from shmtensor.ops.cuda import products
+    from shmtensor.ops.cuda import matmul
 
     x = cp.ones((4, 4), "f4")
-    kind = products.KINDS[x.dtype]
+    kind = matmul.KINDS[x.dtype]
     elements, address = kind.elements, x.data.ptr
     with pytest.raises(cp.cuda.cublas.CUBLASError):
-        products.gemm(
-            products.get_handle(), 0, 0, 4, 4, 4, kind.one, address, elements, 1,
-            address, elements, 1, kind.zero, address, elements, 1, kind.sums, products.DEFAULT,
+        matmul.gemm(
+            matmul.get_handle(), 0, 0, 4, 4, 4, kind.one, address, elements, 1,
+            address, elements, 1, kind.zero, address, elements, 1, kind.sums, matmul.DEFAULT,
         )  # fmt: skip
     with pytest.raises(TypeError, match="19 arguments"):
-        products.native.gemm_ex(1)
+        matmul.native.gemm_ex(1)
 
 
 @pytest.mark.parametrize("n", [1, 3, 64])
@@ -203,9 +203,9 @@ def test_a_square_weight_in_any_layout_is_transposed(cp: Any, weight: str) -> No
 
 def test_sizes_beyond_32_bits_are_refused(cp: Any) -> None:
     st.ones(1, device="cuda")
-    from shmtensor.ops.cuda import products
+    from shmtensor.ops.cuda import matmul
 
-    if products.gemm is products.cublas.gemmEx:
+    if matmul.gemm is matmul.cublas.gemmEx:
         pytest.skip("cuBLAS is called by CuPy's binding")
     with pytest.raises(OverflowError, match="4294967298"):
         native.gemm_ex(*([0] * 3), 2**32 + 2, *([0] * 15))

@@ -9,47 +9,12 @@ import shmtensor as st
 from shmtensor import nn
 
 
-@pytest.mark.parametrize(
-    ("cls", "shape"),
-    [
-        (nn.BatchNorm1d, (5, 3)),
-        (nn.BatchNorm1d, (5, 3, 2)),
-        (nn.BatchNorm2d, (4, 3, 2, 2)),
-        (nn.BatchNorm3d, (2, 3, 2, 2, 2)),
-    ],
-)
-def test_training_uses_batch_statistics_and_evaluation_running_ones(cls, shape) -> None:
-    x = np.random.default_rng(0).standard_normal(shape).astype(np.float32) * 3 + 1
-    axes = (0, *range(2, len(shape)))
-    wide = (1, 3) + (1,) * (len(shape) - 2)
-    layer = cls(3, momentum=0.25)
-    weight, bias = np.array([0.5, 2, -1], np.float32), np.array([1, 0, -2], np.float32)
-    layer.weight.data, layer.bias.data = st.tensor(weight), st.tensor(bias)
-    out = layer(st.tensor(x)).detach().numpy()
-    mean, var = x.mean(axes), x.var(axes)
-    standard = (x - mean.reshape(wide)) / np.sqrt(var.reshape(wide) + 1e-5)
-    expected = standard * weight.reshape(wide) + bias.reshape(wide)
-    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-5)
-    np.testing.assert_allclose(layer.running_mean.numpy(), 0.25 * mean, rtol=1e-5, atol=1e-6)
-    unbiased = x.var(axes, ddof=1)
-    np.testing.assert_allclose(layer.running_var.numpy(), 0.75 + 0.25 * unbiased, rtol=1e-5)
-    layer.eval()
-    remembered = [t.numpy().reshape(wide) for t in (layer.running_mean, layer.running_var)]
-    standard = (x - remembered[0]) / np.sqrt(remembered[1] + 1e-5)
-    expected = standard * weight.reshape(wide) + bias.reshape(wide)
-    np.testing.assert_allclose(layer(st.tensor(x)).detach().numpy(), expected, rtol=1e-4, atol=1e-5)
-    assert layer.num_batches_tracked.item() == 1
-
-
-def test_momentum_none_averages_all_batches() -> None:
-    layer = nn.BatchNorm1d(2, momentum=None)
-    batches = [np.random.default_rng(i).standard_normal((4, 2)) for i in range(3)]
-    for batch in batches:
-        layer(st.tensor(batch.astype(np.float32)))
-    mean = np.mean([b.mean(0) for b in batches], 0)
-    np.testing.assert_allclose(layer.running_mean.numpy(), mean, rtol=1e-4, atol=1e-6)
+def test_running_statistics_are_forgotten() -> None:
+    layer = nn.BatchNorm1d(2)
+    layer(st.randn(4, 2))
     layer.reset_running_stats()
     assert layer.num_batches_tracked.item() == 0
+    assert layer.running_mean.tolist() == [0, 0]
     assert layer.running_var.tolist() == [1, 1]
 
 

@@ -18,69 +18,6 @@ Array = np.ndarray[Any, Any]
 SIZES = {1: (7,), 2: (6, 5), 3: (4, 5, 3)}
 
 
-def convolved(x: Array, weight: Array, bias: Array, stride: int = 1) -> Array:
-    """(N, C, *size) and (K, C, *kernel) to (N, K, *fit)."""
-    n = weight.ndim - 2
-    axes = tuple(range(2, 2 + n))
-    parts = np.lib.stride_tricks.sliding_window_view(x, weight.shape[2:], axes)
-    parts = parts[(slice(None), slice(None), *(slice(None, None, stride),) * n)]
-    summed = np.tensordot(parts, weight, ((1, *range(2 + n, 2 + 2 * n)), (1, *axes)))
-    return np.moveaxis(summed, -1, 1) + bias.reshape(-1, *(1,) * n)
-
-
-def random_input(*shape: int) -> Array:
-    return np.random.default_rng(0).standard_normal(shape)
-
-
-def wide(layer: nn.Module) -> tuple[nn.Module, Array, Array]:
-    layer.double()
-    return layer, layer.weight.detach().numpy(), layer.bias.detach().numpy()
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
-def test_conv_is_a_sum_over_windows_of_the_padded_input(n: int, mode: str) -> None:
-    names = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
-    cls = getattr(nn, f"Conv{n}d")
-    x = random_input(2, 4, *SIZES[n])
-    padded = np.pad(x, [(0, 0), (0, 0), *[(1, 1)] * n], names[mode])
-    for padding in (1, "same"):
-        m, weight, bias = wide(cls(4, 6, 3, padding=padding, padding_mode=mode))
-        expected = convolved(padded, weight, bias)
-        assert expected.shape[2:] == SIZES[n]
-        np.testing.assert_allclose(m(st.tensor(x)).detach().numpy(), expected, rtol=1e-6)
-        np.testing.assert_allclose(m(st.tensor(x[0])).detach().numpy(), expected[0], rtol=1e-6)
-    m, weight, bias = wide(cls(4, 6, 3, stride=2, padding="valid", padding_mode=mode))
-    np.testing.assert_allclose(
-        m(st.tensor(x)).detach().numpy(), convolved(x, weight, bias, 2), rtol=1e-6
-    )
-
-
-@pytest.mark.parametrize(("mode", "numpys"), [("circular", "wrap"), ("zeros", "constant")])
-def test_same_with_an_even_kernel_adds_more_behind(mode: str, numpys: Any) -> None:
-    m, weight, bias = wide(nn.Conv1d(4, 6, 4, padding="same", padding_mode=mode))
-    x = random_input(2, 4, 7)
-    padded = np.pad(x, [(0, 0), (0, 0), (1, 2)], numpys)
-    expected = convolved(padded, weight, bias)
-    np.testing.assert_allclose(m(st.tensor(x)).detach().numpy(), expected, rtol=1e-6)
-    assert m._reversed_padding_repeated_twice == [1, 2]
-    assert nn.Conv2d(1, 1, 3, padding=(1, 2))._reversed_padding_repeated_twice == (2, 2, 1, 1)
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_transposed_conv_is_the_gradient_of_a_conv(n: int) -> None:
-    forth = getattr(nn, f"Conv{n}d")(6, 4, 3, stride=2, padding=1, groups=2, bias=False)
-    deconv = getattr(nn, f"ConvTranspose{n}d")(4, 6, 3, stride=2, padding=1, groups=2, bias=False)
-    deconv.load_state_dict(forth.state_dict())
-    x = st.zeros(2, 6, *SIZES[n], requires_grad=True)
-    out = forth(x)
-    g = st.randn(*out.shape)
-    out.backward(g)
-    assert st.allclose(deconv(g, output_size=SIZES[n]), x.grad, atol=1e-5)
-    assert st.equal(deconv(g, output_size=[2, 6, *SIZES[n]]), deconv(g, output_size=SIZES[n]))
-    assert deconv(g[0], output_size=SIZES[n]).shape == (6, *SIZES[n])
-
-
 def test_output_size_out_of_reach_is_refused() -> None:
     m = nn.ConvTranspose2d(4, 6, 3, stride=2)
     x = st.ones(1, 4, 3, 3)
@@ -105,17 +42,6 @@ def test_weights_start_within_their_bound() -> None:
             assert a.mean() > 0.3 / math.sqrt(fan_in)
     m = nn.Conv1d(2, 3, 2, dtype=st.float64, device="cpu")
     assert m.weight.dtype is m.bias.dtype is st.float64
-
-
-def test_repr_names_what_is_not_usual() -> None:
-    assert repr(nn.Conv2d(3, 4, 3)) == "Conv2d(3, 4, kernel_size=(3, 3), stride=(1, 1))"
-    m = nn.ConvTranspose1d(4, 6, 3, 2, 1, 1, groups=2, bias=False, dilation=2)
-    assert repr(m) == (
-        "ConvTranspose1d(4, 6, kernel_size=(3,), stride=(2,), padding=(1,), dilation=(2,), "
-        "output_padding=(1,), groups=2, bias=False)"
-    )
-    m = nn.Conv1d(4, 6, 3, padding="same", padding_mode="circular")
-    assert "padding=same, padding_mode=circular" in repr(m)
 
 
 def test_copies_pickles_and_older_pickles() -> None:

@@ -15,32 +15,8 @@ Array = np.ndarray[Any, Any]
 SIZES = {1: (9,), 2: (6, 9), 3: (3, 6, 9)}
 
 
-def windows(x: Array, n: int) -> Array:
-    """The windows of 3 elements a dimension, side by side, flattened: (N, C, *fit, 3 ** n)."""
-    axes = tuple(range(2, 2 + n))
-    parts = np.lib.stride_tricks.sliding_window_view(x, (3,) * n, axes)
-    parts = parts[(..., *(slice(None, None, 3),) * n, *(slice(None),) * n)]
-    return parts.reshape(*parts.shape[: 2 + n], -1)
-
-
 def random_input(n: int) -> Array:
     return np.random.default_rng(0).random((2, 4, *SIZES[n]))
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_pools_are_reductions_of_windows(n: int) -> None:
-    x, parts = random_input(n), windows(random_input(n), n)
-    fit = parts.shape[2:-1]
-    for name, arguments, expected in (
-        ("MaxPool", (3,), parts.max(-1)),
-        ("AvgPool", (3,), parts.mean(-1)),
-        ("LPPool", (3, 3), (parts**3).sum(-1) ** (1 / 3)),
-        ("AdaptiveMaxPool", (fit,), parts.max(-1)),
-        ("AdaptiveAvgPool", (fit,), parts.mean(-1)),
-    ):
-        m = getattr(nn, f"{name}{n}d")(*arguments)
-        np.testing.assert_allclose(m(st.tensor(x)).numpy(), expected, rtol=1e-6)
-        np.testing.assert_allclose(m(st.tensor(x[0])).numpy(), expected[0], rtol=1e-6)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
@@ -68,31 +44,6 @@ def test_fractional_pool_takes_windows_where_its_samples_say(n: int) -> None:
     out = cls(2, output_ratio=0.5)(x)
     assert out.shape[2:] == tuple(size // 2 for size in SIZES[n])
     assert list(cls(2, 3).state_dict()) == []
-
-
-def test_sizes_are_kept_as_pytorch_keeps_them() -> None:
-    assert nn.MaxPool2d(3).stride == 3
-    assert nn.AvgPool1d(3).kernel_size == (3,)
-    assert nn.AvgPool2d([2, 3]).stride == [2, 3]
-    assert nn.LPPool2d(2, 3).stride is None
-    assert repr(nn.MaxPool2d((2, 3), ceil_mode=True)) == (
-        "MaxPool2d(kernel_size=(2, 3), stride=(2, 3), padding=0, dilation=1, ceil_mode=True)"
-    )
-    assert repr(nn.LPPool1d(2, 3)) == (
-        "LPPool1d(norm_type=2, kernel_size=3, stride=None, ceil_mode=False)"
-    )
-    assert repr(nn.AdaptiveAvgPool2d((None, 7))) == "AdaptiveAvgPool2d(output_size=(None, 7))"
-    assert repr(nn.MaxUnpool1d(3)) == "MaxUnpool1d(kernel_size=(3,), stride=(3,), padding=(0,))"
-
-
-def test_arguments_change_the_divisor() -> None:
-    x = st.ones(1, 1, 4, 4)
-    assert float(nn.AvgPool2d(2, padding=1)(x)[0, 0, 0, 0]) == 0.25
-    assert float(nn.AvgPool2d(2, padding=1, count_include_pad=False)(x)[0, 0, 0, 0]) == 1
-    assert float(nn.AvgPool2d(2, divisor_override=1)(x)[0, 0, 0, 0]) == 4
-    assert nn.MaxPool2d(3, ceil_mode=True)(x).shape == (1, 1, 2, 2)
-    assert nn.AdaptiveMaxPool2d((None, 2), return_indices=True)(x)[1].shape == (1, 1, 4, 2)
-    assert nn.AdaptiveAvgPool3d(1)(st.ones(2, 3, 4, 5, 6)).shape == (2, 3, 1, 1, 1)
 
 
 def test_pickles_and_older_pickles() -> None:

@@ -149,15 +149,6 @@ def test_weights_have_pytorchs_names_and_bounds() -> None:
     m.flatten_parameters()
 
 
-def test_repr() -> None:
-    m = nn.LSTM(2, 3, 2, False, True, 0.5, True, 2)
-    assert repr(m) == (
-        "LSTM(2, 3, proj_size=2, num_layers=2, bias=False, batch_first=True, dropout=0.5, "
-        "bidirectional=True)"
-    )
-    assert repr(nn.RNN(2, 3, 1, "relu")) == "RNN(2, 3)"
-
-
 def test_layers_are_copied_pickled_and_cast() -> None:
     m = nn.GRU(2, 3)
     x = st.randn(3, 1, 2)

@@ -23,23 +23,6 @@ def test_nearest_repeats_elements() -> None:
         assert np.array_equal(m(x).numpy(), expected)
 
 
-def test_bilinear_keeps_the_corners() -> None:
-    x = st.tensor([[[[0.0, 2.0], [4.0, 6.0]]]])
-    expected = [[0, 1, 2], [2, 3, 4], [4, 5, 6]]
-    assert nn.UpsamplingBilinear2d(3)(x)[0, 0].tolist() == expected
-    m = nn.Upsample(3, mode="bilinear", align_corners=True)
-    assert m(x)[0, 0].tolist() == expected
-    assert nn.Upsample(scale_factor=(1.5, 2), mode="bilinear")(x).shape == (1, 1, 3, 4)
-
-
-def test_attributes_and_repr() -> None:
-    m = nn.Upsample(scale_factor=(2, 3), mode="bicubic")
-    assert m.scale_factor == (2.0, 3.0)
-    assert m.name == "Upsample"
-    assert repr(m) == "Upsample(scale_factor=(2.0, 3.0), mode='bicubic')"
-    assert repr(nn.UpsamplingBilinear2d(3)) == "UpsamplingBilinear2d(size=3, mode='bilinear')"
-
-
 def test_older_pickles_computed_the_factor_again() -> None:
     m = pickle.loads(pickle.dumps(nn.Upsample(2)))
     assert m.recompute_scale_factor is None

@@ -11,7 +11,7 @@
 #include <type_traits>
 
 #include "kernels/arguments.h"
-#include "kernels/prepared.h"
+#include "kernels/prepared_arguments.h"
 #include "kernels/shape/memcpy.h"
 #include "kernels/index/indices.h"
 #include "simd/kernel_table.h"

@@ -10,7 +10,7 @@
 #include "kernels/shape/contiguous.h"
 #include "threading/thread_pool.h"
 #include "kernels/dtypes.h"
-#include "kernels/prepared.h"
+#include "kernels/prepared_arguments.h"
 
 namespace shmtensor {
 namespace {

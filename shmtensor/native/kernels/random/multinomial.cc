@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "kernels/arguments.h"
-#include "kernels/prepared.h"
+#include "kernels/prepared_arguments.h"
 #include "kernels/shape/contiguous.h"
 #include "threading/thread_pool.h"
 

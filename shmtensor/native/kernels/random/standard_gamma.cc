@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/random/attempts.h"
+#include "kernels/random/rejection_uniforms.h"
 
 namespace shmtensor {
 namespace {

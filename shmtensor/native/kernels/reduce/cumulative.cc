@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/arguments.h"
-#include "kernels/prepared.h"
+#include "kernels/prepared_arguments.h"
 #include "simd/flush_denormals.h"
 #include "simd/kernel_table.h"
 #include "kernels/shape/contiguous.h"

@@ -7,7 +7,7 @@
 
 #include "kernels/arguments.h"
 #include "kernels/buffer.h"
-#include "kernels/prepared.h"
+#include "kernels/prepared_arguments.h"
 #include "kernels/sort/topk_select.h"
 #include "kernels/sort/sort_keys.h"
 #include "kernels/shape/contiguous.h"

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/arguments.h"
-#include "kernels/prepared.h"
+#include "kernels/prepared_arguments.h"
 #include "kernels/index/indices.h"
 #include "simd/kernel_table.h"
 #include "kernels/shape/contiguous.h"

@@ -12,7 +12,7 @@ from scipy.special import expit
 
 import shmtensor as st
 from shmtensor import native
-from shmtensor.ops.nn.activation_backward import DERIVATIVES
+from shmtensor.ops.nn.activation import DERIVATIVES
 
 RNG = np.random.default_rng(0)
 SHAPES = [(), (0,), (5,), (3, 7), (17, 33), (2, 3, 4), (50, 1001)]

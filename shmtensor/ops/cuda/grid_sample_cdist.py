@@ -11,7 +11,7 @@ from .. import ROWS
 from ..linalg.cdist import KERNEL_ORDERS
 from ..nn.grid_sample import plain_ops, sampled
 from .launch import cast, contiguous
-from .windows import kernel_of
+from .sliding_window import kernel_of
 
 __all__: list[str] = []
 

@@ -10,7 +10,7 @@ from typing import Any
 import cupy
 
 from ..nn.rnn_layer import _rnn_layer, unpack_operands
-from .windows import kernel_of
+from .sliding_window import kernel_of
 
 __all__: list[str] = []
 
