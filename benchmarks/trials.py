@@ -231,6 +231,8 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
         lambda t, x: t.histc(x, 100, -1, 1)),
     "_cross": one("100000 x 3", lambda: (floats(100_000, 3), floats(100_000, 3), 1),
         lambda t, x, y: t.linalg.cross(x, y)),
+    "_cosine_similarity": one("256 x 512", lambda: (floats(256, 512), floats(256, 512)),
+        lambda t, x, y: t.nn.functional.cosine_similarity(x, y)),
     "_cdist": lambda: [
         Trial(f"{p}, 1000 x 64", (floats(1000, 64), floats(1000, 64), p),
               lambda t, x, y, p=p: t.cdist(x, y, p)) for p in (1.0, 2.0)

@@ -604,6 +604,20 @@ def rnn_layer_backward(
     reverse: bool,
     /,
 ) -> tuple[_Array, _Array, _Array, _Array | None, _Array]: ...
+def cosine_similarity(
+    x: _Array, y: _Array, eps: float, is_added: bool, /
+) -> tuple[_Array, _Array, _Array] | None: ...
+def cosine_similarity_backward(
+    g: _Array,
+    x: _Array,
+    y: _Array,
+    cosines: _Array,
+    x_norm: _Array,
+    y_norm: _Array,
+    eps: float,
+    is_added: bool,
+    /,
+) -> tuple[_Array, _Array] | None: ...
 def layer_norm(
     x: _Array,
     weight: _Array | None,

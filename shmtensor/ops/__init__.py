@@ -27,6 +27,7 @@ FAMILIES = (
     "reduce.quantile_cov",
     "linalg.cross_combinations",
     "linalg.cdist",
+    "nn.cosine_similarity",
     "sort.sort_topk_median",
     "sort.searchsorted_isin",
     "sort.unique",

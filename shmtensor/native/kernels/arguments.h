@@ -50,13 +50,15 @@ inline PyObject* new_array(int nd, const npy_intp* dims, int type) {
   return PyArray_NewFromDescr(&PyArray_Type, PyArray_DescrFromType(type), nd, dims, nullptr, nullptr, 0, nullptr);
 }
 
+// A C-contiguous copy of an array that is none, made on the thread pool (kernels/shape/contiguous.cc): NumPy's copy lies
+// in one CPU's cache. The gradient of a sum is such an array.
+Ref contiguous_copy(PyArrayObject* a);
+
 // The array itself if it is C-contiguous, aligned and in native byte order, else a copy that is.
 inline Ref contiguous(PyArrayObject* a) {
-  if (PyArray_ISCARRAY_RO(a)) {
-    Py_INCREF(a);
-    return Ref(a);
-  }
-  return Ref(PyArray_FromArray(a, PyArray_DescrFromType(PyArray_TYPE(a)), NPY_ARRAY_CARRAY_RO));
+  if (!PyArray_ISCARRAY_RO(a)) return contiguous_copy(a);
+  Py_INCREF(a);
+  return Ref(a);
 }
 
 // The same with a cast (any kind) to a built-in dtype.

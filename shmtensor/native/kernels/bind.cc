@@ -271,6 +271,13 @@ PyMethodDef methods[] = {
     kernel<rnn_layer_backward>(
         "rnn_layer_backward",
         "rnn_layer_backward(kind, g_out, g_cells, h, c, w_hh, w_hr, out, cells, gates, sizes, reverse, /)"),
+    kernel<cosine_similarity>(
+        "cosine_similarity",
+        "cosine_similarity(x, y, eps, is_added, /) -> (cosines, x_norm, y_norm): of rows; eps is the smallest norm, or added "
+        "to its square."),
+    kernel<cosine_similarity_backward>(
+        "cosine_similarity_backward",
+        "cosine_similarity_backward(g, x, y, cosines, x_norm, y_norm, eps, is_added, /) -> (gx, gy)"),
     kernel<layer_norm>("layer_norm", "layer_norm(x, weight, bias, n, groups, eps, centred, /) -> (out, mean, rstd)"),
     kernel<layer_norm_backward>(
         "layer_norm_backward",

@@ -66,6 +66,8 @@ Kernel attention, attention_backward;
 Kernel batch_norm, batch_norm_backward;
 // nn/grid_sample.cc
 Kernel grid_sample, grid_sample_backward;
+// nn/cosine_similarity.cc
+Kernel cosine_similarity, cosine_similarity_backward;
 // nn/layer_norm.cc
 Kernel layer_norm, layer_norm_backward;
 // nn/pooling.cc

@@ -13,7 +13,9 @@
 // The kernel tends to wake a thread on the CPU of the thread that wakes it. With few CPUs the worker then waits for the
 // caller to finish: two threads take the time of one. So a worker records the CPU it runs on, and a caller that runs on
 // that CPU first removes it from the worker's affinity mask. The mask stays until the next conflict: threads seldom
-// migrate, so the two system calls are rare.
+// migrate, so the two system calls are rare. A worker that waits for that CPU cannot record it, and if its mask has no
+// other CPU and the caller does not sleep, it may wait for ever (always under SCHED_FIFO): after a job that a worker
+// missed, the masks of all workers lose the caller's CPU, if it is another one than last time.
 //
 // Note [A worker that waits for a CPU]
 // Where another process computes on a worker's CPU, the scheduler takes the CPU from the worker in the middle of a
@@ -70,6 +72,7 @@ struct Worker {
   std::atomic<bool> has_callers_cpu;  // Note [A worker that waits for a CPU]
   int64_t cpu_time;             // when the caller last read it
   cpu_set_t own_cpus;           // its mask while it has the caller's
+  int excluded_cpu;             // the caller's CPU, when the caller last removed it from the mask; -1: never
 };
 
 // The slices [next, stop) of one thread; the others take from it when their runs are empty.
@@ -95,6 +98,7 @@ struct Pool {
   alignas(64) std::atomic<int> busy{0};  // the lock of the caller; the fork handler takes it, too
   Worker workers[kMaxThreads];
   int started = 0;
+  bool has_missing_workers = false;  // fewer workers entered the last job than it asked for
   std::atomic<int> threads{0};  // relaxed: a call that reads it while it is set uses either number
 };
 
@@ -224,11 +228,13 @@ void move_workers_off_cpu(int n) {
   bool has_mask = false;
   for (int i = 0; i < n; ++i) {
     Worker& worker = pool.workers[i];
-    if (worker.cpu.load(std::memory_order_relaxed) != current_cpu) continue;
+    const bool may_wait_here = pool.has_missing_workers && worker.excluded_cpu != current_cpu;
+    if (worker.cpu.load(std::memory_order_relaxed) != current_cpu && !may_wait_here) continue;
     if (!has_mask && !allowed_cpus_except(current_cpu, &set)) return;
     has_mask = true;
     const int tid = worker.tid.load(std::memory_order_acquire);
     if (tid) sched_setaffinity(tid, sizeof set, &set);
+    worker.excluded_cpu = current_cpu;
     worker.cpu.store(-1, std::memory_order_relaxed);
   }
 }
@@ -300,6 +306,7 @@ void start_workers(int n) {
     worker.is_in_job.store(false, std::memory_order_relaxed);
     worker.has_callers_cpu.store(false, std::memory_order_relaxed);
     worker.cpu_time = -1;
+    worker.excluded_cpu = -1;
     if (pthread_create(&worker.thread, &attributes, worker_main, &worker) != 0) break;
     ++pool.started;
   }
@@ -421,7 +428,9 @@ void pool_run(Slice slice, void* context, int64_t n) {
   if (pool.started < worker_count) start_workers(worker_count);
   if (pool.sleepers.load()) futex_wake(&pool.bell, worker_count);
   run_slices(0);
-  wait_for_workers(pool.gate.fetch_or(kClosed, std::memory_order_acq_rel));
+  const uint32_t entered_count = pool.gate.fetch_or(kClosed, std::memory_order_acq_rel);
+  pool.has_missing_workers = entered_count < static_cast<uint32_t>(worker_count);
+  wait_for_workers(entered_count);
   const bool lacks_memory = pool.lacks_memory.load(std::memory_order_relaxed);
   in_slice = false;
   release_busy();

@@ -10,7 +10,7 @@ from typing import Any
 
 from ...autograd import no_grad
 from ...autograd.dispatch.autocast import in_precisions
-from ...dtypes import promote_types
+from ...dtypes import float32, promote_types
 from ...ops.table.check_dtypes import check_index_dtype
 from ...tensor import Tensor
 from . import from_table as ops
@@ -329,12 +329,22 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
             f"cosine_similarity: the common dtype must be floating point: {x1.dtype.name}, "
             f"{x2.dtype.name}"
         )
-    x1, x2 = x1.to(common), x2.to(common)
-    x1, x2 = ops.broadcast_tensors(x1, x2)
-    n1 = x1.norm(2, dim, keepdim=True).clamp(min=eps)
-    n2 = x2.norm(2, dim, keepdim=True).clamp(min=eps)
-    # x1 / n1 cannot overflow when it is multiplied, as x1 could
-    return (x1 / n1 * x2).sum(dim) / n2.squeeze(dim)
+    if x1.shape != x2.shape:
+        x1, x2 = ops.broadcast_tensors(x1, x2)
+    if dim not in (-1, x1.dim() - 1):
+        x1, x2 = x1.movedim(dim, -1), x2.movedim(dim, -1)
+    return _cosine_of_rows(x1, x2, eps, False)
+
+
+def _cosine_of_rows(x1: Tensor, x2: Tensor, eps: float, is_added: bool) -> Tensor:
+    """The cosines of vectors in the last dimension of two tensors of one shape. Norms are at least
+    eps, or with is_added the roots of the sum of squares and eps. 16-bit floats are computed in
+    float32.
+    """
+    common = promote_types(x1.dtype, x2.dtype)
+    wide = float32 if common.kind == "f" and common.itemsize == 2 else common
+    cosine = ops._cosine_similarity(x1.to(wide), x2.to(wide), eps, is_added)
+    return cosine.to(common) if wide is not common else cosine
 
 
 def pairwise_distance(

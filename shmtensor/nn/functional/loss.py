@@ -24,7 +24,7 @@ from .from_table import (
     nll_loss,
     triplet_margin_with_distance_loss,
 )
-from .linear_embedding_attention import pairwise_distance
+from .linear_embedding_attention import _cosine_of_rows, pairwise_distance
 
 __all__ = [
     "binary_cross_entropy",
@@ -575,8 +575,9 @@ def cosine_embedding_loss(
             "cosine_embedding_loss: a 0D target goes with 1D inputs, a 1D one with 2D inputs: "
             f"{tuple(input1.shape)}, {tuple(input2.shape)}, target {tuple(target.shape)}"
         )
-    lengths = ((input1 * input1).sum(-1) + 1e-12) * ((input2 * input2).sum(-1) + 1e-12)
-    cosine = (input1 * input2).sum(-1) / lengths.sqrt()
+    if input1.shape != input2.shape:
+        input1, input2 = ops.broadcast_tensors(input1, input2)
+    cosine = _cosine_of_rows(input1, input2, 1e-12, True)
     zero = ops.zeros_like(cosine)
     loss = ops.where(target == 1, 1 - cosine, zero) + ops.where(
         target == -1, (cosine - margin).clamp(min=0), zero

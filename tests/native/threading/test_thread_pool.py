@@ -232,6 +232,49 @@ def test_a_worker_whose_cpu_is_taken_finishes_on_the_callers() -> None:
         os.sched_setaffinity(0, allowed)
 
 
+def has_real_time_scheduling() -> bool:
+    """Whether we may use SCHED_FIFO: root, CAP_SYS_NICE or a limit."""
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    try:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1))
+    except OSError:
+        return False
+    os.sched_setscheduler(0, policy, parameters)
+    return True
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+@pytest.mark.skipif(not has_real_time_scheduling(), reason="needs SCHED_FIFO")
+def test_a_worker_that_waits_for_the_callers_cpu_leaves_it() -> None:
+    """It cannot say where it is: under SCHED_FIFO it never runs while the caller computes."""
+    allowed = os.sched_getaffinity(0)
+    here, there = sorted(allowed)[:2]
+    policy, parameters = os.sched_getscheduler(0), os.sched_getparam(0)
+    os.sched_setaffinity(0, {here})  # no other CPU: the caller changes no mask yet
+    worker = the_worker()
+    try:
+        os.sched_setaffinity(worker, {there})
+        deadline = time.monotonic() + 30
+        while last_cpu_of(worker) != there:  # the last CPU that the worker stores
+            assert time.monotonic() < deadline
+            assert works()
+        for thread in (0, worker):
+            os.sched_setscheduler(thread, os.SCHED_FIFO, os.sched_param(1))
+        os.sched_setaffinity(worker, {here})
+        caller, out = threading.get_native_id(), X.copy()
+        ADD(X, X, out=out)  # wakes the worker, which now waits for the caller's CPU
+        os.sched_setaffinity(0, allowed)
+        for _ in range(100):
+            ADD(X, X, out=out)
+            if last_cpu_of(caller) not in os.sched_getaffinity(worker):
+                break
+        assert last_cpu_of(caller) not in os.sched_getaffinity(worker)
+    finally:
+        for thread in (0, worker):
+            os.sched_setscheduler(thread, policy, parameters)
+        os.sched_setaffinity(0, allowed)
+
+
 def test_workers_stay_on_a_single_cpu() -> None:
     allowed = os.sched_getaffinity(0)
     native.set_num_threads(3)

@@ -40,3 +40,35 @@ def test_cosines_are_of_the_common_dtype() -> None:
     assert nn.CosineSimilarity()(integral, st.tensor([[3.0, 4.0]])).item() == pytest.approx(1)
     with pytest.raises(RuntimeError, match="floating point: int8, int8"):
         nn.CosineSimilarity()(integral, integral)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("scale", [1e-30, 1e-7, 1.0, 1e25])
+def test_cosines_and_gradients_of_vectors_of_any_length(scale: float, dtype: type) -> None:
+    """Squares of float32 overflow or vanish; vectors shorter than eps have a constant length."""
+    rng = np.random.default_rng(0)
+    eps = 1e-8
+    a, b = ((rng.standard_normal((3, 70)) * scale).astype(dtype) for _ in range(2))
+    x, y = (st.tensor(v, requires_grad=True) for v in (a, b))
+    out = nn.CosineSimilarity(eps=eps)(x, y)
+    out.sum().backward()
+    # the largest elements are 1, so that float64 squares are exact enough
+    u, v = (np.linalg.norm(w.astype(np.float64) / scale, axis=1, keepdims=True) for w in (a, b))
+    n, o = (np.maximum(w * scale, eps) for w in (u, v))
+    cosine = (a / n * (b / o)).sum(1, keepdims=True)
+    tolerance = 1e-5 if dtype is np.float32 else 1e-12
+    np.testing.assert_allclose(out.detach().numpy(), cosine[:, 0], rtol=1e-4, atol=tolerance)
+    for z, own, other, m, p in ((x, a, b, n, o), (y, b, a, o, n)):
+        gradient = (other / p - np.where(m > eps, cosine, 0) * (own / m)) / m
+        assert z.grad is not None
+        bound = tolerance * np.abs(gradient).max()
+        np.testing.assert_allclose(z.grad.numpy(), gradient, rtol=1e-3, atol=bound)
+
+
+def test_cosines_of_16_bit_floats_are_computed_in_float32() -> None:
+    x = st.full((1, 100), 300.0, dtype=st.float16)  # the squares of it overflow
+    assert nn.CosineSimilarity()(x, x).dtype == st.float16
+    assert nn.CosineSimilarity()(x, x).item() == pytest.approx(1, abs=1e-3)
+    loss = nn.CosineEmbeddingLoss()(x, x, st.ones(1))
+    assert loss.dtype == st.float16
+    assert loss.item() == pytest.approx(0, abs=1e-3)

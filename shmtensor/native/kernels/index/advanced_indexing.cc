@@ -117,7 +117,7 @@ Ref getitem_indices(PyArrayObject* x, PyObject* const* index_arrays, int count) 
     Py_INCREF(x);
     from = Ref(x);
   } else {
-    from = to_contiguous(x);
+    from = contiguous(x);
   }
   Ref out(from ? new_array(to_nd, dims, PyArray_TYPE(x)) : nullptr);
   if (!out) return out;
@@ -185,7 +185,7 @@ void compress(const T* x, const uint8_t* mask, int64_t n, T* out, int64_t count)
 Ref getitem_mask(PyArrayObject* x, PyArrayObject* mask) {
   const int64_t size = PyArray_SIZE(x);
   if (size == 0 || !PyArray_SAMESHAPE(x, mask) || PyArray_ITEMSIZE(x) > 8) return Ref();
-  Ref from(to_contiguous(x)), mask_data(from ? to_contiguous(mask) : Ref());
+  Ref from(contiguous(x)), mask_data(from ? contiguous(mask) : Ref());
   if (!mask_data) return mask_data;
   std::vector<int64_t> starts(static_cast<size_t>((size + kPiece - 1) / kPiece));
   npy_intp total;
@@ -346,7 +346,7 @@ PyObject* private_part(PyObject* part) {
   PyArrayObject* array = as_array(part);
   if (!PyArray_CheckExact(part) || !(PyArray_ISINTEGER(array) || PyArray_ISBOOL(array))) return Py_NewRef(part);
   if (PyArray_TYPE(array) != NPY_BOOL) return PyArray_NewCopy(array, NPY_KEEPORDER);
-  Ref from(to_contiguous(array));
+  Ref from(contiguous(array));
   Ref out(from ? new_array(PyArray_NDIM(array), PyArray_DIMS(array), NPY_BOOL) : nullptr);
   if (out) copy_bools(data<uint8_t>(from), data<uint8_t>(out), PyArray_SIZE(array));
   return out.release();
@@ -436,7 +436,7 @@ PyObject* nonzero(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = PyArray_CheckExact(args[0]) ? as_array(args[0]) : nullptr;
   const int nd = x && is_plain(x) ? PyArray_NDIM(x) : 0;
   if (nd == 0) Py_RETURN_NONE;
-  Ref input = to_contiguous(x);
+  Ref input = contiguous(x);
   if (!input) return nullptr;
   const int64_t size = PyArray_SIZE(x);
   Ref out;

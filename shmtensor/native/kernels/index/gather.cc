@@ -100,7 +100,7 @@ PyObject* gather(PyObject*, PyObject* const* args, Py_ssize_t n) {
     if (PyErr_Occurred()) return nullptr;
     Py_RETURN_NONE;
   }
-  Ref from(to_contiguous(x));
+  Ref from(contiguous(x));
   if (!from) return nullptr;
   const DimLayout layout = layout_around(x, dim);
   const int64_t count = PyArray_DIM(index, dim), total = PyArray_SIZE(index);
@@ -161,7 +161,7 @@ PyObject* take(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const DimLayout layout = layout_around(x, dim);
   const int64_t count = PyArray_SIZE(indices.array());
   const auto* index_data = data<int64_t>(indices);
-  Ref from(to_contiguous(x));
+  Ref from(contiguous(x));
   if (!from) return nullptr;
   npy_intp dims[NPY_MAXDIMS];
   memcpy(dims, PyArray_DIMS(x), sizeof(npy_intp) * static_cast<size_t>(PyArray_NDIM(x)));

@@ -62,12 +62,12 @@ Prepared prepare(PyObject* const* args, PyObject* base, ScatterArguments* w, int
   if (base != Py_None) {
     if (!PyArray_CheckExact(base) || PyArray_TYPE(as_array(base)) != type || !PyArray_SAMESHAPE(w->out, as_array(base)))
       return Prepared::NoKernel;
-    w->base = to_contiguous(as_array(base));
+    w->base = contiguous(as_array(base));
     if (!w->base) return Prepared::Error;
   }
   w->indices = int64_indices(args[2]);
   if (!w->indices) return PyErr_Occurred() ? Prepared::Error : Prepared::NoKernel;
-  w->source = to_contiguous(source);
+  w->source = contiguous(source);
   if (!w->source) return Prepared::Error;
   w->layout = layout_around(w->out, *dim);
   const int nd = PyArray_NDIM(index);

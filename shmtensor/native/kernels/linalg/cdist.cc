@@ -34,7 +34,7 @@ bool is_real(PyArrayObject* x) { return PyArray_TYPE(x) == NPY_FLOAT || PyArray_
 // A C-contiguous copy with the last two dimensions swapped.
 Ref transposed_copy(PyArrayObject* x) {
   Ref view(PyArray_SwapAxes(x, PyArray_NDIM(x) - 2, PyArray_NDIM(x) - 1));
-  return view ? to_contiguous(view.array()) : Ref();
+  return view ? contiguous(view.array()) : Ref();
 }
 
 }  // namespace
@@ -53,7 +53,7 @@ PyObject* cdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
   const npy_intp batch = nd == 3 ? PyArray_DIM(x, 0) : 1;
   const npy_intp rows = PyArray_DIM(x, nd - 2), columns = PyArray_DIM(y, nd - 2);
   const npy_intp m = PyArray_DIM(x, nd - 1), dims[3] = {batch, rows, columns};
-  Ref a = to_contiguous(x);
+  Ref a = contiguous(x);
   Ref b = a ? transposed_copy(y) : Ref();
   Ref out(b ? new_array(nd, dims + 3 - nd, type) : nullptr);
   if (!out) return nullptr;
@@ -81,7 +81,7 @@ PyObject* pdist(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!is_real(x) || PyArray_NDIM(x) != 2) Py_RETURN_NONE;
   const int64_t rows = PyArray_DIM(x, 0), m = PyArray_DIM(x, 1);
   const npy_intp size = rows * (rows - 1) / 2;
-  Ref a = to_contiguous(x);
+  Ref a = contiguous(x);
   Ref b = a ? transposed_copy(x) : Ref();
   Ref out(b ? new_array(1, &size, PyArray_TYPE(x)) : nullptr);
   if (!out) return nullptr;

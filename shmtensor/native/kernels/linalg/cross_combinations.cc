@@ -80,7 +80,7 @@ PyObject* cross(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (dim < 0 || PyArray_DIM(x, dim) != 3 || (type != NPY_FLOAT && type != NPY_DOUBLE) || PyArray_TYPE(y) != type ||
       !PyArray_SAMESHAPE(x, y))
     Py_RETURN_NONE;
-  Ref a(to_contiguous(x)), b(a ? to_contiguous(y) : Ref());
+  Ref a(contiguous(x)), b(a ? contiguous(y) : Ref());
   Ref out(b ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type) : nullptr);
   if (!out) return nullptr;
   const DimLayout layout = layout_around(x, dim);

@@ -159,7 +159,7 @@ PyObject* ldl_solve(PyObject*, PyObject* const* args, Py_ssize_t n) {
   Sytrs sytrs;
   if (!lapack_function(args[3] == Py_True && PyArray_ISCOMPLEX(x) ? "hetrs" : "sytrs", x, &sytrs)) return nullptr;
   Ref view = transpose(x), pivots = private_copy_as(pivots_array, NPY_INT), b = column_major_copy(y);
-  Ref a = view ? to_contiguous(view.array()) : Ref();
+  Ref a = view ? contiguous(view.array()) : Ref();
   if (!a || !pivots || !b) return nullptr;
   for (int64_t i = 0; i < factors.count; ++i) {
     if (!are_valid_pivots(data<int>(pivots) + i * factors.n, factors.n)) {

@@ -25,9 +25,9 @@ struct ChannelLayout {
 
   // The array in this order in memory, and the array of such memory.
   Ref memory_of(PyArrayObject* x) const {
-    if (!channels_last) return to_contiguous(x);
+    if (!channels_last) return contiguous(x);
     Ref view = move_channels(x, true);
-    return view ? to_contiguous(view.array()) : Ref();
+    return view ? contiguous(view.array()) : Ref();
   }
   Ref new_memory(PyArrayObject* like) const {
     Ref view = channels_last ? move_channels(like, true) : Ref(Py_NewRef(like));

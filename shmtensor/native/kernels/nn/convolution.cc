@@ -66,7 +66,7 @@ bool run_unlocked(int type, int64_t work, F f) {
 // Images as a kernel reads them: (N, C, *size) or, channels last, (N, *size, C). Null: out of memory.
 Ref images_in_order(PyArrayObject* x, bool channels_last) {
   Ref view = channels_last ? move_channels(x, true) : Ref(Py_NewRef(x));
-  return view ? to_contiguous(view.array()) : Ref();
+  return view ? contiguous(view.array()) : Ref();
 }
 
 // New images (N, channels, *size) in such memory; result_images gives it these dimensions.
@@ -103,7 +103,7 @@ PyObject* convolution(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!read_optional(&bias, args[2], type, v.k)) return PyErr_Occurred() ? nullptr : Py_NewRef(Py_None);
   if (!blas_ensure()) return nullptr;
   const bool is_last = is_pointwise(v) && has_channels_last(x);
-  Ref a = images_in_order(x, is_last), b = to_contiguous(w);
+  Ref a = images_in_order(x, is_last), b = contiguous(w);
   Ref out = new_images(nd, v.n, v.k, v.out_size, type, is_last);
   if (!a || !b || !out) return nullptr;
   const bool ok = run_unlocked(type, v.n * v.k * v.outputs() * v.taps(), [&](auto zero) {
@@ -129,7 +129,7 @@ PyObject* conv_transpose(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (PyArray_DIM(w, 0) != v.k || !is_valid(v)) Py_RETURN_NONE;
   if (!blas_ensure()) return nullptr;
   const bool is_last = is_pointwise(v) && has_channels_last(y);
-  Ref a = images_in_order(y, is_last), b = to_contiguous(w);
+  Ref a = images_in_order(y, is_last), b = contiguous(w);
   Ref out = new_images(nd, v.n, v.c, v.size, type, is_last);
   if (!a || !b || !out) return nullptr;
   const bool ok = run_unlocked(type, v.n * v.k * v.outputs() * v.taps(), [&](auto zero) {

@@ -42,7 +42,7 @@ struct Images {
     for (int i = 0; i < spatial; ++i) size[3 - spatial + i] = PyArray_DIM(x, lead + i);
     for (int i = 0; i < lead; ++i) lead_[i] = PyArray_DIM(x, i);
     Ref view(channels_last ? move_channels(x, true) : Ref(Py_NewRef(x)));
-    if (view) array = to_contiguous(view.array());
+    if (view) array = contiguous(view.array());
   }
   explicit operator bool() const { return static_cast<bool>(array); }
   template <class T>

@@ -303,7 +303,7 @@ PyObject* cast_half(PyArrayObject* x, int type) {
   const bool from_half = is_half(PyArray_TYPE(x));
   const int other_type = from_half ? type : PyArray_TYPE(x), format = (from_half ? PyArray_TYPE(x) : type) != NPY_HALF;
   if (other_type > NPY_DOUBLE || other_type == NPY_BOOL || (from_half && PyTypeNum_ISUNSIGNED(other_type))) Py_RETURN_NONE;
-  Ref in = to_contiguous(x);
+  Ref in = contiguous(x);
   Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type) : nullptr);
   if (!out) return nullptr;
   const int64_t size = PyArray_SIZE(x);
@@ -343,7 +343,7 @@ PyObject* cast(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (type < 0 || type > NPY_DOUBLE || PyArray_TYPE(x) > NPY_DOUBLE || !PyArray_CheckExact(args[0])) Py_RETURN_NONE;
   // Casting a negative float to an unsigned integer is undefined in C++: leave it to NumPy.
   if (PyTypeNum_ISFLOAT(PyArray_TYPE(x)) && PyTypeNum_ISUNSIGNED(static_cast<int>(type)) && type != NPY_BOOL) Py_RETURN_NONE;
-  Ref in = to_contiguous(x);
+  Ref in = contiguous(x);
   Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), static_cast<int>(type)) : nullptr);
   if (!out) return nullptr;
   const int64_t size = PyArray_SIZE(x);

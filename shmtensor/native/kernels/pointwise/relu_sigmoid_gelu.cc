@@ -6,6 +6,7 @@
 
 #include "half/half.h"
 #include "kernels/arguments.h"
+#include "kernels/pointwise/incoming_gradient.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
 
@@ -31,12 +32,12 @@ void run(Unary<T> f, const Ref& x, const Ref& out, int64_t grain) {
 }
 
 template <class T>
-void run(Binary<T> f, const Ref& x, const Ref& y, const Ref& out, int64_t grain) {
-  const T *a = data<T>(x), *b = data<T>(y);
+void run(Binary<T> f, const IncomingGradient& g, const Ref& y, const Ref& out, int64_t grain) {
+  const T* b = data<T>(y);
   T* to = data<T>(out);
   const int64_t n = PyArray_SIZE(out.array());
   Unlocked unlocked(n > kUnlock);
-  ranges(n, grain, [&](int64_t start, int64_t stop) { f(a + start, b + start, to + start, stop - start); });
+  g.ranges<T>(n, grain, [&](const T* a, int64_t start, int64_t stop) { f(a, b + start, to + start, stop - start); });
 }
 
 // Contiguous 16-bit floats, cast to float32 and rounded in the first-level cache; of a unary kernel y is null.
@@ -94,8 +95,8 @@ PyObject* binary(const char* where, PyObject* first, PyObject* second, Binary<fl
   }
   Floating type;
   if (!y || !floating(where, g, &type) || !same_shape(where, "g", g, "input", y)) return nullptr;
-  Ref a = contiguous_as(g, type.compute);
-  Ref b = a ? contiguous_as(y, type.compute) : Ref();
+  IncomingGradient a;
+  Ref b = a.read(g, type.compute) ? contiguous_as(y, type.compute) : Ref();
   Ref out(b ? new_array(PyArray_NDIM(g), PyArray_DIMS(g), type.compute) : nullptr);
   if (!out) return nullptr;
   if (type.compute == NPY_FLOAT) {

@@ -5,6 +5,7 @@
 
 #include "kernels/arguments.h"
 #include "half/half.h"
+#include "kernels/pointwise/incoming_gradient.h"
 #include "simd/kernel_table.h"
 #include "threading/thread_pool.h"
 
@@ -113,14 +114,15 @@ const Activation* activation_of(PyObject* kernel) {
 namespace {
 
 template <class T>
-void run_backward(const Activation& activation, const Ref& g, const Ref& x, const Ref& out, const double* parameters) {
+void run_backward(const Activation& activation, const IncomingGradient& g, const Ref& x, const Ref& out,
+                  const double* parameters) {
   const T p[3] = {static_cast<T>(parameters[0]), static_cast<T>(parameters[1]), static_cast<T>(parameters[2])};
-  const T *a = data<T>(g), *b = data<T>(x);
+  const T* b = data<T>(x);
   T* to = data<T>(out);
   const auto f = activation.kernels<T>().backward;
   const int64_t n = PyArray_SIZE(out.array());
   Unlocked unlocked(n > kUnlock);
-  ranges(n, kGrain, [&](int64_t start, int64_t stop) { f(a + start, b + start, to + start, stop - start, p); });
+  g.ranges<T>(n, kGrain, [&](const T* a, int64_t start, int64_t stop) { f(a, b + start, to + start, stop - start, p); });
 }
 
 }  // namespace
@@ -142,8 +144,8 @@ PyObject* activation_backward(PyObject*, PyObject* const* args, Py_ssize_t n) {
     Py_RETURN_NONE;
   if (!activation->accept(p)) Py_RETURN_NONE;
   const Floating dtypes = {type == NPY_DOUBLE ? NPY_DOUBLE : NPY_FLOAT, type};
-  Ref a = contiguous_as(g, dtypes.compute);
-  Ref b = a ? contiguous_as(x, dtypes.compute) : Ref();
+  IncomingGradient a;
+  Ref b = a.read(g, dtypes.compute) ? contiguous_as(x, dtypes.compute) : Ref();
   Ref out(b ? new_array(PyArray_NDIM(g), PyArray_DIMS(g), dtypes.compute) : nullptr);
   if (!out) return nullptr;
   dtypes.compute == NPY_FLOAT ? run_backward<float>(*activation, a, b, out, p)

@@ -150,7 +150,7 @@ Prepared parse_arguments(PyObject* weights, PyObject* u, Arguments* a) {
       PyArray_TYPE(numbers) != NPY_DOUBLE || !PyArray_ISCARRAY(numbers) || PyArray_SIZE(w) == 0 ||
       PyArray_DIM(w, 0) != PyArray_DIM(numbers, 0) || PyArray_DIM(numbers, 1) == 0)
     return Prepared::NoKernel;
-  a->weights = to_contiguous(w);
+  a->weights = contiguous(w);
   if (!a->weights) return Prepared::Error;
   a->u = numbers;
   a->rows = PyArray_DIM(w, 0);

@@ -35,7 +35,7 @@ Prepared prepare(PyArrayObject* x, PyObject* dim_object, DimLayout3* a) {
   const int dim = dim_argument("dim", dim_object, nd);
   if (dim < 0) return Prepared::Error;
   for (int i = 0; i < nd; ++i) (i < dim ? a->outer : i > dim ? a->inner : a->m) *= PyArray_DIM(x, i);
-  a->x = to_contiguous(x);
+  a->x = contiguous(x);
   return a->x ? Prepared::Ready : Prepared::Error;
 }
 

@@ -76,7 +76,7 @@ PyObject* logsumexp(PyObject*, PyObject* const* args, Py_ssize_t n) {
     PyArray_Dims shape{dims, 2};
     Ref matrix(PyArray_Newshape(r.x.array(), &shape, NPY_CORDER));
     Ref transposed(matrix ? PyArray_Transpose(matrix.array(), nullptr) : nullptr);
-    r.x = transposed ? to_contiguous(transposed.array()) : Ref();
+    r.x = transposed ? contiguous(transposed.array()) : Ref();
     if (!r.x) return nullptr;
     r.outer = r.inner;
     r.inner = 1;

@@ -217,7 +217,7 @@ PyObject* run(Ref x, const bool* is_reduced, const ReducedShape& reduced_shape, 
     int64_t outer, m, inner;
     groups.pop(&outer, &m, &inner);
     const bool matches = first && strided_rows.matches(m, inner);
-    if (!matches) x = to_contiguous(x.array());
+    if (!matches) x = contiguous(x.array());
     if (!x) return nullptr;
     const int64_t pitch = matches ? strided_rows.pitch : inner == 1 ? m : inner;
     const npy_intp flat_size = outer * inner;

@@ -103,14 +103,14 @@ Ref drop_expanded_dims(PyArrayObject* x, const bool* is_reduced, ExpandedDims ex
 Ref permuted_copy(const Ref& x, npy_intp* axes, int nd) {
   PyArray_Dims order{axes, nd};
   Ref transposed(PyArray_Transpose(x.array(), &order));
-  return transposed ? to_contiguous(transposed.array()) : Ref();
+  return transposed ? contiguous(transposed.array()) : Ref();
 }
 
 // x itself if it consists of strided rows, else a C-contiguous array.
 Ref contiguous_or_strided_rows(PyArrayObject* x, StridedRows* strided_rows) {
   const int nd = PyArray_NDIM(x);
   const npy_intp size = PyArray_ITEMSIZE(x);
-  if (!strided_rows || PyArray_IS_C_CONTIGUOUS(x) || !is_plain(x) || size < 1) return to_contiguous(x);
+  if (!strided_rows || PyArray_IS_C_CONTIGUOUS(x) || !is_plain(x) || size < 1) return contiguous(x);
   int64_t length = 1, expected_stride = 0;  // expected_stride: that of a dimension which continues the inner one
   for (int i = nd - 1; i >= 0; --i) {
     const npy_intp n = PyArray_DIM(x, i), stride = PyArray_STRIDE(x, i);
@@ -122,12 +122,12 @@ Ref contiguous_or_strided_rows(PyArrayObject* x, StridedRows* strided_rows) {
     if (!expected_stride) {
       strided_rows->pitch = stride / size;
     } else if (stride != expected_stride) {
-      return to_contiguous(x);
+      return contiguous(x);
     }
-    if (stride <= 0 || stride % size) return to_contiguous(x);
+    if (stride <= 0 || stride % size) return contiguous(x);
     expected_stride = stride * n;
   }
-  if (!expected_stride || length < kLongRow || strided_rows->pitch < length) return to_contiguous(x);
+  if (!expected_stride || length < kLongRow || strided_rows->pitch < length) return contiguous(x);
   strided_rows->length = length;
   Py_INCREF(x);
   return Ref(x);
@@ -164,7 +164,7 @@ bool transpose_short_rows(ReducedLayout* out) {
 // Copies strided rows to contiguous memory.
 bool make_contiguous(ReducedLayout* out) {
   out->pitch = out->inner == 1 ? out->m : out->inner;
-  out->x = to_contiguous(out->x.array());
+  out->x = contiguous(out->x.array());
   return static_cast<bool>(out->x);
 }
 
@@ -179,7 +179,7 @@ PyObject* ReducedShape::restore(Ref out) const {
     strides[i] = sizes[i] == dims[from] ? PyArray_STRIDE(out.array(), from) : 0;
   }
   Ref transposed = as_strided(out.array(), nd, sizes, strides);
-  return transposed ? to_contiguous(transposed.array()).release() : nullptr;
+  return transposed ? contiguous(transposed.array()).release() : nullptr;
 }
 
 Ref permute_by_strides(PyArrayObject* x, bool* is_reduced, bool keepdim, bool may_permute, ReducedShape* reduced_shape,

@@ -146,7 +146,7 @@ PyObject* sum_groups(Ref x, const bool* reduced, const ReducedShape& reduced_sha
     if (!out) return nullptr;
     const int components = PyTypeNum_ISCOMPLEX(type) ? 2 : 1;
     const bool matches = strided_rows.matches(sizes[group], inner);
-    if (!matches) x = to_contiguous(x.array());
+    if (!matches) x = contiguous(x.array());
     if (!x) return nullptr;
     const int64_t pitch = matches ? strided_rows.pitch : inner == 1 ? sizes[group] : inner;
     strided_rows = StridedRows();  // the result has no gaps

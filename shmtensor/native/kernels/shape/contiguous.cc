@@ -215,10 +215,12 @@ bool copy_contiguous_into(PyArrayObject* x, void* to) {
   return with_size(PyArray_ITEMSIZE(x), [&](auto zero) { copy_strided(s, static_cast<decltype(zero)*>(to)); });
 }
 
-Ref to_contiguous(PyArrayObject* x) {
-  if (PyArray_ISCARRAY_RO(x) || PyArray_ITEMSIZE(x) > 16 || !is_plain(x)) return contiguous(x);
-  Ref out(new_array(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
-  return out && copy_contiguous_into(x, PyArray_DATA(out.array())) ? std::move(out) : contiguous(x);
+Ref contiguous_copy(PyArrayObject* x) {
+  if (PyArray_ITEMSIZE(x) <= 16 && is_plain(x)) {
+    Ref out(new_array(PyArray_NDIM(x), PyArray_DIMS(x), PyArray_TYPE(x)));
+    if (!out || copy_contiguous_into(x, PyArray_DATA(out.array()))) return out;
+  }
+  return Ref(PyArray_FromArray(x, PyArray_DescrFromType(PyArray_TYPE(x)), NPY_ARRAY_CARRAY_RO));
 }
 
 void interleave(PyObject* const* items, int64_t count, int64_t outer, int64_t width, char* to) {

@@ -5,9 +5,7 @@
 
 namespace shmtensor {
 
-// The array itself if it is C-contiguous, aligned and in native byte order, else a copy that is, made on the thread
-// pool.
-Ref to_contiguous(PyArrayObject* x);
+// contiguous() and contiguous_copy() are in arguments.h.
 
 // Copies x to `to` in C order, on the thread pool; false for dtypes that cannot be copied as bytes.
 bool copy_contiguous_into(PyArrayObject* x, void* to);

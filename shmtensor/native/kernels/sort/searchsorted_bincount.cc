@@ -104,7 +104,7 @@ PyObject* searchsorted(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (nd > 1 && (nd != PyArray_NDIM(x) || !PyArray_CompareLists(PyArray_DIMS(x), PyArray_DIMS(sequence), nd - 1)))
     Py_RETURN_NONE;
   const bool right = PyUnicode_CompareWithASCIIString(args[3], "right") == 0;
-  Ref s(to_contiguous(sequence)), in(s ? to_contiguous(x) : Ref());
+  Ref s(contiguous(sequence)), in(s ? contiguous(x) : Ref());
   Ref out(in ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), NPY_INT64) : nullptr);
   if (!out) return nullptr;
   const int64_t m = PyArray_DIM(sequence, nd - 1), total = PyArray_SIZE(x);
@@ -140,7 +140,7 @@ PyObject* bincount(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyErr_Clear();
   const int64_t size = PyArray_SIZE(x);
   if (PyArray_NDIM(x) != 1 || size == 0 || PyArray_TYPE(x) != NPY_INT64 || minlength < 0) Py_RETURN_NONE;
-  Ref in(to_contiguous(x));
+  Ref in(contiguous(x));
   if (!in) return nullptr;
   const int64_t* from = data<int64_t>(in);
   int64_t low, high;
@@ -182,7 +182,7 @@ PyObject* histogram(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if ((type != NPY_FLOAT && type != NPY_DOUBLE) || PyArray_TYPE(edges) != type || bins < 1 || bins > kBins ||
       !PyArray_ISCARRAY_RO(edges))
     Py_RETURN_NONE;
-  Ref in(to_contiguous(x));
+  Ref in(contiguous(x));
   Ref out(in ? new_array(1, &bins, NPY_INT64) : nullptr);
   if (!out) return nullptr;
   int64_t* to = data<int64_t>(out);

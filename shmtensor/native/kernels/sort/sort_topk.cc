@@ -215,7 +215,7 @@ Prepared parse_arguments(const char* where, PyObject* const* args, PyObject* dim
   }
   if (w->m >= INT64_C(0xffffffff)) return Prepared::NoKernel;
   w->count = dims[dim] = count < 0 ? w->m : count;
-  w->x = to_contiguous(x);
+  w->x = contiguous(x);
   w->values = Ref(new_array(nd, dims, type));
   w->indices = Ref(new_array(nd, dims, NPY_INT64));
   return w->x && w->values && w->indices ? Prepared::Ready : Prepared::Error;
@@ -223,7 +223,7 @@ Prepared parse_arguments(const char* where, PyObject* const* args, PyObject* dim
 
 Ref restore_dim(const SortArguments& w, const Ref& out) {
   Ref transposed = swap_with_last(out.array(), w.dim);
-  return transposed ? to_contiguous(transposed.array()) : Ref();
+  return transposed ? contiguous(transposed.array()) : Ref();
 }
 
 template <class F>

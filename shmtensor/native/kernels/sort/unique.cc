@@ -264,7 +264,7 @@ Prepared unique_results(PyObject* argument, bool with_inverse, bool runs, Unique
   if (!PyArray_CheckExact(argument)) return Prepared::NoKernel;
   PyArrayObject* x = as_array(argument);
   if (!is_plain(x) || PyArray_SIZE(x) >= INT64_C(0xffffffff)) return Prepared::NoKernel;
-  Ref in(to_contiguous(x));
+  Ref in(contiguous(x));
   if (!in) return Prepared::Error;
   bool status = true;
   const bool has_kernel = with_type(PyArray_TYPE(x), [&](auto zero) {
