@@ -4,7 +4,7 @@
 //   one window, which is the image                       product     a matrix of images times one of filters, by BLAS
 //   depthwise, 3 x 3, stride 1                           depthwise   a row of pixels is loaded once for nine taps
 //   3 x 3, stride 1, 16 channels and filters or more,    winograd    a quarter of the multiplications; with fewer
-//     64 tiles of 4 x 4 results or more in the batch,                channels or tiles transforms take longer than that
+//     16 tiles of 4 x 4 results or more in the batch,                channels or tiles transforms take longer than that
 //     at most 2^19 filters times channels                            saves, and more filters do not fit into the cache
 //   1 x 1, channels last in memory                       product     pixels are the rows of a matrix
 //   1 x 1, stride 1                                      product     of filters and one image; the gradient of the weight
