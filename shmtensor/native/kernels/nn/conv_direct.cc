@@ -30,10 +30,12 @@ namespace {
 constexpr int64_t kPanel = 8;             // filters of a register tile
 constexpr int64_t kLane = 16;             // sums are computed in vectors of at most this many pixels
 constexpr int64_t kSlack = 8 * kLane;     // elements read or written behind a copy
-constexpr int64_t kSums = 1 << 16;         // elements of the results of a piece
+constexpr int64_t kSums = 1 << 17;         // elements of the results of a piece
 constexpr int64_t kMove = 10;             // see prefers_columns
 constexpr int64_t kCopy = 1 << 17;        // elements of a copy, so that it stays in the second-level cache
 constexpr int64_t kPixels = 1024;         // pixels of a sum over images
+constexpr int64_t kRunPixels = 208;       // of images side by side
+constexpr int64_t kDepth = 256;            // pixels of a product of columns
 constexpr int64_t kTasks = 8;             // a call is divided into as many, if it can be
 constexpr int64_t kWork = 1 << 17;        // multiply-adds that are worth a task
 
@@ -311,7 +313,10 @@ void pack_columns(const Correlation& c, const Box& box, const T* copy, const std
 
 template <class T>
 void correlate_columns(const Correlation& c, const T* source, const T* w, const T* bias, T* result) {
-  const int64_t n = product(c.quotients), run = min(c.images, max(1, 192 / n)), runs = divide_up(c.images, run);
+  // As many runs of images as tasks, if there are enough images, and about 200 pixels in a run.
+  const int64_t n = product(c.quotients), least = divide_up(c.images, max(1, kRunPixels / n));
+  const int64_t run = divide_up(c.images, min(c.images, round_up(least, least > 1 ? kTasks : 1)));
+  const int64_t runs = divide_up(c.images, run);
   const int64_t pixels = round_up(run * n, kLane), units = runs * c.groups, phases = product(c.out_step);
   const int64_t blocks = units < kTasks ? min(divide_up(kTasks, units), divide_up(c.rows, kPanel)) : 1;
   const int64_t most = max(1, kSums / (phases * pixels * kPanel)) * kPanel;  // rows of results at a time
@@ -383,6 +388,85 @@ void correlate_columns(const Correlation& c, const T* source, const T* w, const 
   });
 }
 
+// w += each of the sums of `size` numbers.
+template <class T>
+void add_in_order(const std::vector<T>& sums, int64_t size, T* w) {
+  if (sums.empty()) return;
+  ranges(size, kWork, [&](int64_t start, int64_t stop) {
+    for (size_t at = 0; at < sums.size(); at += static_cast<size_t>(size))
+      for (int64_t i = start; i < stop; ++i) w[i] += sums[at + static_cast<size_t>(i)];
+  });
+}
+
+// The gradient of the weight as a product: vectors run over filters, its depth is the pixels of a run of images.
+//
+//   sums[channel, tap][filter] += columns[channel, tap][pixel] gradients[pixel][filter]
+template <class T>
+void columns_backward_weight(const Correlation& c, const T* x, const T* y, T* w) {
+  const NnKernels<T>& kernels = nn_kernels<T>();
+  const int64_t taps = c.filter_taps, n = product(c.quotients), x_plane = product(c.source);
+  const int64_t filters = round_up(c.rows, kLane), most = min(c.images, max(1, kDepth / n));
+  const int64_t channels_at_once = even_part(c.channels, kCopy / (taps * (plane_distance(most * n) + filters)));
+  const int64_t some = min(c.channels, round_up(channels_at_once, kPanel));
+  const int64_t c_blocks = divide_up(c.channels, some), tasks = c.groups * c_blocks;
+  // A fixed number of sums over pieces of the images, added in order, each of as many pieces.
+  const int64_t wanted = round_up(divide_up(c.images, most), divide_up(kTasks, tasks));
+  const int64_t run = divide_up(c.images, min(c.images, wanted)), pieces = divide_up(c.images, run);
+  const int64_t pieces_of_sum = divide_up(pieces, divide_up(kTasks, tasks)), sums = divide_up(pieces, pieces_of_sum);
+  const int64_t y_row = plane_distance(run * n);
+  const int64_t w_row = c.channels * taps, size = c.groups * c.rows * w_row;
+  std::vector<T> partials(static_cast<size_t>((sums - 1) * size));
+  const Box box(c, 1, INT64_MAX, run);
+  const ConvTap tap = {0, 0};
+  ranges(tasks * sums, 1 + kWork / max(c.work() / (tasks * sums), 1), [&](int64_t start, int64_t stop) {
+    T* columns = scratch.get<T>(some * taps * (y_row + filters) + run * n * filters + box.channel + 3 * kSlack);
+    T* copy = columns + some * taps * y_row + kSlack;
+    T* gradients = copy + box.channel + kSlack;
+    T* totals = gradients + run * n * filters;
+    for (int64_t task = start; task < stop; ++task) {
+      const int64_t s = task % sums, c0 = task / sums % c_blocks * some, g = task / sums / c_blocks;
+      const int64_t channels = min(some, c.channels - c0), begin[3] = {0, 0, 0};
+      for (int64_t piece = s * pieces_of_sum; piece < min(pieces, (s + 1) * pieces_of_sum); ++piece) {
+        const int64_t first = piece * run, count = min(run, c.images - first);
+        const T* image = x + ((first * c.groups + g) * c.channels + c0) * x_plane;
+        for (int64_t j = 0; j < channels; ++j) {
+          copy_channel(c, box, image + j * x_plane, c.groups * c.channels * x_plane, count, begin, copy);
+          pack_columns(c, box, copy, box.taps[0], count, columns + j * taps * y_row, y_row);
+        }
+        for (int64_t i = 0; i < count; ++i) {
+          const T* from = y + ((first + i) * c.groups + g) * c.rows * n;
+          for (int64_t k = 0; k < c.rows; k += kLane)
+            kernels.transpose(from + k * n, n, min(kLane, c.rows - k), n, gradients + i * n * filters + k, filters, kLane);
+        }
+        ConvTile<T> tile{};
+        tile.x = gradients;
+        tile.x_channel = filters;
+        tile.tap = &tap;
+        tile.taps = 1;
+        tile.channels = count * n;
+        tile.w = columns;
+        tile.w_row = y_row;
+        tile.w_channel = 1;
+        tile.y = totals;
+        tile.y_row = filters;
+        tile.n = filters;
+        tile.add = piece > s * pieces_of_sum;
+        kernels.conv_tiles(tile, channels * taps);
+      }
+      T* to = (s ? partials.data() + (s - 1) * size : w) + g * c.rows * w_row + c0 * taps;
+      T* lines = columns;  // of one channel and tap in a vector's lane, then of one filter
+      for (int64_t k = 0; k < c.rows; k += kLane) {
+        const int64_t line = channels * taps, distance = round_up(line, kLane);
+        for (int64_t j = 0; j < line; j += kLane)
+          kernels.transpose(totals + j * filters + k, filters, min(kLane, line - j), kLane, lines + j, distance, kLane);
+        for (int64_t r = 0; r < kLane && k + r < c.rows; ++r)
+          memcpy(to + (k + r) * w_row, lines + r * distance, sizeof(T) * static_cast<size_t>(line));
+      }
+    }
+  });
+  add_in_order(partials, size, w);
+}
+
 // Are rows of results so short that most of the sums of a padded copy would be dropped? Moving a pixel to its columns takes
 // as long as the products with kMove filters.
 bool prefers_columns(const Correlation& c) {
@@ -409,16 +493,15 @@ void direct_conv(const Convolution& v, const T* source, const T* w, const T* bia
 template <class T>
 void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
   const Correlation c(v, false);
-  const bool has_columns = prefers_columns(c);
+  if (prefers_columns(c) && c.rows >= kLane) return columns_backward_weight(c, x, y, w);
   const int64_t taps = v.taps(), x_plane = product(c.source), y_plane = product(c.result);
   // Some images at a time, if they are small; blocks of channels and of filters whose copies stay in the cache.
   const int64_t limit = kPixels * product(c.in_step) * (c.quotients[0] > 1 ? 4 : 1);  // planes share pixels with others
   const Box one(c, 1, limit, 1);
-  const int64_t boxes = has_columns ? 1 : one.count(c);
-  const int64_t part = has_columns ? y_plane : one.size[0] * one.sum_plane();  // of an image
+  const int64_t boxes = one.count(c), part = one.size[0] * one.sum_plane();  // of an image
   const int64_t run = boxes > 1 ? 1 : min(c.images, max(1, kPixels / part));
   const Box box(c, 1, boxes > 1 ? limit : INT64_MAX, run);
-  const int64_t y_row = plane_distance(run * part), x_channel = has_columns ? taps * y_row : box.channel;
+  const int64_t y_row = plane_distance(run * part), x_channel = box.channel;
   const int64_t c_block = even_part(c.channels, kCopy / x_channel), k_block = min(c.rows, round_up(kCopy / y_row, kPanel));
   const int64_t c_blocks = divide_up(c.channels, c_block), k_blocks = divide_up(c.rows, k_block);
   // A fixed number of sums over pieces of the images, added in order.
@@ -428,11 +511,10 @@ void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T
   std::vector<T> partials(static_cast<size_t>((sums - 1) * size));
   std::vector<int64_t> column;
   for (int64_t j = 0; j < c_block; ++j) {
-    for (int64_t t = 0; t < taps; ++t)
-      column.push_back(j * x_channel + (has_columns ? t * y_row : box.taps[0][static_cast<size_t>(t)].x));
+    for (const ConvTap& tap : box.taps[0]) column.push_back(j * x_channel + tap.x);
   }
   ranges(tasks * sums, 1 + kWork / max(c.work() / (tasks * sums), 1), [&](int64_t start, int64_t stop) {
-    T* copy = scratch.get<T>(c_block * x_channel + kSlack + max(k_block * y_row, box.channel + kSlack));
+    T* copy = scratch.get<T>(c_block * x_channel + kSlack + k_block * y_row);
     T* results = copy + c_block * x_channel + kSlack;
     memset(copy + c_block * x_channel, 0, sizeof(T) * kSlack);
     for (int64_t task = start; task < stop; ++task) {
@@ -455,30 +537,15 @@ void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T
         tile.y_row = y_row;
         tile.w_row = w_row;
         // The sums run over the planes of an image, or over images of one plane.
-        const bool has_planes = !has_columns && n[0] > 1;
-        tile.planes = has_columns ? 1 : has_planes ? n[0] : count;
+        const bool has_planes = n[0] > 1;
+        tile.planes = has_planes ? n[0] : count;
         tile.x_plane = box.extent[1] * box.extent[2] * (has_planes ? 1 : box.extent[0]);
         tile.y_plane = has_planes ? box.sum_plane() : part;
-        tile.n = has_columns ? count * y_plane : box.sums(n);
-        for (int64_t j = 0; j < channels; ++j, image += x_plane) {
-          if (!has_columns) {
-            copy_channel(c, box, image, x_distance, count, begin, copy + j * x_channel);
-            continue;
-          }
-          T* channel = results;  // the filters' copies follow later
-          copy_channel(c, box, image, x_distance, count, begin, channel);
-          pack_columns(c, box, channel, box.taps[0], count, copy + j * x_channel, y_row);
-          for (int64_t t = 0; t < taps; ++t)
-            memset(copy + j * x_channel + t * y_row + tile.n, 0, sizeof(T) * static_cast<size_t>(y_row - tile.n));
-        }
+        tile.n = box.sums(n);
+        for (int64_t j = 0; j < channels; ++j, image += x_plane)
+          copy_channel(c, box, image, x_distance, count, begin, copy + j * x_channel);
         for (int64_t k = 0; k < filters; ++k, gradient += y_plane) {
           T* out = results + k * y_row;
-          if (has_columns) {
-            for (int64_t i = 0; i < count; ++i)
-              memcpy(out + i * y_plane, gradient + i * y_distance, sizeof(T) * static_cast<size_t>(y_plane));
-            memset(out + tile.n, 0, sizeof(T) * static_cast<size_t>(y_row - tile.n));
-            continue;
-          }
           const int64_t row = box.extent[2], end = round_up(tile.n, kLane);
           for (int64_t i = 0; i < count; ++i) {
             for (int64_t z = 0; z < n[0]; ++z) {
@@ -501,10 +568,7 @@ void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T
       }
     }
   });
-  for (int64_t s = 1; s < sums; ++s) {
-    const T* partial = partials.data() + (s - 1) * size;
-    for (int64_t i = 0; i < size; ++i) w[i] += partial[i];
-  }
+  add_in_order(partials, size, w);
 }
 
 template void direct_conv(const Convolution&, const float*, const float*, const float*, float*, bool);
