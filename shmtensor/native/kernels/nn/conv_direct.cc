@@ -292,6 +292,9 @@ void correlate(const Correlation& c, const Box& box, const T* source, const T* w
 
 // ---- images of few pixels, side by side
 
+// Columns that several threads read, of the calling thread: new pages would cost more than packing.
+thread_local Scratch column_memory;
+
 // Copies the pixels of each tap from the copy of a channel of some images: columns[tap][image][z][y][x], `pixels` elements
 // apart. Up to one vector behind a column is overwritten.
 template <class T>
@@ -323,36 +326,47 @@ void correlate_columns(const Correlation& c, const T* source, const T* w, const 
   const int64_t block = min(most, round_up(divide_up(c.rows, blocks), min(c.rows, kPanel)));
   const int64_t row_blocks = divide_up(c.rows, block), source_plane = product(c.source), result_plane = product(c.result);
   const Box box(c, 1, INT64_MAX, run);
-  const int64_t some = even_part(c.channels, kCopy / (c.filter_taps * pixels));  // channels at a time
+  // Channels at a time. Columns that several blocks of rows read are packed before, by all threads.
+  const bool is_shared = row_blocks > 1 && units < kTasks;
+  const int64_t share = is_shared ? divide_up(c.channels * units, kTasks) : c.channels;
+  const int64_t some = even_part(c.channels, min(share, kCopy / (c.filter_taps * pixels)));
+  const int64_t chunks = divide_up(c.channels, some), chunk_size = some * c.filter_taps * pixels + kSlack;
   const int64_t grain = 1 + kWork / max(c.work() / (units * row_blocks), 1);
   std::vector<std::vector<ConvTap>> taps = box.taps;  // of the columns
   for (auto& list : taps) {
     for (size_t t = 0; t < list.size(); ++t) list[t].x = static_cast<int64_t>(t) * pixels;
   }
+  // Packs the columns of a unit's channels [c0, c0 + m), [phase of the results][channel][tap].
+  const auto pack = [&](int64_t i, int64_t c0, int64_t m, T* copy, T* columns) {
+    const int64_t g = i % c.groups, first = i / c.groups * run, count = min(run, c.images - first), begin[3] = {0, 0, 0};
+    for (int64_t j = 0; j < m; ++j) {
+      const T* image = source + ((first * c.groups + g) * c.channels + c0 + j) * source_plane;
+      copy_channel(c, box, image, c.groups * c.channels * source_plane, count, begin, copy + j * box.channel);
+    }
+    for (const auto& list : box.taps) {  // after all copies: loads wait for stores that are under way
+      for (int64_t j = 0; j < m; ++j, columns += static_cast<int64_t>(list.size()) * pixels)
+        pack_columns(c, box, copy + j * box.channel, list, count, columns, pixels);
+    }
+  };
+  T* shared = nullptr;
+  if (is_shared) {
+    shared = column_memory.get<T>(units * chunks * chunk_size);
+    slices(units * chunks, [&](int64_t i) {
+      const int64_t c0 = i % chunks * some;
+      pack(i / chunks, c0, min(some, c.channels - c0), scratch.get<T>(some * box.channel + kSlack), shared + i * chunk_size);
+    });
+  }
   ranges(units * row_blocks, grain, [&](int64_t start, int64_t stop) {
-    T* copy = scratch.get<T>(some * box.channel + (some * c.filter_taps + block * phases) * pixels + 3 * kSlack);
-    T* columns = copy + some * box.channel + kSlack;
-    T* sums = columns + some * c.filter_taps * pixels + kSlack;
+    T* sums = scratch.get<T>(block * phases * pixels + kSlack + (is_shared ? 0 : chunk_size + some * box.channel + kSlack));
+    T* memory = sums + block * phases * pixels + kSlack;
     for (int64_t unit = start; unit < stop; ++unit) {
       const int64_t r0 = unit % row_blocks * block, rows = min(block, c.rows - r0), i = unit / row_blocks;
       const int64_t g = i % c.groups, first = i / c.groups * run, count = min(run, c.images - first);
-      const int64_t begin[3] = {0, 0, 0};
       for (int64_t c0 = 0; c0 < c.channels; c0 += some) {
         const int64_t m = min(some, c.channels - c0);
-        for (int64_t j = 0; j < m; ++j) {
-          const T* image = source + ((first * c.groups + g) * c.channels + c0 + j) * source_plane;
-          copy_channel(c, box, image, c.groups * c.channels * source_plane, count, begin, copy + j * box.channel);
-        }
-        T* to = columns;
-        for (int64_t j = 0; j < m; ++j) {  // after all copies: loads wait for stores that are under way
-          for (const auto& list : box.taps) {
-            pack_columns(c, box, copy + j * box.channel, list, count, to, pixels);
-            to += static_cast<int64_t>(list.size()) * pixels;
-          }
-        }
+        if (!is_shared) pack(i, c0, m, memory + chunk_size, memory);
         ConvTile<T> tile{};
-        tile.x = columns;
-        tile.x_channel = c.filter_taps * pixels;
+        tile.x = is_shared ? shared + (i * chunks + c0 / some) * chunk_size : memory;
         tile.channels = m;
         tile.w = w + g * c.w_group + r0 * c.w_row + c0 * c.w_channel;
         tile.w_row = c.w_row;
@@ -364,8 +378,9 @@ void correlate_columns(const Correlation& c, const T* source, const T* w, const 
         for (const auto& list : taps) {
           tile.tap = list.data();
           tile.taps = static_cast<int64_t>(list.size());
+          tile.x_channel = tile.taps * pixels;
           nn_kernels<T>().conv_tiles(tile, rows);
-          tile.x += tile.taps * pixels;
+          tile.x += m * tile.taps * pixels;
           tile.y += block * pixels;
         }
       }
