@@ -316,9 +316,9 @@ void pack_columns(const Correlation& c, const Box& box, const T* copy, const std
 
 template <class T>
 void correlate_columns(const Correlation& c, const T* source, const T* w, const T* bias, T* result) {
-  // As many runs of images as tasks, if there are enough images, and about 200 pixels in a run.
+  // About 200 pixels in a run of images, and as many runs as tasks if there are nearly as many.
   const int64_t n = product(c.quotients), least = divide_up(c.images, max(1, kRunPixels / n));
-  const int64_t run = divide_up(c.images, min(c.images, round_up(least, least > 1 ? kTasks : 1)));
+  const int64_t run = divide_up(c.images, min(c.images, round_up(least, least > kTasks / 2 ? kTasks : 1)));
   const int64_t runs = divide_up(c.images, run);
   const int64_t pixels = round_up(run * n, kLane), units = runs * c.groups, phases = product(c.out_step);
   const int64_t blocks = units < kTasks ? min(divide_up(kTasks, units), divide_up(c.rows, kPanel)) : 1;
@@ -490,11 +490,20 @@ bool prefers_columns(const Correlation& c) {
   return n <= 256 && n * (c.rows + kMove) < c.rows * sums;
 }
 
+// Filters of one pixel read an image as one row.
+Convolution in_one_row(Convolution v) {
+  if (!is_pointwise(v) || v.pixels() != v.outputs()) return v;
+  v.size[2] = v.out_size[2] = v.pixels();
+  v.size[0] = v.size[1] = v.out_size[0] = v.out_size[1] = 1;
+  for (int i = 0; i < 3; ++i) v.stride[i] = 1;
+  return v;
+}
+
 }  // namespace
 
 template <class T>
 void direct_conv(const Convolution& v, const T* source, const T* w, const T* bias, T* result, bool is_gradient) {
-  const Correlation c(v, is_gradient);
+  const Correlation c(in_one_row(v), is_gradient);
   if (prefers_columns(c)) return correlate_columns(c, source, w, bias, result);
   int64_t limit = kCopy;
   for (;;) {
@@ -507,7 +516,7 @@ void direct_conv(const Convolution& v, const T* source, const T* w, const T* bia
 
 template <class T>
 void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
-  const Correlation c(v, false);
+  const Correlation c(in_one_row(v), false);
   if (prefers_columns(c) && c.rows >= kLane) return columns_backward_weight(c, x, y, w);
   const int64_t taps = v.taps(), x_plane = product(c.source), y_plane = product(c.result);
   // Some images at a time, if they are small; blocks of channels and of filters whose copies stay in the cache.
