@@ -36,8 +36,9 @@ constexpr int64_t kCopy = 1 << 17;        // elements of a copy, so that it stay
 constexpr int64_t kPixels = 1024;         // pixels of a sum over images
 constexpr int64_t kRunPixels = 208;       // of images side by side
 constexpr int64_t kDepth = 256;            // pixels of a product of columns
-constexpr int64_t kTasks = 8;             // a call is divided into as many, if it can be
-constexpr int64_t kWork = 1 << 17;        // multiply-adds that are worth a task
+constexpr int64_t kColumnPixels = 1024;  // most pixels of an image whose columns are copied for the gradient of the weight
+constexpr int64_t kTasks = 8;  // a call is divided into as many, if it can be
+constexpr int64_t kWork = 1 << 17;  // multiply-adds that are worth a task
 
 int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -59,11 +60,11 @@ struct PhaseTap {
 struct Correlation {
   int64_t images, groups, rows, channels;  // rows (of results) and channels (of the source) of a group
   int64_t source[3], result[3], in_step[3], out_step[3];
-  int64_t w_row, w_channel, w_group;        // distances of weights
+  int64_t w_row, w_channel, w_group;  // distances of weights
   int64_t filter_taps;
   std::vector<std::vector<PhaseTap>> taps;  // for each phase of the results
-  int64_t low[3], high[3];                  // the smallest and largest shift
-  int64_t quotients[3];                     // values of q
+  int64_t low[3], high[3];  // the smallest and largest shift
+  int64_t quotients[3];  // values of q
 
   Correlation(const Convolution& v, bool is_gradient) {
     const int64_t c = v.c / v.groups, k = v.k / v.groups;
@@ -118,10 +119,10 @@ struct Correlation {
 
 // A box of values of q in some images side by side, and the copy of the source that its sums read.
 struct Box {
-  int64_t images, size[3];        // of the largest box
-  int64_t extent[3], phases[3];   // of the copy: a plane for each phase that some tap reads
+  int64_t images, size[3];  // of the largest box
+  int64_t extent[3], phases[3];  // of the copy: a plane for each phase that some tap reads
   std::vector<int64_t> phase[3];  // their values
-  int64_t plane, channel;         // elements of a phase's plane, and of a channel's copy
+  int64_t plane, channel;  // elements of a phase's plane, and of a channel's copy
   std::vector<std::vector<ConvTap>> taps;
 
   Box(const Correlation& c, int64_t channels, int64_t limit, int64_t run) : images(run) {
@@ -407,7 +408,7 @@ void correlate_columns(const Correlation& c, const T* source, const T* w, const 
 template <class T>
 void add_in_order(const std::vector<T>& sums, int64_t size, T* w) {
   if (sums.empty()) return;
-  ranges(size, kWork, [&](int64_t start, int64_t stop) {
+  ranges(size, kWork / 8, [&](int64_t start, int64_t stop) {
     for (size_t at = 0; at < sums.size(); at += static_cast<size_t>(size))
       for (int64_t i = start; i < stop; ++i) w[i] += sums[at + static_cast<size_t>(i)];
   });
@@ -517,7 +518,8 @@ void direct_conv(const Convolution& v, const T* source, const T* w, const T* bia
 template <class T>
 void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
   const Correlation c(in_one_row(v), false);
-  if (prefers_columns(c) && c.rows >= kLane) return columns_backward_weight(c, x, y, w);
+  const bool is_small = product(c.quotients) <= kColumnPixels && c.rows >= 2 * kLane;
+  if (is_small || (prefers_columns(c) && c.rows >= kLane)) return columns_backward_weight(c, x, y, w);
   const int64_t taps = v.taps(), x_plane = product(c.source), y_plane = product(c.result);
   // Some images at a time, if they are small; blocks of channels and of filters whose copies stay in the cache.
   const int64_t limit = kPixels * product(c.in_step) * (c.quotients[0] > 1 ? 4 : 1);  // planes share pixels with others
