@@ -40,6 +40,10 @@ CONVOLUTIONS: list[tuple[Any, ...]] = [
     ((16, 370, 8, 8), 24, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # many channels
     ((2, 16, 20, 20), 16, (3, 3), (1, 1), (2, 2), (1, 1), 1),
     ((1, 24, 20, 150), 16, (3, 3), (1, 1), (1, 1), (1, 1), 1),
+    ((17, 20, 7, 6), 90, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # fewer tiles than filters
+    ((3, 17, 30, 26), 200, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # in two pieces
+    ((33, 33, 8, 8), 150, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # of whole images
+    ((20, 40, 16, 15), 56, (3, 3), (1, 1), (1, 1), (1, 1), 1),  # of the gradient of the filters
     ((4, 16, 16, 16), 32, (3, 3), (1, 1), (2, 1), (1, 1), 1),  # and up to here
     ((2, 5, 9, 20), 5, (3, 3), (1, 1), (1, 0), (1, 1), 5),  # channel by channel
     ((3, 4, 7, 7), 4, (3, 3), (1, 1), (2, 2), (1, 1), 4),
@@ -65,6 +69,7 @@ CONVOLUTIONS: list[tuple[Any, ...]] = [
     ((4, 7, 5, 4), 6, (5, 4), (1, 1), (0, 0), (1, 1), 1),  # one window
     ((3, 5, 7, 6), 4, (1, 1), (3, 2), (0, 0), (1, 1), 1),  # pixels without a tap
     ((2, 4, 5, 6, 7), 3, (1, 1, 1), (2, 1, 3), (0, 0, 0), (1, 1, 1), 1),
+    ((9, 70, 7, 7), 67, (1, 1), (1, 1), (0, 0), (1, 1), 1),  # images side by side
     ((2, 5, 70, 60), 7, (1, 1), (1, 1), (0, 0), (1, 1), 1),  # many pixels
 ]
 
@@ -370,11 +375,12 @@ def test_bits_do_not_depend_on_threads(threads: Any) -> None:
     y = np.ascontiguousarray(x[:, :, ::2, ::2])
     one = ((1, 1), (1, 1), (1, 1), 1)
     two = ((2, 2), (1, 1), (1, 1), 1)
-    pairs = []  # images and results of direct convolutions: pieces of an image, columns, planes
+    pairs = []  # images and results: pieces of an image, columns, planes, few tiles of many filters
     for shape, k, kernel, steps in (
         ((2, 3, 90, 80), 7, (5, 5), ((2, 2), (2, 2), (1, 1), 1)),
         ((40, 9, 4, 4), 64, (2, 2), ((1, 1), (0, 0), (1, 1), 1)),
         ((2, 4, 9, 10, 12), 6, (3, 3, 3), ((1,) * 3, (1,) * 3, (1,) * 3, 1)),
+        ((33, 33, 8, 8), 150, (3, 3), one),
     ):
         image = numbers(*shape, dtype=np.float32)
         filters = numbers(k, shape[1], *kernel, dtype=np.float32)

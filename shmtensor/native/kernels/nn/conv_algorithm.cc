@@ -4,10 +4,10 @@
 //   one window, which is the image                       product     a matrix of images times one of filters, by BLAS
 //   depthwise, 3 x 3, stride 1                           depthwise   a row of pixels is loaded once for nine taps
 //   3 x 3, stride 1, 16 channels and filters or more,    winograd    a quarter of the multiplications; with fewer
-//     64 tiles of 4 x 4 results or more in the batch,                channels or tiles transforms take longer than that
+//     16 tiles of 4 x 4 results or more in the batch,                channels or tiles transforms take longer than that
 //     at most 2^19 filters times channels                            saves, and more filters do not fit into the cache
 //   1 x 1, channels last in memory                       product     pixels are the rows of a matrix
-//   1 x 1, stride 1                                      product     of filters and one image; the gradient of the weight
+//   1 x 1, stride 1, but for 7 x 7 pixels and the like   product     of filters and one image; the gradient of the weight
 //                                                                    only with few weights and many images
 //   any other                                            direct      register tiles, conv_direct.cc: padded rows; columns
 //                                                                    of several images if their rows are short
@@ -190,7 +190,12 @@ void pointwise_backward_weight(const Convolution& v, const T* x, const T* y, T* 
 namespace {
 
 // Filters of one pixel on contiguous images: a product for each image, results (rows, pixels) = weights times sources.
-bool is_image_product(const Convolution& v) { return is_pointwise(v) && reads_all_pixels(v); }
+// Images side by side are faster than products whose columns would be mostly rounded up, as 49 to 64 for 7 x 7 pixels.
+bool is_image_product(const Convolution& v) {
+  const int64_t columns = (v.pixels() + 15) / 16 * 16;
+  const bool is_wasteful = 5 * v.pixels() < 4 * columns && v.n >= kTasks && v.c >= 64 && v.k >= 64;
+  return is_pointwise(v) && reads_all_pixels(v) && !is_wasteful;
+}
 
 // f(image, first row, number of rows) for all images; few images are divided into rows.
 template <class F>

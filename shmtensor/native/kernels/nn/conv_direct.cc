@@ -30,12 +30,15 @@ namespace {
 constexpr int64_t kPanel = 8;             // filters of a register tile
 constexpr int64_t kLane = 16;             // sums are computed in vectors of at most this many pixels
 constexpr int64_t kSlack = 8 * kLane;     // elements read or written behind a copy
-constexpr int64_t kSums = 1 << 16;         // elements of the results of a piece
+constexpr int64_t kSums = 1 << 17;         // elements of the results of a piece
 constexpr int64_t kMove = 10;             // see prefers_columns
 constexpr int64_t kCopy = 1 << 17;        // elements of a copy, so that it stays in the second-level cache
 constexpr int64_t kPixels = 1024;         // pixels of a sum over images
-constexpr int64_t kTasks = 8;             // a call is divided into as many, if it can be
-constexpr int64_t kWork = 1 << 17;        // multiply-adds that are worth a task
+constexpr int64_t kRunPixels = 208;       // of images side by side
+constexpr int64_t kDepth = 256;            // pixels of a product of columns
+constexpr int64_t kColumnPixels = 1024;  // most pixels of an image whose columns are copied for the gradient of the weight
+constexpr int64_t kTasks = 8;  // a call is divided into as many, if it can be
+constexpr int64_t kWork = 1 << 17;  // multiply-adds that are worth a task
 
 int64_t min(int64_t a, int64_t b) { return a < b ? a : b; }
 int64_t max(int64_t a, int64_t b) { return a > b ? a : b; }
@@ -57,11 +60,11 @@ struct PhaseTap {
 struct Correlation {
   int64_t images, groups, rows, channels;  // rows (of results) and channels (of the source) of a group
   int64_t source[3], result[3], in_step[3], out_step[3];
-  int64_t w_row, w_channel, w_group;        // distances of weights
+  int64_t w_row, w_channel, w_group;  // distances of weights
   int64_t filter_taps;
   std::vector<std::vector<PhaseTap>> taps;  // for each phase of the results
-  int64_t low[3], high[3];                  // the smallest and largest shift
-  int64_t quotients[3];                     // values of q
+  int64_t low[3], high[3];  // the smallest and largest shift
+  int64_t quotients[3];  // values of q
 
   Correlation(const Convolution& v, bool is_gradient) {
     const int64_t c = v.c / v.groups, k = v.k / v.groups;
@@ -116,10 +119,10 @@ struct Correlation {
 
 // A box of values of q in some images side by side, and the copy of the source that its sums read.
 struct Box {
-  int64_t images, size[3];        // of the largest box
-  int64_t extent[3], phases[3];   // of the copy: a plane for each phase that some tap reads
+  int64_t images, size[3];  // of the largest box
+  int64_t extent[3], phases[3];  // of the copy: a plane for each phase that some tap reads
   std::vector<int64_t> phase[3];  // their values
-  int64_t plane, channel;         // elements of a phase's plane, and of a channel's copy
+  int64_t plane, channel;  // elements of a phase's plane, and of a channel's copy
   std::vector<std::vector<ConvTap>> taps;
 
   Box(const Correlation& c, int64_t channels, int64_t limit, int64_t run) : images(run) {
@@ -290,6 +293,9 @@ void correlate(const Correlation& c, const Box& box, const T* source, const T* w
 
 // ---- images of few pixels, side by side
 
+// Columns that several threads read, of the calling thread: new pages would cost more than packing.
+thread_local Scratch column_memory;
+
 // Copies the pixels of each tap from the copy of a channel of some images: columns[tap][image][z][y][x], `pixels` elements
 // apart. Up to one vector behind a column is overwritten.
 template <class T>
@@ -311,43 +317,57 @@ void pack_columns(const Correlation& c, const Box& box, const T* copy, const std
 
 template <class T>
 void correlate_columns(const Correlation& c, const T* source, const T* w, const T* bias, T* result) {
-  const int64_t n = product(c.quotients), run = min(c.images, max(1, 192 / n)), runs = divide_up(c.images, run);
+  // About 200 pixels in a run of images, and as many runs as tasks if there are nearly as many.
+  const int64_t n = product(c.quotients), least = divide_up(c.images, max(1, kRunPixels / n));
+  const int64_t run = divide_up(c.images, min(c.images, round_up(least, least > kTasks / 2 ? kTasks : 1)));
+  const int64_t runs = divide_up(c.images, run);
   const int64_t pixels = round_up(run * n, kLane), units = runs * c.groups, phases = product(c.out_step);
   const int64_t blocks = units < kTasks ? min(divide_up(kTasks, units), divide_up(c.rows, kPanel)) : 1;
   const int64_t most = max(1, kSums / (phases * pixels * kPanel)) * kPanel;  // rows of results at a time
   const int64_t block = min(most, round_up(divide_up(c.rows, blocks), min(c.rows, kPanel)));
   const int64_t row_blocks = divide_up(c.rows, block), source_plane = product(c.source), result_plane = product(c.result);
   const Box box(c, 1, INT64_MAX, run);
-  const int64_t some = even_part(c.channels, kCopy / (c.filter_taps * pixels));  // channels at a time
+  // Channels at a time. Columns that several blocks of rows read are packed before, by all threads.
+  const bool is_shared = row_blocks > 1 && units < kTasks;
+  const int64_t share = is_shared ? divide_up(c.channels * units, kTasks) : c.channels;
+  const int64_t some = even_part(c.channels, min(share, kCopy / (c.filter_taps * pixels)));
+  const int64_t chunks = divide_up(c.channels, some), chunk_size = some * c.filter_taps * pixels + kSlack;
   const int64_t grain = 1 + kWork / max(c.work() / (units * row_blocks), 1);
   std::vector<std::vector<ConvTap>> taps = box.taps;  // of the columns
   for (auto& list : taps) {
     for (size_t t = 0; t < list.size(); ++t) list[t].x = static_cast<int64_t>(t) * pixels;
   }
+  // Packs the columns of a unit's channels [c0, c0 + m), [phase of the results][channel][tap].
+  const auto pack = [&](int64_t i, int64_t c0, int64_t m, T* copy, T* columns) {
+    const int64_t g = i % c.groups, first = i / c.groups * run, count = min(run, c.images - first), begin[3] = {0, 0, 0};
+    for (int64_t j = 0; j < m; ++j) {
+      const T* image = source + ((first * c.groups + g) * c.channels + c0 + j) * source_plane;
+      copy_channel(c, box, image, c.groups * c.channels * source_plane, count, begin, copy + j * box.channel);
+    }
+    for (const auto& list : box.taps) {  // after all copies: loads wait for stores that are under way
+      for (int64_t j = 0; j < m; ++j, columns += static_cast<int64_t>(list.size()) * pixels)
+        pack_columns(c, box, copy + j * box.channel, list, count, columns, pixels);
+    }
+  };
+  T* shared = nullptr;
+  if (is_shared) {
+    shared = column_memory.get<T>(units * chunks * chunk_size);
+    slices(units * chunks, [&](int64_t i) {
+      const int64_t c0 = i % chunks * some;
+      pack(i / chunks, c0, min(some, c.channels - c0), scratch.get<T>(some * box.channel + kSlack), shared + i * chunk_size);
+    });
+  }
   ranges(units * row_blocks, grain, [&](int64_t start, int64_t stop) {
-    T* copy = scratch.get<T>(some * box.channel + (some * c.filter_taps + block * phases) * pixels + 3 * kSlack);
-    T* columns = copy + some * box.channel + kSlack;
-    T* sums = columns + some * c.filter_taps * pixels + kSlack;
+    T* sums = scratch.get<T>(block * phases * pixels + kSlack + (is_shared ? 0 : chunk_size + some * box.channel + kSlack));
+    T* memory = sums + block * phases * pixels + kSlack;
     for (int64_t unit = start; unit < stop; ++unit) {
       const int64_t r0 = unit % row_blocks * block, rows = min(block, c.rows - r0), i = unit / row_blocks;
       const int64_t g = i % c.groups, first = i / c.groups * run, count = min(run, c.images - first);
-      const int64_t begin[3] = {0, 0, 0};
       for (int64_t c0 = 0; c0 < c.channels; c0 += some) {
         const int64_t m = min(some, c.channels - c0);
-        for (int64_t j = 0; j < m; ++j) {
-          const T* image = source + ((first * c.groups + g) * c.channels + c0 + j) * source_plane;
-          copy_channel(c, box, image, c.groups * c.channels * source_plane, count, begin, copy + j * box.channel);
-        }
-        T* to = columns;
-        for (int64_t j = 0; j < m; ++j) {  // after all copies: loads wait for stores that are under way
-          for (const auto& list : box.taps) {
-            pack_columns(c, box, copy + j * box.channel, list, count, to, pixels);
-            to += static_cast<int64_t>(list.size()) * pixels;
-          }
-        }
+        if (!is_shared) pack(i, c0, m, memory + chunk_size, memory);
         ConvTile<T> tile{};
-        tile.x = columns;
-        tile.x_channel = c.filter_taps * pixels;
+        tile.x = is_shared ? shared + (i * chunks + c0 / some) * chunk_size : memory;
         tile.channels = m;
         tile.w = w + g * c.w_group + r0 * c.w_row + c0 * c.w_channel;
         tile.w_row = c.w_row;
@@ -359,8 +379,9 @@ void correlate_columns(const Correlation& c, const T* source, const T* w, const 
         for (const auto& list : taps) {
           tile.tap = list.data();
           tile.taps = static_cast<int64_t>(list.size());
+          tile.x_channel = tile.taps * pixels;
           nn_kernels<T>().conv_tiles(tile, rows);
-          tile.x += tile.taps * pixels;
+          tile.x += m * tile.taps * pixels;
           tile.y += block * pixels;
         }
       }
@@ -383,6 +404,85 @@ void correlate_columns(const Correlation& c, const T* source, const T* w, const 
   });
 }
 
+// w += each of the sums of `size` numbers.
+template <class T>
+void add_in_order(const std::vector<T>& sums, int64_t size, T* w) {
+  if (sums.empty()) return;
+  ranges(size, kWork / 8, [&](int64_t start, int64_t stop) {
+    for (size_t at = 0; at < sums.size(); at += static_cast<size_t>(size))
+      for (int64_t i = start; i < stop; ++i) w[i] += sums[at + static_cast<size_t>(i)];
+  });
+}
+
+// The gradient of the weight as a product: vectors run over filters, its depth is the pixels of a run of images.
+//
+//   sums[channel, tap][filter] += columns[channel, tap][pixel] gradients[pixel][filter]
+template <class T>
+void columns_backward_weight(const Correlation& c, const T* x, const T* y, T* w) {
+  const NnKernels<T>& kernels = nn_kernels<T>();
+  const int64_t taps = c.filter_taps, n = product(c.quotients), x_plane = product(c.source);
+  const int64_t filters = round_up(c.rows, kLane), most = min(c.images, max(1, kDepth / n));
+  const int64_t channels_at_once = even_part(c.channels, kCopy / (taps * (plane_distance(most * n) + filters)));
+  const int64_t some = min(c.channels, round_up(channels_at_once, kPanel));
+  const int64_t c_blocks = divide_up(c.channels, some), tasks = c.groups * c_blocks;
+  // A fixed number of sums over pieces of the images, added in order, each of as many pieces.
+  const int64_t wanted = round_up(divide_up(c.images, most), divide_up(kTasks, tasks));
+  const int64_t run = divide_up(c.images, min(c.images, wanted)), pieces = divide_up(c.images, run);
+  const int64_t pieces_of_sum = divide_up(pieces, divide_up(kTasks, tasks)), sums = divide_up(pieces, pieces_of_sum);
+  const int64_t y_row = plane_distance(run * n);
+  const int64_t w_row = c.channels * taps, size = c.groups * c.rows * w_row;
+  std::vector<T> partials(static_cast<size_t>((sums - 1) * size));
+  const Box box(c, 1, INT64_MAX, run);
+  const ConvTap tap = {0, 0};
+  ranges(tasks * sums, 1 + kWork / max(c.work() / (tasks * sums), 1), [&](int64_t start, int64_t stop) {
+    T* columns = scratch.get<T>(some * taps * (y_row + filters) + run * n * filters + box.channel + 3 * kSlack);
+    T* copy = columns + some * taps * y_row + kSlack;
+    T* gradients = copy + box.channel + kSlack;
+    T* totals = gradients + run * n * filters;
+    for (int64_t task = start; task < stop; ++task) {
+      const int64_t s = task % sums, c0 = task / sums % c_blocks * some, g = task / sums / c_blocks;
+      const int64_t channels = min(some, c.channels - c0), begin[3] = {0, 0, 0};
+      for (int64_t piece = s * pieces_of_sum; piece < min(pieces, (s + 1) * pieces_of_sum); ++piece) {
+        const int64_t first = piece * run, count = min(run, c.images - first);
+        const T* image = x + ((first * c.groups + g) * c.channels + c0) * x_plane;
+        for (int64_t j = 0; j < channels; ++j) {
+          copy_channel(c, box, image + j * x_plane, c.groups * c.channels * x_plane, count, begin, copy);
+          pack_columns(c, box, copy, box.taps[0], count, columns + j * taps * y_row, y_row);
+        }
+        for (int64_t i = 0; i < count; ++i) {
+          const T* from = y + ((first + i) * c.groups + g) * c.rows * n;
+          for (int64_t k = 0; k < c.rows; k += kLane)
+            kernels.transpose(from + k * n, n, min(kLane, c.rows - k), n, gradients + i * n * filters + k, filters, kLane);
+        }
+        ConvTile<T> tile{};
+        tile.x = gradients;
+        tile.x_channel = filters;
+        tile.tap = &tap;
+        tile.taps = 1;
+        tile.channels = count * n;
+        tile.w = columns;
+        tile.w_row = y_row;
+        tile.w_channel = 1;
+        tile.y = totals;
+        tile.y_row = filters;
+        tile.n = filters;
+        tile.add = piece > s * pieces_of_sum;
+        kernels.conv_tiles(tile, channels * taps);
+      }
+      T* to = (s ? partials.data() + (s - 1) * size : w) + g * c.rows * w_row + c0 * taps;
+      T* lines = columns;  // of one channel and tap in a vector's lane, then of one filter
+      for (int64_t k = 0; k < c.rows; k += kLane) {
+        const int64_t line = channels * taps, distance = round_up(line, kLane);
+        for (int64_t j = 0; j < line; j += kLane)
+          kernels.transpose(totals + j * filters + k, filters, min(kLane, line - j), kLane, lines + j, distance, kLane);
+        for (int64_t r = 0; r < kLane && k + r < c.rows; ++r)
+          memcpy(to + (k + r) * w_row, lines + r * distance, sizeof(T) * static_cast<size_t>(line));
+      }
+    }
+  });
+  add_in_order(partials, size, w);
+}
+
 // Are rows of results so short that most of the sums of a padded copy would be dropped? Moving a pixel to its columns takes
 // as long as the products with kMove filters.
 bool prefers_columns(const Correlation& c) {
@@ -391,11 +491,20 @@ bool prefers_columns(const Correlation& c) {
   return n <= 256 && n * (c.rows + kMove) < c.rows * sums;
 }
 
+// Filters of one pixel read an image as one row.
+Convolution in_one_row(Convolution v) {
+  if (!is_pointwise(v) || v.pixels() != v.outputs()) return v;
+  v.size[2] = v.out_size[2] = v.pixels();
+  v.size[0] = v.size[1] = v.out_size[0] = v.out_size[1] = 1;
+  for (int i = 0; i < 3; ++i) v.stride[i] = 1;
+  return v;
+}
+
 }  // namespace
 
 template <class T>
 void direct_conv(const Convolution& v, const T* source, const T* w, const T* bias, T* result, bool is_gradient) {
-  const Correlation c(v, is_gradient);
+  const Correlation c(in_one_row(v), is_gradient);
   if (prefers_columns(c)) return correlate_columns(c, source, w, bias, result);
   int64_t limit = kCopy;
   for (;;) {
@@ -408,17 +517,17 @@ void direct_conv(const Convolution& v, const T* source, const T* w, const T* bia
 
 template <class T>
 void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
-  const Correlation c(v, false);
-  const bool has_columns = prefers_columns(c);
+  const Correlation c(in_one_row(v), false);
+  const bool is_small = product(c.quotients) <= kColumnPixels && c.rows >= 2 * kLane;
+  if (is_small || (prefers_columns(c) && c.rows >= kLane)) return columns_backward_weight(c, x, y, w);
   const int64_t taps = v.taps(), x_plane = product(c.source), y_plane = product(c.result);
   // Some images at a time, if they are small; blocks of channels and of filters whose copies stay in the cache.
   const int64_t limit = kPixels * product(c.in_step) * (c.quotients[0] > 1 ? 4 : 1);  // planes share pixels with others
   const Box one(c, 1, limit, 1);
-  const int64_t boxes = has_columns ? 1 : one.count(c);
-  const int64_t part = has_columns ? y_plane : one.size[0] * one.sum_plane();  // of an image
+  const int64_t boxes = one.count(c), part = one.size[0] * one.sum_plane();  // of an image
   const int64_t run = boxes > 1 ? 1 : min(c.images, max(1, kPixels / part));
   const Box box(c, 1, boxes > 1 ? limit : INT64_MAX, run);
-  const int64_t y_row = plane_distance(run * part), x_channel = has_columns ? taps * y_row : box.channel;
+  const int64_t y_row = plane_distance(run * part), x_channel = box.channel;
   const int64_t c_block = even_part(c.channels, kCopy / x_channel), k_block = min(c.rows, round_up(kCopy / y_row, kPanel));
   const int64_t c_blocks = divide_up(c.channels, c_block), k_blocks = divide_up(c.rows, k_block);
   // A fixed number of sums over pieces of the images, added in order.
@@ -428,11 +537,10 @@ void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T
   std::vector<T> partials(static_cast<size_t>((sums - 1) * size));
   std::vector<int64_t> column;
   for (int64_t j = 0; j < c_block; ++j) {
-    for (int64_t t = 0; t < taps; ++t)
-      column.push_back(j * x_channel + (has_columns ? t * y_row : box.taps[0][static_cast<size_t>(t)].x));
+    for (const ConvTap& tap : box.taps[0]) column.push_back(j * x_channel + tap.x);
   }
   ranges(tasks * sums, 1 + kWork / max(c.work() / (tasks * sums), 1), [&](int64_t start, int64_t stop) {
-    T* copy = scratch.get<T>(c_block * x_channel + kSlack + max(k_block * y_row, box.channel + kSlack));
+    T* copy = scratch.get<T>(c_block * x_channel + kSlack + k_block * y_row);
     T* results = copy + c_block * x_channel + kSlack;
     memset(copy + c_block * x_channel, 0, sizeof(T) * kSlack);
     for (int64_t task = start; task < stop; ++task) {
@@ -455,30 +563,15 @@ void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T
         tile.y_row = y_row;
         tile.w_row = w_row;
         // The sums run over the planes of an image, or over images of one plane.
-        const bool has_planes = !has_columns && n[0] > 1;
-        tile.planes = has_columns ? 1 : has_planes ? n[0] : count;
+        const bool has_planes = n[0] > 1;
+        tile.planes = has_planes ? n[0] : count;
         tile.x_plane = box.extent[1] * box.extent[2] * (has_planes ? 1 : box.extent[0]);
         tile.y_plane = has_planes ? box.sum_plane() : part;
-        tile.n = has_columns ? count * y_plane : box.sums(n);
-        for (int64_t j = 0; j < channels; ++j, image += x_plane) {
-          if (!has_columns) {
-            copy_channel(c, box, image, x_distance, count, begin, copy + j * x_channel);
-            continue;
-          }
-          T* channel = results;  // the filters' copies follow later
-          copy_channel(c, box, image, x_distance, count, begin, channel);
-          pack_columns(c, box, channel, box.taps[0], count, copy + j * x_channel, y_row);
-          for (int64_t t = 0; t < taps; ++t)
-            memset(copy + j * x_channel + t * y_row + tile.n, 0, sizeof(T) * static_cast<size_t>(y_row - tile.n));
-        }
+        tile.n = box.sums(n);
+        for (int64_t j = 0; j < channels; ++j, image += x_plane)
+          copy_channel(c, box, image, x_distance, count, begin, copy + j * x_channel);
         for (int64_t k = 0; k < filters; ++k, gradient += y_plane) {
           T* out = results + k * y_row;
-          if (has_columns) {
-            for (int64_t i = 0; i < count; ++i)
-              memcpy(out + i * y_plane, gradient + i * y_distance, sizeof(T) * static_cast<size_t>(y_plane));
-            memset(out + tile.n, 0, sizeof(T) * static_cast<size_t>(y_row - tile.n));
-            continue;
-          }
           const int64_t row = box.extent[2], end = round_up(tile.n, kLane);
           for (int64_t i = 0; i < count; ++i) {
             for (int64_t z = 0; z < n[0]; ++z) {
@@ -501,10 +594,7 @@ void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T
       }
     }
   });
-  for (int64_t s = 1; s < sums; ++s) {
-    const T* partial = partials.data() + (s - 1) * size;
-    for (int64_t i = 0; i < size; ++i) w[i] += partial[i];
-  }
+  add_in_order(partials, size, w);
 }
 
 template void direct_conv(const Convolution&, const float*, const float*, const float*, float*, bool);

@@ -201,6 +201,8 @@ template <class T>
 void load_rows(const T* x, int64_t x_row, int64_t step, T* out, int64_t out_row, int64_t rows, int64_t left, int64_t n,
                int64_t width) {
   const V<T> zero = {};
+  typename Vec<T>::bits even = {};
+  for (int i = 0; i < kLanes<T>; ++i) even[i] = 2 * i;
   for (int64_t r = 0; r < rows; ++r, x += x_row, out += out_row) {
     for (int64_t i = 0; i < left; i += kLanes<T>) store<T>(out + i, zero);
     T* to = out + left;
@@ -209,7 +211,16 @@ void load_rows(const T* x, int64_t x_row, int64_t step, T* out, int64_t out_row,
       for (; i + kLanes<T> <= n; i += kLanes<T>) store<T>(to + i, load(x + i));
       if (i < n) store<T>(to + i, load_part(x + i, n - i, T(0)));
     } else if (step == 2) {
-      for (int64_t i = 0; i < n; ++i) to[i] = x[2 * i];
+      int64_t i = 0;
+      for (; i + kLanes<T> < n; i += kLanes<T>)  // not the last, which would read behind the row
+        store<T>(to + i, __builtin_shuffle(load(x + 2 * i), load(x + 2 * i + kLanes<T>), even));
+      const int64_t left_over = 2 * (n - i) - 1;
+      if (left_over > kLanes<T>) {
+        store<T>(to + i,
+                 __builtin_shuffle(load(x + 2 * i), load_part(x + 2 * i + kLanes<T>, left_over - kLanes<T>, T(0)), even));
+      } else if (left_over > 0) {
+        store<T>(to + i, __builtin_shuffle(load_part(x + 2 * i, left_over, T(0)), V<T>{}, even));
+      }
     } else {
       for (int64_t i = 0; i < n; ++i) to[i] = x[i * step];
     }
@@ -233,18 +244,22 @@ template <class T>
 void store_rows(const T* x, int64_t x_row, int64_t x_phase, int64_t phases, T* y, int64_t y_row, int64_t rows, int64_t width,
                 T bias) {
   const V<T> b = broadcast(bias);
+  typename Vec<T>::bits pairs = {};
+  for (int i = 0; i < kLanes<T>; ++i) pairs[i] = i % 2 * kLanes<T> + i / 2;
   for (int64_t r = 0; r < rows; ++r, x += x_row, y += y_row) {
     if (phases == 1) {
       int64_t i = 0;
       for (; i + kLanes<T> <= width; i += kLanes<T>) store<T>(y + i, load(x + i) + b);
       if (i < width) store_part(y + i, load(x + i) + b, width - i);
     } else if (phases == 2) {
-      const T *even = x, *odd = x + x_phase;
-      for (int64_t i = 0; i < width / 2; ++i) {
-        y[2 * i] = even[i] + bias;
-        y[2 * i + 1] = odd[i] + bias;
+      for (int64_t i = 0; i < width; i += kLanes<T>) {
+        const V<T> v = __builtin_shuffle(load(x + i / 2), load(x + x_phase + i / 2), pairs) + b;
+        if (i + kLanes<T> <= width) {
+          store<T>(y + i, v);
+        } else {
+          store_part(y + i, v, width - i);
+        }
       }
-      if (width % 2) y[width - 1] = even[width / 2] + bias;
     } else {
       for (int64_t p = 0; p < phases; ++p) {
         for (int64_t i = p, j = 0; i < width; i += phases, ++j) y[i] = x[p * x_phase + j] + bias;

@@ -1,11 +1,15 @@
 // Winograd's convolution: tiles of 4 x 4 results from 6 x 6 pixels, as 36 products of matrices.
 //
-//   pixels --split_pixels--> d[36][tiles] --transform_input--> V[36][C][tiles]   some tile rows at a time, so that
-//   filters -------------------------------------------------> U[36][K][C]       V stays in the cache, and M of
-//   M[36] = U[36] V[36] --transform_output--> y[16][tiles] --merge_results-->    some filters, too
+//   pixels --split_pixels--> d[36][tiles] --transform_input--> V[36][C][tiles]
+//   filters ------------------------------transform_filters--> U[36][C][filters]
+//   M[36] = U[36] V[36] --transform_output--> y[16][tiles] --merge_results--> results
+//
+// With more tiles than filters, U is made first, then V of some tile rows at a time, which stays in the cache. With fewer
+// tiles V is made first, then U of 16 filters at a time.
 //
 // The gradient of the filters is the exact adjoint, in two phases: transforms over channels, then products over the 36
-// planes, added in the order of the pieces. So results do not depend on the number of threads.
+// planes, added in the order of the pieces; with few tiles, products and transforms of 16 filters at a time. Pieces depend
+// on shapes alone, so results do not depend on the number of threads.
 #include <cstring>
 #include <vector>
 
@@ -32,77 +36,17 @@ struct Tiles {
   explicit Tiles(const Convolution& v) : across((v.out_size[2] + 3) / 4), down((v.out_size[1] + 3) / 4), rows(down * v.n) {}
 };
 
-// Transforms 16 filters w (3 x 3), side by side, to 36 numbers each.
-template <class T>
-void transform_filter(const T (*w)[16], T (*u)[16]) {
-  constexpr T a = T(0.70710678118654752440), b = T(1.41421356237309504880);
-  T rows[18][16];
-  const auto transform_line = [](const T* x, const T* y, const T* z, T* t0, T* t1, T* t2, T* t3, T* t4, T* t5) {
-    for (int i = 0; i < 16; ++i) {
-      const T even = (x[i] + T(0.5) * z[i]) * T(-1 / 1.5), odd = a * y[i] * T(-1 / 1.5);
-      const T even2 = (x[i] + T(2) * z[i]) * T(1 / 6.0), odd2 = b * y[i] * T(1 / 6.0);
-      t0[i] = x[i];
-      t1[i] = even + odd;
-      t2[i] = even - odd;
-      t3[i] = even2 + odd2;
-      t4[i] = even2 - odd2;
-      t5[i] = z[i];
-    }
-  };
-  for (int c = 0; c < 3; ++c)
-    transform_line(w[c], w[3 + c], w[6 + c], rows[c], rows[3 + c], rows[6 + c], rows[9 + c], rows[12 + c], rows[15 + c]);
-  for (int r = 0; r < 6; ++r)
-    transform_line(rows[3 * r], rows[3 * r + 1], rows[3 * r + 2], u[6 * r], u[6 * r + 1], u[6 * r + 2], u[6 * r + 3],
-                   u[6 * r + 4], u[6 * r + 5]);
-}
+// Filters are transformed in panels of kGroup side by side: U[panel][36][c][kGroup].
+int64_t panels(const Convolution& v) { return (v.k + kGroup - 1) / kGroup; }
+int64_t filter_plane(const Convolution& v) { return v.c * kGroup + kGap; }
 
-// The adjoint: 36 numbers to each of 16 filters.
+// Transforms the channels [c, stop) of a panel.
 template <class T>
-void transform_filter_adjoint(const T (*u)[16], T (*w)[16]) {
-  constexpr T a = T(0.70710678118654752440), b = T(1.41421356237309504880);
-  T rows[18][16];
-  const auto transform_line = [](const T* t0, const T* t1, const T* t2, const T* t3, const T* t4, const T* t5, T* x, T* y,
-                                 T* z) {
-    for (int i = 0; i < 16; ++i) {
-      const T even = (t1[i] + t2[i]) * T(-1 / 1.5), odd = (t1[i] - t2[i]) * T(-1 / 1.5);
-      const T even2 = (t3[i] + t4[i]) * T(1 / 6.0), odd2 = (t3[i] - t4[i]) * T(1 / 6.0);
-      x[i] = t0[i] + even + even2;
-      y[i] = a * odd + b * odd2;
-      z[i] = T(0.5) * even + T(2) * even2 + t5[i];
-    }
-  };
-  for (int c = 0; c < 6; ++c)
-    transform_line(u[c], u[6 + c], u[12 + c], u[18 + c], u[24 + c], u[30 + c], rows[c], rows[6 + c], rows[12 + c]);
-  for (int r = 0; r < 3; ++r)
-    transform_line(rows[6 * r], rows[6 * r + 1], rows[6 * r + 2], rows[6 * r + 3], rows[6 * r + 4], rows[6 * r + 5],
-                   w[3 * r], w[3 * r + 1], w[3 * r + 2]);
-}
-
-// The distance of the 36 planes of filters.
-int64_t filter_plane(const Convolution& v) { return v.k * v.c + kGap; }
-
-// Transforms all filters: U[36][k][c].
-template <class T>
-void transform_filters(const Convolution& v, const T* w, T* u, bool rotated) {
-  const int64_t row = rotated ? 9 : v.c * 9, step = rotated ? v.k * 9 : 9;  // of k, of c
-  ranges(v.k, 1 + 4096 / v.c, [&](int64_t start, int64_t stop) {
-    T in[9][16], out[36][16];
-    for (int64_t k = start; k < stop; ++k) {
-      for (int64_t c = 0; c < v.c; c += 16) {
-        const int64_t m = v.c - c < 16 ? v.c - c : 16;
-        for (int64_t i = 0; i < m; ++i) {
-          const T* from = w + k * row + (c + i) * step;
-          for (int t = 0; t < 9; ++t) in[t][i] = from[rotated ? 8 - t : t];
-        }
-        for (int64_t i = m; i < 16; ++i) {
-          for (int t = 0; t < 9; ++t) in[t][i] = 0;
-        }
-        transform_filter<T>(in, out);
-        for (int t = 0; t < 36; ++t)
-          memcpy(u + t * filter_plane(v) + k * v.c + c, out[t], sizeof(T) * static_cast<size_t>(m));
-      }
-    }
-  });
+void transform_panel(const Convolution& v, const T* w, int64_t panel, int64_t c, int64_t stop, T* u, bool rotated) {
+  const int64_t row = rotated ? 9 : v.c * 9, step = rotated ? v.k * 9 : 9;  // of filters, of channels
+  const int64_t k = panel * kGroup, filters = v.k - k < kGroup ? v.k - k : kGroup;
+  nn_kernels<T>().transform_filters(w + k * row + c * step, row, step, filters, stop - c, rotated, u + c * kGroup,
+                                    filter_plane(v));
 }
 
 // Calls f(row, next, y, height) for the tile rows [first, last) of each image: its results begin in line y of the image,
@@ -160,9 +104,9 @@ void zero_tail(T* planes, int n, int64_t plane, int64_t tile_count) {
     memset(planes + p * plane + tile_count, 0, sizeof(T) * static_cast<size_t>(plane - tile_count));
 }
 
-// c (m x n) = a (m x k) b (k x n), n a multiple of 16.
+// c (m x n) = a (m x k) b (k x n), plus c with `add`; n a multiple of 16. The distances of a's rows and columns are given.
 template <class T>
-void multiply(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k) {
+void multiply(const T* a, int64_t a_row, int64_t a_column, const T* b, T* c, int64_t m, int64_t n, int64_t k, bool add) {
   const ConvTap tap = {0, 0};
   ConvTile<T> tile{};
   tile.x = b;
@@ -171,28 +115,13 @@ void multiply(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k) {
   tile.taps = 1;
   tile.channels = k;
   tile.w = a;
-  tile.w_row = k;
-  tile.w_channel = 1;
+  tile.w_row = a_row;
+  tile.w_channel = a_column;
   tile.y = c;
   tile.y_row = n;
   tile.n = n;
+  tile.add = add;
   nn_kernels<T>().conv_tiles(tile, m);
-}
-
-// c (m x n) += a (m x k) times the transpose of b (n x k), k a multiple of 16.
-template <class T>
-void multiply_transposed(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k, const int64_t* rows_of_b) {
-  ConvWeightTile<T> tile{};
-  tile.x = b;
-  tile.column = rows_of_b;
-  tile.columns = n;
-  tile.y = a;
-  tile.y_row = k;
-  tile.planes = 1;
-  tile.n = k;
-  tile.w = c;
-  tile.w_row = n;
-  nn_kernels<T>().conv_weight_tiles(tile, m);
 }
 
 }  // namespace
@@ -202,70 +131,107 @@ bool is_winograd(const Convolution& v) {
   const bool is_supported =
       v.stride[1] == 1 && v.stride[2] == 1 && v.dilation[1] == 1 && v.dilation[2] == 1 && v.padding[0] == 0 && v.groups == 1;
   const bool worthwhile = v.c >= 16 && v.k >= 16 && v.out_size[1] >= 4 && v.out_size[2] >= 4 && v.out_size[2] <= 1024;
-  return square && is_supported && worthwhile && Tiles(v).rows * Tiles(v).across >= 64 && v.c * v.k <= 1 << 19;
+  return square && is_supported && worthwhile && Tiles(v).rows * Tiles(v).across >= 16 && v.c * v.k <= 1 << 19;
 }
 
 template <class T>
 void winograd(const Convolution& v, const T* x, const T* w, const T* bias, T* y, bool rotated) {
   const NnKernels<T>& kernels_ = nn_kernels<T>();
   const Tiles t(v);
-  T* u = filter_memory.get<T>(36 * filter_plane(v));
-  transform_filters(v, w, u, rotated);
+  // Of filters and pixels, the larger transforms are made once and multiplied at once, while they are in the cache.
+  const bool filters_first = t.rows * t.across <= v.k;
   // Tiles in a piece, and filters whose products are transformed together: V stays in the cache, or if it is too large,
   // one plane of it for many filters.
   int64_t max_tiles = kMaxElements / 36 / v.c;
   const bool is_wide = max_tiles < 10;
   max_tiles = is_wide || max_tiles > 96 ? 96 : max_tiles < 32 ? 32 : max_tiles;
   const int64_t share = t.rows * t.across / 8 < 32 ? 32 : t.rows * t.across / 8;  // of eight pieces
-  max_tiles = max_tiles < share ? max_tiles : share;
-  const int64_t filters_at_once = is_wide ? 64 : 8;
+  max_tiles = filters_first ? 128 : max_tiles < share ? max_tiles : share;
+  const int64_t filters_at_once = filters_first ? kGroup : is_wide ? 64 : 8;
   const bool is_small = t.down * t.across <= 4;  // pieces of whole images
   int64_t rows = max_tiles / t.across ? max_tiles / t.across : 1;
+  rows = rows < t.rows ? rows : t.rows;
   if (is_small) rows = rows / t.down * t.down;
   const int64_t plane = round_up(rows * t.across), tiles = t.down * t.across;
   const std::vector<ConvMove> moves = is_small ? tile_moves(v, t, plane) : std::vector<ConvMove>();
   const int64_t pixels = v.size[1] * v.size[2];
   const int64_t height = v.out_size[1], width = v.out_size[2];
-  // Filters are divided, too, if there are few pieces; the pixels are then transformed for each block.
   const int64_t pieces = (t.rows + rows - 1) / rows;
-  int64_t k_blocks = pieces < 8 ? (8 + pieces - 1) / pieces : 1;
-  const int64_t panels = (v.k + filters_at_once - 1) / filters_at_once;
-  const int64_t k_block = (panels + k_blocks - 1) / k_blocks * filters_at_once;
-  k_blocks = (v.k + k_block - 1) / k_block;
-  slices(pieces * k_blocks, [&](int64_t piece) {
-    const int64_t first = piece / k_blocks * rows, last = first + rows < t.rows ? first + rows : t.rows;
-    const int64_t k_begin = piece % k_blocks * k_block, k_end = k_begin + k_block < v.k ? k_begin + k_block : v.k;
-    const int64_t tile_count = (last - first) * t.across, n = round_up(tile_count);
-    T* vs = scratch.get<T>(36 * (plane * (v.c + filters_at_once + 2) + 2 * kGap) + padded_size(t, rows));
-    const int64_t v_plane = v.c * n + kGap, m_plane = filters_at_once * n + kGap;
-    T* ms = vs + 36 * v_plane;
-    T* d = ms + 36 * m_plane;
-    T* out = d + 36 * plane;
-    T* padded = out + 16 * n;
+  const auto first_row = [&](int64_t piece) { return piece * rows < t.rows ? piece * rows : t.rows; };
+  const auto tiles_of = [&](int64_t piece) { return (first_row(piece + 1) - first_row(piece)) * t.across; };
+  const int64_t v_size = 36 * (v.c * plane + kGap), u_size = 36 * filter_plane(v);
+  const int64_t m_size = 36 * (filters_at_once * plane + kGap) + 16 * plane;
+
+  // The transformed pixels of the channels [c, stop) of a piece; `d` is memory for 36 planes and padded pixels.
+  const auto transform_pixels = [&](int64_t piece, int64_t c, int64_t stop, T* vs, T* d) {
+    const int64_t first = first_row(piece), last = first_row(piece + 1), n = round_up(tiles_of(piece));
     if (is_small) memset(d, 0, sizeof(T) * static_cast<size_t>(36 * plane));
-    zero_tail(d, 36, plane, tile_count);
-    for (int64_t c = 0; c < v.c; ++c) {
+    zero_tail(d, 36, plane, tiles_of(piece));
+    for (; c < stop; ++c) {
       if (is_small) {
         const T* image = x + (first / t.down * v.c + c) * pixels;
         move_pixels(moves, image, v.c * pixels, (last - first) / t.down, d, tiles);
       } else {
-        gather_tiles(v, t, x, c, first, last, d, plane, padded);
+        gather_tiles(v, t, x, c, first, last, d, plane, d + 36 * plane);
       }
-      kernels_.transform_input(d, vs + c * n, n, plane, v_plane);
+      kernels_.transform_input(d, vs + c * n, n, plane, v.c * n + kGap);
     }
-    for (int64_t k0 = k_begin; k0 < k_end; k0 += filters_at_once) {
-      const int64_t filters = k_end - k0 < filters_at_once ? k_end - k0 : filters_at_once;
-      for (int p = 0; p < 36; ++p)
-        multiply(u + p * filter_plane(v) + k0 * v.c, vs + p * v_plane, ms + p * m_plane, filters, n, v.c);
-      for (int64_t k = 0; k < filters; ++k) {
-        kernels_.transform_output(ms + k * n, out, n, m_plane, n);
-        for_images(v, t, first, last, [&](int64_t row, int64_t, int64_t line, int64_t rows_of_image) {
-          T* image = y + ((row / t.down * v.k + k0 + k) * height + line) * width;
-          kernels_.merge_results(out + (row - first) * t.across, n, t.across, image, rows_of_image, width,
-                                 bias ? bias[k0 + k] : T(0));
-        });
+  };
+  // The results of the filters [k0, k0 + filters) of a piece; `u` begins with the panel `panel`.
+  const auto transform_results = [&](int64_t piece, int64_t k0, int64_t filters, const T* u, int64_t panel, const T* vs,
+                                     T* ms) {
+    const int64_t first = first_row(piece), last = first_row(piece + 1), n = round_up(tiles_of(piece));
+    const int64_t m_plane = filters_at_once * n + kGap;
+    T* out = ms + 36 * m_plane;
+    for (int p = 0; p < 36; ++p) {
+      for (int64_t k = 0, some; k < filters; k += some) {  // of one panel
+        const int64_t lane = (k0 + k) % kGroup;
+        some = filters - k < kGroup - lane ? filters - k : kGroup - lane;
+        const T* from = u + ((k0 + k) / kGroup - panel) * u_size + p * filter_plane(v) + lane;
+        multiply(from, 1, kGroup, vs + p * (v.c * n + kGap), ms + p * m_plane + k * n, some, n, v.c, false);
       }
     }
+    for (int64_t k = 0; k < filters; ++k) {
+      kernels_.transform_output(ms + k * n, out, n, m_plane, n);
+      for_images(v, t, first, last, [&](int64_t row, int64_t, int64_t line, int64_t rows_of_image) {
+        T* image = y + ((row / t.down * v.k + k0 + k) * height + line) * width;
+        kernels_.merge_results(out + (row - first) * t.across, n, t.across, image, rows_of_image, width,
+                               bias ? bias[k0 + k] : T(0));
+      });
+    }
+  };
+
+  const int64_t d_size = 36 * plane + padded_size(t, rows), groups = (v.c + kGroup - 1) / kGroup;
+  if (filters_first) {
+    T* vs = filter_memory.get<T>(pieces * v_size);
+    slices(pieces * groups, [&](int64_t i) {
+      const int64_t c = i % groups * kGroup, stop = c + kGroup < v.c ? c + kGroup : v.c;
+      transform_pixels(i / groups, c, stop, vs + i / groups * v_size, scratch.get<T>(d_size));
+    });
+    slices(panels(v), [&](int64_t panel) {
+      T* u = scratch.get<T>(u_size + m_size);
+      const int64_t k = panel * kGroup;
+      transform_panel(v, w, panel, 0, v.c, u, rotated);
+      for (int64_t piece = 0; piece < pieces; ++piece)
+        transform_results(piece, k, v.k - k < kGroup ? v.k - k : kGroup, u, panel, vs + piece * v_size, u + u_size);
+    });
+    return;
+  }
+  T* u = filter_memory.get<T>(panels(v) * u_size);
+  slices(panels(v) * groups, [&](int64_t i) {
+    const int64_t c = i % groups * kGroup, stop = c + kGroup < v.c ? c + kGroup : v.c;
+    transform_panel(v, w, i / groups, c, stop, u + i / groups * u_size, rotated);
+  });
+  // Filters are divided, too, if there are few pieces; the pixels are then transformed for each block.
+  const int64_t wanted = pieces < 8 ? (8 + pieces - 1) / pieces : 1, units = (v.k + filters_at_once - 1) / filters_at_once;
+  const int64_t k_block = (units + wanted - 1) / wanted * filters_at_once, k_blocks = (v.k + k_block - 1) / k_block;
+  slices(pieces * k_blocks, [&](int64_t i) {
+    T* vs = scratch.get<T>(v_size + m_size + d_size);
+    T* ms = vs + v_size;
+    const int64_t piece = i / k_blocks, begin = i % k_blocks * k_block, end = begin + k_block < v.k ? begin + k_block : v.k;
+    transform_pixels(piece, 0, v.c, vs, ms + m_size);
+    for (int64_t k = begin; k < end; k += filters_at_once)
+      transform_results(piece, k, end - k < filters_at_once ? end - k : filters_at_once, u, 0, vs, ms);
   });
 }
 
@@ -273,35 +239,45 @@ template <class T>
 void winograd_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
   const NnKernels<T>& kernels_ = nn_kernels<T>();
   const Tiles t(v);
-  const int64_t height = v.out_size[1], width = v.out_size[2];
+  const int64_t height = v.out_size[1], width = v.out_size[2], pixels = v.size[1] * v.size[2];
   const bool is_small = t.down * t.across <= 4;  // pieces of whole images
   int64_t rows = 256 / t.across;
   rows = rows < 1 ? 1 : rows > t.rows ? t.rows : rows;
   if (is_small) rows = rows / t.down * t.down;
-  const int64_t plane = round_up(rows * t.across);
-  T* u = filter_memory.get<T>(36 * (filter_plane(v) + plane * (v.c + v.k) + 2 * kGap));
+  const int64_t plane = round_up(rows * t.across), columns = round_up(v.c), groups = columns / kGroup;
+  // V[36][tiles][columns] and M[36][k][tiles] of a piece, and their products: [k][c] in 36 planes, which stay in the cache
+  // if there is one piece, then one panel of filters at a time, else all of them.
+  const bool is_one = rows == t.rows;
+  const int64_t v_plane = plane * columns + kGap, m_plane = plane * v.k + kGap;
+  const int64_t sum_rows = is_one ? kGroup : v.k, u_plane = sum_rows * columns + kGap;
+  T* vs = filter_memory.get<T>(36 * (v_plane + m_plane + (is_one ? 0 : u_plane)));
+  T *ms = vs + 36 * v_plane, *u = ms + 36 * m_plane;
   const std::vector<ConvMove> moves = is_small ? tile_moves(v, t, plane) : std::vector<ConvMove>();
-  T *vs = u + 36 * filter_plane(v), *ms = vs + 36 * (plane * v.c + kGap);
   for (int64_t first = 0; first < t.rows; first += rows) {
     const int64_t last = first + rows < t.rows ? first + rows : t.rows;
     const int64_t tile_count = (last - first) * t.across, n = round_up(tile_count);
-    const int64_t v_plane = v.c * n + kGap, m_plane = v.k * n + kGap;
-    ranges(v.c + v.k, 4, [&](int64_t start, int64_t stop) {
-      T* d = scratch.get<T>(36 * plane + padded_size(t, rows));
-      for (int64_t i = start; i < stop; ++i) {
-        zero_tail(d, 36, plane, tile_count);
-        if (i < v.c) {
+    slices(groups + (v.k + 3) / 4, [&](int64_t i) {
+      T* d = scratch.get<T>(36 * plane + padded_size(t, rows) + 36 * (kGroup * n + kGap));
+      zero_tail(d, 36, plane, tile_count);
+      if (i < groups) {
+        T* lines = d + 36 * plane + padded_size(t, rows);  // [36][kGroup][n]
+        const int64_t c = i * kGroup, channels = v.c - c < kGroup ? v.c - c : kGroup, line_plane = kGroup * n + kGap;
+        if (is_small) memset(d, 0, sizeof(T) * static_cast<size_t>(36 * plane));
+        for (int64_t j = 0; j < channels; ++j) {
           if (is_small) {
-            memset(d, 0, sizeof(T) * static_cast<size_t>(36 * plane));
-            const T* image = x + (first / t.down * v.c + i) * v.size[1] * v.size[2];
-            move_pixels(moves, image, v.c * v.size[1] * v.size[2], (last - first) / t.down, d, t.down * t.across);
+            const T* image = x + (first / t.down * v.c + c + j) * pixels;
+            move_pixels(moves, image, v.c * pixels, (last - first) / t.down, d, t.down * t.across);
           } else {
-            gather_tiles(v, t, x, i, first, last, d, plane, d + 36 * plane);
+            gather_tiles(v, t, x, c + j, first, last, d, plane, d + 36 * plane);
           }
-          kernels_.transform_input(d, vs + i * n, n, plane, v_plane);
-          continue;
+          kernels_.transform_input(d, lines + j * n, n, plane, line_plane);
         }
-        const int64_t k = i - v.c;
+        for (int p = 0; p < 36; ++p)
+          kernels_.transpose(lines + p * line_plane, n, channels, n, vs + p * v_plane + c, columns, kGroup);
+        return;
+      }
+      const int64_t k0 = (i - groups) * 4;
+      for (int64_t k = k0; k < v.k && k < k0 + 4; ++k) {
         for_images(v, t, first, last, [&](int64_t row, int64_t next, int64_t line, int64_t rows_of_image) {
           const T* image = y + ((row / t.down * v.k + k) * height + line) * width;
           kernels_.split_results(image, rows_of_image, width, next - row, t.across, d + (row - first) * t.across, plane);
@@ -309,28 +285,24 @@ void winograd_backward_weight(const Convolution& v, const T* x, const T* y, T* w
         kernels_.transform_output_adjoint(d, ms + k * n, n, plane, m_plane);
       }
     });
-    std::vector<int64_t> rows_of_v;
-    for (int64_t i = 0; i < v.c; ++i) rows_of_v.push_back(i * n);
+    if (is_one) {
+      slices(panels(v), [&](int64_t panel) {
+        T* sums = scratch.get<T>(36 * u_plane);
+        const int64_t k = panel * kGroup, filters = v.k - k < kGroup ? v.k - k : kGroup;
+        for (int p = 0; p < 36; ++p)
+          multiply(ms + p * m_plane + k * n, n, 1, vs + p * v_plane, sums + p * u_plane, filters, columns, tile_count,
+                   false);
+        for (int64_t r = 0; r < filters; ++r)
+          kernels_.transform_filters_adjoint(sums + r * columns, u_plane, v.c, w + (k + r) * v.c * 9);
+      });
+      return;
+    }
     slices(36, [&](int64_t p) {
-      T* to = u + p * filter_plane(v);
-      if (!first) memset(to, 0, sizeof(T) * static_cast<size_t>(v.k * v.c));
-      multiply_transposed(ms + p * m_plane, vs + p * v_plane, to, v.k, v.c, n, rows_of_v.data());
+      multiply(ms + p * m_plane, n, 1, vs + p * v_plane, u + p * u_plane, v.k, columns, tile_count, first > 0);
     });
   }
-  ranges(v.k, 1 + 4096 / v.c, [&](int64_t start, int64_t stop) {
-    T in[36][16], out[9][16];
-    for (int64_t k = start; k < stop; ++k) {
-      for (int64_t c = 0; c < v.c; c += 16) {
-        const int64_t m = v.c - c < 16 ? v.c - c : 16;
-        for (int p = 0; p < 36; ++p) {
-          for (int i = 0; i < 16; ++i) in[p][i] = i < m ? u[p * filter_plane(v) + k * v.c + c + i] : T(0);
-        }
-        transform_filter_adjoint<T>(in, out);
-        for (int64_t i = 0; i < m; ++i) {
-          for (int s = 0; s < 9; ++s) w[(k * v.c + c + i) * 9 + s] = out[s][i];
-        }
-      }
-    }
+  ranges(v.k, 1 + 4096 / v.c, [&](int64_t k, int64_t stop) {
+    for (; k < stop; ++k) kernels_.transform_filters_adjoint(u + k * columns, u_plane, v.c, w + k * v.c * 9);
   });
 }
 

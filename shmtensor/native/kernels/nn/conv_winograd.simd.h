@@ -170,3 +170,119 @@ void transform_output_adjoint(const T* y, T* m, int64_t n, int64_t y_plane, int6
     }
   }
 }
+
+// out[j * out_row + i] = x[i * x_row + j] for `rows` (at most `width`) rows of n columns; 0 for the other i < width. Up to
+// a vector behind the end of `out` is overwritten.
+template <class T>
+void transpose(const T* x, int64_t x_row, int64_t rows, int64_t n, T* out, int64_t out_row, int64_t width) {
+  constexpr int kN = kLanes<T>;
+  typename Vec<T>::bits low = {}, high = {};
+  for (int i = 0; i < kN; ++i) low[i] = i % 2 * kN + i / 2, high[i] = low[i] + kN / 2;
+  for (int64_t i = 0; i < width; i += kN) {
+    for (int64_t j = 0; j < n; j += kN) {
+      V<T> lines[kN], next[kN];
+      const int64_t columns = n - j < kN ? n - j : kN;
+      for (int r = 0; r < kN; ++r) {
+        const T* from = x + (i + r) * x_row + j;
+        lines[r] = i + r >= rows ? V<T>{} : columns == kN ? load(from) : load_part(from, columns, T(0));
+      }
+#pragma GCC unroll 4
+      for (int step = kN; step > 1; step /= 2) {
+#pragma GCC unroll 8
+        for (int r = 0; r < kN / 2; ++r) {
+          next[2 * r] = __builtin_shuffle(lines[r], lines[r + kN / 2], low);
+          next[2 * r + 1] = __builtin_shuffle(lines[r], lines[r + kN / 2], high);
+        }
+#pragma GCC unroll 16
+        for (int r = 0; r < kN; ++r) lines[r] = next[r];
+      }
+      for (int c = 0; c < columns; ++c) store<T>(out + (j + c) * out_row + i, lines[c]);
+    }
+  }
+}
+
+constexpr int64_t kFilterGroup = 16;    // filters side by side
+constexpr int64_t kFilterChannels = 8;  // channels at a time
+
+template <class T>
+INLINE void transform_filter_line(V<T> x, V<T> y, V<T> z, V<T>* t) {
+  const V<T> even = (x + T(0.5) * z) * T(-1 / 1.5), odd = kA<T> * y * T(-1 / 1.5);
+  const V<T> even2 = (x + T(2) * z) * T(1 / 6.0), odd2 = kB<T> * y * T(1 / 6.0);
+  t[0] = x;
+  t[1] = even + odd;
+  t[2] = even - odd;
+  t[3] = even2 + odd2;
+  t[4] = even2 - odd2;
+  t[5] = z;
+}
+
+// u[p * u_plane + c * 16 + k], the transforms of `filters` (at most 16, the others are 0), w[k * row + c * step + tap].
+template <class T>
+void transform_filters(const T* w, int64_t row, int64_t step, int64_t filters, int64_t channels, bool rotated, T* u,
+                       int64_t u_plane) {
+  T taps[kFilterChannels * 9 * kFilterGroup + kLanes<T>];
+  for (int64_t c = 0; c < channels; c += kFilterChannels) {
+    const int64_t some = channels - c < kFilterChannels ? channels - c : kFilterChannels;
+    if (step == 9) {
+      transpose(w + c * 9, row, filters, 9 * some, taps, kFilterGroup, kFilterGroup);
+    } else {
+      for (int64_t j = 0; j < some; ++j)
+        transpose(w + (c + j) * step, row, filters, int64_t(9), taps + j * 9 * kFilterGroup, kFilterGroup, kFilterGroup);
+    }
+    for (int64_t i = 0; i < some * kFilterGroup; i += kLanes<T>) {
+      const int64_t lane = i % kFilterGroup;
+      const T* tap = taps + i / kFilterGroup * 9 * kFilterGroup + lane + (rotated ? 8 * kFilterGroup : 0);
+      const int64_t next = rotated ? -kFilterGroup : kFilterGroup;
+      T* to = u + c * kFilterGroup + i;
+      V<T> rows[6][3], t[6];
+#pragma GCC unroll 3
+      for (int j = 0; j < 3; ++j) {
+        transform_filter_line<T>(load(tap + j * next), load(tap + (3 + j) * next), load(tap + (6 + j) * next), t);
+#pragma GCC unroll 6
+        for (int r = 0; r < 6; ++r) rows[r][j] = t[r];
+      }
+#pragma GCC unroll 6
+      for (int r = 0; r < 6; ++r) {
+        transform_filter_line<T>(rows[r][0], rows[r][1], rows[r][2], t);
+#pragma GCC unroll 6
+        for (int j = 0; j < 6; ++j) store<T>(to + (6 * r + j) * u_plane, t[j]);
+      }
+    }
+  }
+}
+
+template <class T>
+INLINE void transform_filter_adjoint_line(V<T> t0, V<T> t1, V<T> t2, V<T> t3, V<T> t4, V<T> t5, V<T>* w) {
+  const V<T> even = (t1 + t2) * T(-1 / 1.5), odd = (t1 - t2) * T(-1 / 1.5);
+  const V<T> even2 = (t3 + t4) * T(1 / 6.0), odd2 = (t3 - t4) * T(1 / 6.0);
+  w[0] = t0 + even + even2;
+  w[1] = kA<T> * odd + kB<T> * odd2;
+  w[2] = T(0.5) * even + T(2) * even2 + t5;
+}
+
+// w[c * 9 + tap] of one filter: the adjoint, of numbers u[p * u_plane + c] for channels rounded up to 16.
+template <class T>
+void transform_filters_adjoint(const T* u, int64_t u_plane, int64_t channels, T* w) {
+  constexpr int64_t kN = kLanes<T>;
+  T taps[9 * kN], lines[kFilterGroup * kN];
+  for (int64_t c = 0; c < channels; c += kN) {
+    V<T> rows[3][6], t[3];
+#pragma GCC unroll 6
+    for (int j = 0; j < 6; ++j) {
+      const T* p = u + c + j * u_plane;
+      transform_filter_adjoint_line<T>(load(p), load(p + 6 * u_plane), load(p + 12 * u_plane), load(p + 18 * u_plane),
+                                       load(p + 24 * u_plane), load(p + 30 * u_plane), t);
+#pragma GCC unroll 3
+      for (int r = 0; r < 3; ++r) rows[r][j] = t[r];
+    }
+#pragma GCC unroll 3
+    for (int r = 0; r < 3; ++r) {
+      transform_filter_adjoint_line<T>(rows[r][0], rows[r][1], rows[r][2], rows[r][3], rows[r][4], rows[r][5], t);
+#pragma GCC unroll 3
+      for (int j = 0; j < 3; ++j) store<T>(taps + (3 * r + j) * kN, t[j]);
+    }
+    transpose(taps, kN, int64_t(9), kN, lines, kFilterGroup, kFilterGroup);
+    for (int64_t i = 0; i < kN && i < channels - c; ++i)
+      __builtin_memcpy(w + (c + i) * 9, lines + i * kFilterGroup, 9 * sizeof(T));
+  }
+}

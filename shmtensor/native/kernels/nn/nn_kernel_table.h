@@ -109,6 +109,10 @@ struct NnKernels {
   void (*transform_input)(const T* d, T* v, int64_t n, int64_t d_plane, int64_t v_plane);    // B' d B
   void (*transform_output)(const T* m, T* y, int64_t n, int64_t m_plane, int64_t y_plane);   // A' m A
   void (*transform_output_adjoint)(const T* y, T* m, int64_t n, int64_t y_plane, int64_t m_plane);  // A y A'
+  void (*transform_filters)(const T* w, int64_t row, int64_t step, int64_t filters, int64_t channels, bool rotated, T* u,
+                            int64_t u_plane);  // G w G'
+  void (*transform_filters_adjoint)(const T* u, int64_t u_plane, int64_t channels, T* w);  // G' u G
+  void (*transpose)(const T* x, int64_t x_row, int64_t rows, int64_t n, T* out, int64_t out_row, int64_t width);
 
   // ---- pooling and resampling: rows of images, combined (pooling.simd.h)
   void (*combine_rows)(const T* const* rows, const T* weights, int64_t count, T* out, int64_t n);
