@@ -110,16 +110,18 @@ def public(name: str) -> dict[str, Any]:
 
 @cache
 def generated() -> set[str]:
-    """Names that tests/ops/test_rows.py reaches: rows by all names, in place too; and those of
-    tests/test_refused_names.py.
+    """Names that tests/ops/test_rows.py reaches: rows by all names, in place too; those of
+    tests/test_refused_names.py; and the modules that tests/nn/modules/test_activation.py finds.
     """
+    from shmtensor.nn.modules.activation import _InPlace
     from shmtensor.ops import COMPOSITES, ROWS
     from shmtensor.refused_names import REASONS
 
     names = {name.rpartition(".")[2] for name in REASONS}
     names |= {n for row in ROWS.values() if row.samples for n in (row.name, *row.aliases)}
     names |= {alias for composite in COMPOSITES.values() for alias in composite.aliases}
-    return names | {f"{n}_" for n in names}
+    modules = {c.__name__ for c in _InPlace.__subclasses__() if hasattr(c, "_function")}
+    return names | {f"{n}_" for n in names} | modules
 
 
 @pytest.mark.parametrize("module", MODULES)
