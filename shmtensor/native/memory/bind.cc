@@ -492,7 +492,7 @@ int add_memory(PyObject* module) {
   register_cache_exit();
   install_fork_handlers();
   if (!make_handler() || !add_block(module) || !add_gradient_buffer(module) || !add_device_lock(module) ||
-      !add_device_allocator(module))
+      !add_malloc_fast_path(module))
     return -1;
   for (PyMethodDef* table :
        {device_functions, figure_functions, guest_functions, malloc_functions, survey_functions, timeline_functions})

@@ -24,7 +24,7 @@ from ..optimizer import Group, Optimizer, name_of
 from .device_step import NO_SCALING, Scaling, device_rules, update_on_device
 from .differentiable import step_in_graph
 from .flat_parameters import Array, Flat
-from .layout import lay_out
+from .parameters_to_move import lay_out
 from .state_entry import Changes, Entry, State, is_outside
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ struct DeviceLock {
 extern PyTypeObject* device_lock_type;
 
 bool add_device_lock(PyObject* module);
-// device_allocator.cc
-bool add_device_allocator(PyObject* module);
+// malloc_fast_path.cc
+bool add_malloc_fast_path(PyObject* module);
 bool is_sole_owner_of_block(PyObject* owner);  // an Own whose block is in no message, and in no other array
 
 }  // namespace shmtensor

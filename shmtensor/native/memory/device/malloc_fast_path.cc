@@ -351,7 +351,7 @@ bool is_sole_owner_of_block(PyObject* owner) {
   return block && !block->is_exported && !block->count;
 }
 
-bool add_device_allocator(PyObject* module) {
+bool add_malloc_fast_path(PyObject* module) {
   process_id = getpid();
   pthread_atfork(nullptr, nullptr, [] { process_id = getpid(); });
   allocate_name = PyUnicode_InternFromString("allocate");
