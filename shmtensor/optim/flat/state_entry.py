@@ -4,8 +4,9 @@ Note [State from outside]
 A step makes the state of a parameter in its flat's blocks, and puts tensors over them into
 `optimizer.state[p]`. The program may put tensors of its own there, before or after: in shared
 memory, for example, so that several processes use one state. Then they are the state: the parameter
-gets a flat of its own (parameters_to_move.py), whose state and step count are these tensors' memory. So that a
-step need not compare all tensors, the dictionaries note each replacement in `Changes`.
+gets a flat of its own (parameters_to_move.py), whose state and step count are these tensors'
+memory. So that a step need not compare all tensors, the dictionaries note each replacement in
+`Changes`.
 """
 
 from __future__ import annotations
