@@ -22,6 +22,7 @@ from .loader.check_arguments import (
     check_extras,
     check_functions,
     check_numbers,
+    check_order,
     check_output,
     check_stream,
     context_of,
@@ -300,6 +301,7 @@ class DataLoader(Generic[T_co, Batch_co]):
         check_extras(num_workers, restart_workers, stall_warning, snapshot_every_n_steps)
         check_output(output)
         check_functions(collate_fn=collate_fn, worker_init_fn=worker_init_fn)
+        check_order(sampler, batch_sampler, generator)
         self.is_stream = is_stream(dataset)
         if self.is_stream:
             check_stream(shuffle, sampler, batch_sampler)

@@ -330,6 +330,8 @@ class Subset(Dataset[T_co]):
     indices: Sequence[int]
 
     def __init__(self, dataset: Dataset[T_co], indices: Sequence[int]) -> None:
+        if not hasattr(indices, "__getitem__"):
+            raise TypeError(f"Subset: indices are not a list: {indices!r:.80}")
         self.dataset = dataset
         self.indices = indices
 
@@ -386,6 +388,10 @@ def random_split(
     >>> len(train), len(test), sorted([*train, *test]) == list(range(10))
     (8, 2, True)
     """
+    if not isinstance(lengths, Iterable):
+        raise TypeError(
+            f"random_split: lengths are not a list of lengths or fractions: {lengths!r:.80}"
+        )
     n = length_of(dataset)
     if math.isclose(sum(lengths), 1) and sum(lengths) <= 1 + 1e-9:
         for i, fraction in enumerate(lengths):

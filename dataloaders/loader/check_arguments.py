@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import Any
 
+from .seeding import is_generator
+
 # Attributes that cannot change: samplers, workers and running epochs were made from them.
 FIXED = frozenset(
     {"batch_size", "batch_sampler", "sampler", "drop_last", "dataset", "persistent_workers"}
@@ -57,6 +59,21 @@ def check_dataset(dataset: object, needs_length: bool) -> None:
         raise TypeError(
             f"{where} has no __len__, which says how many samples there are: {dataset!r:.80}, "
             "define it, or pass a sampler; a stream without a length is an IterableDataset"
+        )
+
+
+def check_order(sampler: object, batch_sampler: object, generator: object) -> None:
+    """Raises TypeError for a sampler that cannot be iterated, and for no generator."""
+    for name, value in (("sampler", sampler), ("batch_sampler", batch_sampler)):
+        if value is not None and not any(hasattr(value, m) for m in ("__iter__", "__getitem__")):
+            raise TypeError(
+                f"DataLoader: {name} is not iterable: {value!r:.80}, it gives indices of samples"
+                + (", a list for each batch" if name == "batch_sampler" else "")
+            )
+    if generator is not None and not is_generator(generator):
+        raise TypeError(
+            f"DataLoader: generator is not a Generator: {generator!r:.80}, use "
+            "Generator().manual_seed(n)"
         )
 
 

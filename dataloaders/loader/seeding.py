@@ -36,7 +36,7 @@ import numpy as np
 from shmtensor import native
 from shmtensor.functions import randint
 from shmtensor.other_names import foreign_module
-from shmtensor.random import default_generator, manual_seed
+from shmtensor.random import Generator, default_generator, manual_seed
 
 # A shmtensor generator, one of NumPy's or PyTorch's, or None for shmtensor's default generator.
 GeneratorLike = Any
@@ -70,6 +70,11 @@ def numpy_generator(generator: GeneratorLike = None) -> np.random.Generator:
     if isinstance(generator, np.random.Generator):
         return generator
     return np.random.Generator(np.random.PCG64(new_seed(generator)))
+
+
+def is_generator(value: object) -> bool:
+    """Whether it is a generator that `new_seed` can draw from."""
+    return isinstance(value, (Generator, np.random.Generator)) or is_of_torch(value)
 
 
 def is_of_torch(generator: object) -> bool:

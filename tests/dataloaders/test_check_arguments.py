@@ -45,6 +45,12 @@ def test_invalid_arguments_are_refused(options: dict[str, Any], message: str) ->
         ({"timeout": "9"}, "timeout is not a number of seconds: '9'"),
         ({"collate_fn": "pad"}, "collate_fn cannot be called: 'pad'"),
         ({"worker_init_fn": 3, "num_workers": 1}, "worker_init_fn cannot be called: 3"),
+        ({"sampler": 5}, "sampler is not iterable: 5"),
+        (
+            {"batch_sampler": 5},
+            "batch_sampler is not iterable: 5, it gives indices of samples, a list",
+        ),
+        ({"generator": 5, "shuffle": True}, "generator is not a Generator: 5"),
     ],
 )
 def test_arguments_of_another_class_are_refused(options: dict[str, Any], message: str) -> None:

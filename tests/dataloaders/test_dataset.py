@@ -156,3 +156,10 @@ def test_a_dataset_without_samples_says_so() -> None:
         Dataset()[0]
     with pytest.raises(NotImplementedError, match="__iter__ is not implemented"):
         iter(IterableDataset())
+
+
+def test_parts_that_are_no_lists_are_shown() -> None:
+    with pytest.raises(TypeError, match="Subset: indices are not a list: 3"):
+        Subset(range(9), 3)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"random_split: lengths are not a list .*: 3"):
+        random_split(range(9), 3)  # type: ignore[arg-type]

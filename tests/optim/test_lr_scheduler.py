@@ -151,6 +151,11 @@ def test_wrong_arguments_are_shown() -> None:
     for make, text in [
         (lambda: schedules.StepLR("o", 3), "str is not an Optimizer"),
         (lambda: schedules.LambdaLR(o, [lambda e: 1] * 3), "expected 2 values"),
+        (lambda: schedules.LambdaLR(o, 0.5), "lr_lambda must be a function of the step: got 0.5"),
+        (lambda: schedules.MultiStepLR(o, 3), "milestones must be a list of steps: got 3"),
+        (lambda: schedules.StepLR(o, 0), "StepLR: step_size must be positive: 0"),
+        (lambda: schedules.StepLR(o, "3"), "step_size must be a number of steps: got '3'"),
+        (lambda: schedules.CosineAnnealingLR(o, 0), "T_max must be positive: 0"),
         (lambda: schedules.ConstantLR(o, 2), "factor"),
         (lambda: schedules.ReduceLROnPlateau(o, factor=1.0), "factor"),
         (lambda: schedules.SequentialLR(o, [schedules.StepLR(o, 1)], [3]), "milestone"),

@@ -12,6 +12,7 @@ from .. import init
 from ..parameter import Parameter, UninitializedBuffer, UninitializedParameter
 from .lazy import LazyModuleMixin
 from .module import Module
+from .utils import check_sizes
 
 __all__ = [
     "BatchNorm1d",
@@ -50,6 +51,7 @@ class _NormBase(Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        check_sizes(self, num_features=num_features)
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum

@@ -17,7 +17,7 @@ from .. import init
 from ..parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
 from .module import Module
-from .utils import Sizes, _ntuple, _reverse_repeat_tuple, _single
+from .utils import Sizes, _ntuple, _reverse_repeat_tuple, _single, check_sizes
 
 __all__ = [
     "Conv1d",
@@ -73,6 +73,11 @@ class _ConvNd(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_sizes(
+            self, in_channels=in_channels, out_channels=out_channels, kernel_size=kernel_size,
+            stride=stride, padding=0 if isinstance(padding, str) else padding, dilation=dilation,
+            output_padding=output_padding, groups=groups,
+        )  # fmt: skip
         self.groups = groups
         if groups <= 0:
             raise self._wrong("groups must be a positive integer", groups)

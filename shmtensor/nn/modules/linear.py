@@ -12,6 +12,7 @@ from .. import init
 from ..parameter import Parameter, UninitializedParameter
 from .lazy import LazyModuleMixin
 from .module import Module
+from .utils import check_sizes
 
 __all__ = ["Bilinear", "Identity", "LazyLinear", "Linear"]
 
@@ -107,6 +108,7 @@ class Linear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_sizes(self, in_features=in_features, out_features=out_features)
         self.in_features = in_features
         self.out_features = out_features
         self.weight = Parameter(empty(out_features, in_features, device=device, dtype=dtype))
@@ -250,6 +252,9 @@ class Bilinear(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_sizes(
+            self, in1_features=in1_features, in2_features=in2_features, out_features=out_features
+        )
         self.in1_features = in1_features
         self.in2_features = in2_features
         self.out_features = out_features

@@ -13,6 +13,7 @@ from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from .module import Module
+from .utils import check_sizes
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
@@ -93,6 +94,7 @@ class LayerNorm(_Affine):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_sizes(self, normalized_shape=normalized_shape)
         sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
         self.normalized_shape = tuple(sizes)
         self.eps = eps
@@ -158,6 +160,7 @@ class RMSNorm(Module):
         dtype: Any = None,
     ) -> None:
         super().__init__()
+        check_sizes(self, normalized_shape=normalized_shape)
         sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
         self.normalized_shape = tuple(sizes)
         self.eps = eps
@@ -240,6 +243,7 @@ class GroupNorm(_Affine):
         bias: bool = True,
     ) -> None:
         super().__init__()
+        check_sizes(self, num_groups=num_groups, num_channels=num_channels)
         if num_channels % num_groups:
             raise ValueError(
                 "GroupNorm: num_channels must be divisible by num_groups: "

@@ -11,6 +11,7 @@ from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from .module import Module
+from .utils import check_sizes
 
 __all__ = ["Embedding", "EmbeddingBag"]
 
@@ -33,6 +34,7 @@ class _Table(Module):
         factory: dict[str, Any],
     ) -> None:
         where = type(self).__name__
+        check_sizes(self, num_embeddings=shape[0], embedding_dim=shape[1])
         self.num_embeddings, self.embedding_dim = n, _ = shape
         if padding_idx is not None and not -n <= padding_idx < n:
             raise AssertionError(

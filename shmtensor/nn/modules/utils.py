@@ -13,6 +13,17 @@ OptionalSizes: TypeAlias = int | Sequence[int | None] | None
 Ratios: TypeAlias = float | Sequence[float]
 
 
+def check_sizes(module: object, **sizes: Any) -> None:
+    """Raises TypeError for sizes of a layer, or tuples of them, that are not whole numbers."""
+    for name, value in sizes.items():
+        values = value if isinstance(value, (tuple, list)) else (value,)
+        if not all(hasattr(n, "__index__") for n in values):
+            raise TypeError(
+                f"{type(module).__name__}: {name} must be an int: got {type(value).__name__}, "
+                f"{value!r:.80}"
+            )
+
+
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:
     """A function that makes a tuple of an iterable, and repeats anything else n times."""
 

@@ -8,7 +8,14 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from ..optimizer import Optimizer
-from .lr_scheduler import LRScheduler, each, functions_state, restore_functions
+from .lr_scheduler import (
+    LRScheduler,
+    check_optimizer,
+    check_steps,
+    each,
+    functions_state,
+    restore_functions,
+)
 
 __all__ = [
     "ConstantLR",
@@ -57,7 +64,14 @@ class LambdaLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, lr_lambda: Factor | list[Factor], last_epoch: int = -1
     ) -> None:
+        check_optimizer(optimizer)
         self.lr_lambdas = each("lr_lambda", lr_lambda, optimizer.param_groups)
+        for factor in self.lr_lambdas:
+            if not callable(factor):
+                raise TypeError(
+                    f"{type(self).__name__}: lr_lambda must be a function of the step: "
+                    f"got {factor!r:.80}"
+                )
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[Any]:
@@ -149,6 +163,7 @@ class StepLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
+        check_steps(self, step_size=step_size)
         self.step_size = step_size
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
@@ -201,6 +216,10 @@ class MultiStepLR(LRScheduler):
         gamma: float = 0.1,
         last_epoch: int = -1,
     ) -> None:
+        if not isinstance(milestones, Iterable):
+            raise TypeError(
+                f"MultiStepLR: milestones must be a list of steps: got {milestones!r:.80}"
+            )
         self.milestones = Counter(milestones)
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
@@ -468,6 +487,7 @@ class CosineAnnealingLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
+        check_steps(self, T_max=T_max)
         self.T_max = T_max
         self.eta_min = eta_min
         super().__init__(optimizer, last_epoch)

@@ -53,8 +53,7 @@ class LRScheduler:
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        if not isinstance(optimizer, Optimizer):
-            raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+        check_optimizer(optimizer)
         self.optimizer = optimizer
         for i, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
@@ -168,6 +167,21 @@ class LRScheduler:
 def is_close(a: Any, b: Any) -> bool:
     """Whether two rates, numbers or tensors, are equal but for rounding."""
     return math.isclose(float(a), float(b), rel_tol=1e-6)
+
+
+def check_optimizer(optimizer: object) -> None:
+    if not isinstance(optimizer, Optimizer):
+        raise TypeError(f"{type(optimizer).__name__} is not an Optimizer")
+
+
+def check_steps(schedule: object, **steps: Any) -> None:
+    """Raises for numbers of steps that are no numbers (TypeError) or not positive (ValueError)."""
+    for name, value in steps.items():
+        where = f"{type(schedule).__name__}: {name}"
+        if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
+            raise TypeError(f"{where} must be a number of steps: got {value!r:.80}")
+        if value <= 0:
+            raise ValueError(f"{where} must be positive: {value}")
 
 
 def each(name: str, value: Any, groups: Sequence[Any]) -> list[Any]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
 import pytest
 
 import shmtensor as st
@@ -51,3 +54,30 @@ def test_prefix_is_taken_from_names_and_metadata() -> None:
 def test_the_package_of_the_same_name_is_seen() -> None:
     assert nn.utils.clip_grad_norm_ is not None
     assert nn.modules.utils._pair is _pair
+
+
+@pytest.mark.parametrize(
+    ("layer", "arguments", "text"),
+    [
+        (nn.Linear, ("4", 2), "Linear: in_features must be an int: got str, '4'"),
+        (nn.Linear, (4, 2.0), "Linear: out_features must be an int: got float, 2.0"),
+        (nn.Bilinear, (4, None, 3), "Bilinear: in2_features must be an int: got NoneType, None"),
+        (nn.Conv2d, (3, "8", 3), "Conv2d: out_channels must be an int: got str, '8'"),
+        (nn.Conv2d, (3, 8, "3"), "Conv2d: kernel_size must be an int: got tuple, ('3',)"),
+        (nn.ConvTranspose1d, (3, 8, 2, 1.5), "stride must be an int: got tuple, (1.5,)"),
+        (nn.BatchNorm2d, ("3",), "BatchNorm2d: num_features must be an int: got str, '3'"),
+        (nn.LayerNorm, (3.0,), "LayerNorm: normalized_shape must be an int: got float, 3.0"),
+        (nn.RMSNorm, ((3, "4"),), "normalized_shape must be an int: got tuple, (3, '4')"),
+        (nn.GroupNorm, (2, 4.0), "GroupNorm: num_channels must be an int: got float, 4.0"),
+        (nn.Embedding, ("3", 4), "Embedding: num_embeddings must be an int: got str, '3'"),
+    ],
+)
+def test_sizes_that_are_no_numbers_are_shown(layer, arguments, text: str) -> None:
+    with pytest.raises(TypeError, match=re.escape(text)):
+        layer(*arguments)
+
+
+def test_sizes_may_be_numpys_numbers() -> None:
+    two = np.int64(2)
+    assert nn.Linear(two, two)(st.ones(1, 2)).shape == (1, 2)
+    assert nn.Conv1d(two, two, two)(st.ones(1, 2, 3)).shape == (1, 2, 2)
