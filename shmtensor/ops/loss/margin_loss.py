@@ -218,8 +218,7 @@ def multilabel_soft_margin_loss(
     """
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     check_reduction("multilabel_soft_margin_loss", reduction)
-    yes, no = ops.logsigmoid(input), ops.logsigmoid(ops.neg(input))
-    losses = ops.neg(ops.add(ops.mul(target, yes), ops.mul(ops.rsub(target, 1), no)))
+    losses = ops._pointwise_loss(input, target, "bce_with_logits", "none")
     losses = losses if weight is None else ops.mul(losses, weight)
     return apply_reduction(ops, ops.mean(losses, -1), reduction)
 
