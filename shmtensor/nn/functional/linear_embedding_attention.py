@@ -377,4 +377,6 @@ def pairwise_distance(
     >>> F.pairwise_distance(st.tensor([[3., 4.]]), st.zeros(1, 2), eps=0.0).round()
     tensor([5.])
     """
-    return (x1 - x2 + eps).norm(p, -1, keepdim=keepdim)
+    difference = x1 - x2
+    difference = difference.add_(eps) if difference.is_floating_point() else difference + eps
+    return difference.norm(p, -1, keepdim=keepdim)

@@ -373,11 +373,13 @@ def gaussian_nll_loss(
                 f"gaussian_nll_loss: var is of incorrect size: {tuple(var.shape)}, the input has "
                 f"{tuple(input.shape)}"
             )
-    if bool((var < 0).any()):
-        raise ValueError(f"gaussian_nll_loss: var has negative entries: {var.min().item()}")
-    variance = var.detach().clamp(min=eps) + (var - var.detach())  # the gradient ignores the clamp
-    d = input - target
-    loss = 0.5 * (variance.log() + d * d / variance)
+    if bool((var < eps).any()):
+        if bool((var < 0).any()):
+            raise ValueError(f"gaussian_nll_loss: var has negative entries: {var.min().item()}")
+        # The gradient ignores the clamp.
+        var = var.detach().clamp(min=eps) + (var - var.detach())
+    squares = ops._pointwise_loss(input, target, "mse", "none")
+    loss = 0.5 * (var.log() + squares / var)
     if full:
         loss = loss + 0.5 * math.log(2 * math.pi)
     return _reduced("gaussian_nll_loss", loss, reduction)

@@ -18,6 +18,7 @@ import numpy as np
 from ..pointwise.exp_log_erf import complex_logaddexp
 from ..reduce.histogram import histc_range
 from ..reduce.sum_mean_var import check_mean_dtype, nonempty_axes
+from ..table.cast_copy_sum_to_size import broadcast_dims
 from ..table.check_dtypes import check_floating
 from ..table.dims import axes, axes_of_all_any, axis, check_ordered
 from ..table.op_table import ROWS
@@ -165,13 +166,6 @@ def mean_on_cuda(
         x = check_mean_dtype("mean", x, dtype)
     out = sum_of_dims(x, dim, keepdim, True)
     return ROWS["mean"].forward(xp, x, dim, keepdim) if out is None else out
-
-
-@functools.lru_cache(PLANS)
-def broadcast_dims(shape: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]:
-    """The dimensions along which `target` would be broadcast to a shape."""
-    extra = len(shape) - len(target)
-    return tuple(d for d, n in enumerate(shape) if d < extra or (target[d - extra] == 1 and n != 1))
 
 
 @ROWS["_sum_to_size"].on("cuda")

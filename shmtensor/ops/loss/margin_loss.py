@@ -97,14 +97,16 @@ def multi_margin_loss(
             f"{name}: one weight for each of {c} classes is needed: {tuple(weight.shape)}"
         )
     x, indices = ops.reshape(input, (n, c)), ops.reshape(target, (n, 1))
-    terms = ops.relu(ops.add(ops.sub(x, ops._gather(x, indices, 1)), margin))
+    # The margin is added to the score of a row, not to its C elements.
+    terms = ops.add(x, ops.rsub(ops._gather(x, indices, 1), margin))
+    is_true = ops.eq(indices, constant(np.arange(c), indices))
+    terms = ops._where_other(ops.logical_or(is_true, ops.le(terms, 0)), terms, 0.0)
     terms = terms if p == 1 else ops.square(terms)
     if weight is not None:
         terms = ops.mul(
             terms, ops.reshape(ops._index_select(weight, ops.reshape(indices, (-1,)), 0), (n, 1))
         )
-    is_other = ops.ne(indices, constant(np.arange(c), indices))
-    losses = ops.div(ops.sum(ops._where(is_other, terms, 0.0), 1), c)
+    losses = ops.div(ops.sum(terms, 1), c)
     return apply_reduction(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
 
 
@@ -216,8 +218,7 @@ def multilabel_soft_margin_loss(
     """
     reduction = reduction_of_legacy(size_average, reduce, reduction)
     check_reduction("multilabel_soft_margin_loss", reduction)
-    yes, no = ops.logsigmoid(input), ops.logsigmoid(ops.neg(input))
-    losses = ops.neg(ops.add(ops.mul(target, yes), ops.mul(ops.rsub(target, 1), no)))
+    losses = ops._pointwise_loss(input, target, "bce_with_logits", "none")
     losses = losses if weight is None else ops.mul(losses, weight)
     return apply_reduction(ops, ops.mean(losses, -1), reduction)
 

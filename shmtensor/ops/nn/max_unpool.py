@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from ... import native
 from ..table.op_table import ROWS, op
 from ..table.samples import ints
 from .pooling import chosen_elements
@@ -24,8 +25,10 @@ def _max_unpool(xp, x, indices, /, size):
     """Zeros in images of a size, with each number at its index."""
     lead = x.shape[: x.ndim - len(size)]
     rows = (*lead, math.prod(x.shape[len(lead) :]))
-    empty = xp.zeros((*lead, math.prod(size)), x.dtype)
-    out = ROWS["_scatter"].forward(xp, empty, x.reshape(rows), indices.reshape(rows), -1)
+    out = xp.zeros((*lead, math.prod(size)), x.dtype)
+    source, places = x.reshape(rows), indices.reshape(rows)
+    if places.size and not native.scatter(out, source, places, -1, 0):
+        out = ROWS["_scatter"].forward(xp, out, source, places, -1)
     return out.reshape(*lead, *size)
 
 

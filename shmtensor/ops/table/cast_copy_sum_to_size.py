@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -80,14 +81,29 @@ def _to_device(xp, x, /, target, source):
 _to_device.pullback(x=lambda ops, g, target, source: ops._to_device(g, source, target))
 
 
-@op(complex_gradients=True, samples=[((2, 3, 4), (3, 1)), ((2, 3), ())])
+@functools.lru_cache(1024)
+def broadcast_dims(shape: tuple[int, ...], target: tuple[int, ...]) -> tuple[int, ...]:
+    """The dimensions along which `target` would be broadcast to a shape."""
+    extra = len(shape) - len(target)
+    return tuple(d for d, n in enumerate(shape) if d < extra or (target[d - extra] == 1 and n != 1))
+
+
+def sum_to_size_kernel(x, shape):
+    """The native sum; None where nothing is summed."""
+    shape = tuple(shape)
+    dims = broadcast_dims(x.shape, shape)
+    return native.sum(x, dims).reshape(shape) if dims else None
+
+
+@op(
+    complex_gradients=True,
+    native=sum_to_size_kernel,
+    samples=[((2, 3, 4), (3, 1)), ((2, 3), ()), ((2, 3), (2, 3))],
+)
 def _sum_to_size(xp, x, /, shape):
     """Sums over the dimensions along which `shape` would be broadcast to x's shape."""
-    extra = x.ndim - len(shape)
-    axes = tuple(
-        i for i in range(x.ndim) if i < extra or (shape[i - extra] == 1 and x.shape[i] != 1)
-    )
-    return x.sum(axes, keepdims=True).reshape(shape)
+    shape = tuple(shape)
+    return x.sum(broadcast_dims(x.shape, shape), keepdims=True).reshape(shape)
 
 
 _sum_to_size.pullback(x=lambda ops, g, x_shape: ops.expand(g, x_shape))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import product
 
 import numpy as np
@@ -142,6 +143,25 @@ def test_kl_batchmean_and_log_target() -> None:
     np.testing.assert_allclose(nn.KLDivLoss(reduction="batchmean")(x, y).item(), expected)
     logged = nn.KLDivLoss(reduction="batchmean", log_target=True)(x, y.log())
     np.testing.assert_allclose(logged.item(), expected)
+
+
+def test_gaussian_nll_of_small_variances() -> None:
+    for small in (0.0, 2.0):  # below and above the least variance
+        x = st.tensor([1.0, 3.0], dtype=st.float64, requires_grad=True)
+        var = st.tensor([small, 4.0], dtype=st.float64, requires_grad=True)
+        F.gaussian_nll_loss(x, st.zeros(2), var, eps=0.5, reduction="sum").backward()
+        clamped, x0 = np.maximum(var.detach().numpy(), 0.5), x.detach().numpy()
+        np.testing.assert_allclose(x.grad.numpy(), x0 / clamped)
+        np.testing.assert_allclose(var.grad.numpy(), (1 / clamped - (x0 / clamped) ** 2) / 2)
+
+
+def test_multi_margin_of_equal_scores_and_nan() -> None:
+    x = st.tensor([[1.0, 1.0, 0.0], [2.0, math.nan, 0.0]], requires_grad=True)
+    loss = F.multi_margin_loss(x, st.tensor([0, 0]), margin=0.0, reduction="none")
+    assert loss.tolist()[0] == 0
+    assert math.isnan(loss.tolist()[1])
+    loss.sum().backward()
+    assert x.grad[0].tolist() == [0.0, 0.0, 0.0]
 
 
 def test_distances_of_vectors() -> None:

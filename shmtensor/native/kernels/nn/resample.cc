@@ -114,7 +114,9 @@ class Resampler {
     copies_columns_ = taps[2].is_identity();
     for (int64_t i = 1; i <= taps[2].out && 3 * taps[2].repeated > 2 * taps[2].out; ++i)
       if (i == taps[2].out || !taps[2].repeats[i]) groups_.push_back(i);
-    columns_first_ = !copies_columns_ && 2 * (rows_.out - rows_.repeated) > 3 * rows_.n;
+    // Rows that are only copied, as in padding, go from the image to the results at once.
+    const bool copies = rows_.most <= 1 && rows_.weight.empty() && taps[2].most <= 1 && taps[2].weight.empty();
+    columns_first_ = !copies_columns_ && !copies && 2 * (rows_.out - rows_.repeated) > 3 * rows_.n;
     const T* from = x.as<T>();
     const int64_t work = out_row_ * (rows_.most + (copies_columns_ ? 0 : 2 * taps[2].most));
     for_rows(x.planes, rows_.out, work, [&](int64_t plane, int64_t start, int64_t stop) {
