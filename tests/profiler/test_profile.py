@@ -211,6 +211,12 @@ def there(x: st.Tensor) -> st.Tensor:
     return x.exp()
 
 
+def test_a_class_among_the_operands_has_no_shape() -> None:
+    with profile(record_shapes=True) as prof:
+        st.ones(3).to(np.float64)
+    assert prof.events()[-1].input_shapes == [[3], []]
+
+
 def test_stacks(tmp_path: Path) -> None:
     x = st.ones(1 << 16)
     with profile(with_stack=True) as prof:
