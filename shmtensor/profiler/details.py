@@ -101,7 +101,8 @@ def shape_of(x: Any) -> list[Any]:
         shapes = [shape_of(v) for v in x]
         return shapes if any(shapes) else []
     array = x.array if isinstance(x, native.TensorBase) else x
-    return list(getattr(array, "shape", ()))
+    shape = getattr(array, "shape", ())
+    return list(shape) if isinstance(shape, tuple) else []  # np.float32.shape is a descriptor
 
 
 def stack_of(frame: Any, left_out: CodeType) -> list[tuple[CodeType, int]]:

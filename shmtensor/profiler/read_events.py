@@ -115,26 +115,27 @@ class ThreadEvents:
         """
         rows = [(0, 0, 0, 0)] * len(self.notes)
         inner: dict[int, list[int]] = {}  # ns, ns on the same stream, bytes
+        intervals = [None if note is None else note.interval for note in self.notes]
         for i in reversed(range(len(rows))):
             ns, ns_on_stream, nbytes = inner.pop(i, (0, 0, 0))
-            note = self.notes[i]
-            interval = None if note is None else note.interval
-            if interval is not None:
+            interval, outer = intervals[i], self.parents[i]
+            if interval is None:
+                rows[i] = ns, 0, 0, 0
+            else:
                 rows[i] = (
                     interval.duration, max(interval.duration - ns_on_stream, 0),
                     interval.nbytes, interval.nbytes - nbytes,
                 )  # fmt: skip
-            elif ns or nbytes:
-                rows[i] = ns, 0, 0, 0
-            parent = self.parents[i]
-            if parent >= 0 and any(rows[i]):
-                sums = inner.setdefault(parent, [0, 0, 0])
-                outer = self.notes[parent]
-                outer_interval = None if outer is None else outer.interval
-                sums[0] += rows[i][0]
-                if interval and outer_interval and is_same_stream(interval, outer_interval):
-                    sums[1] += rows[i][0]
-                sums[2] += rows[i][2]
+            if outer >= 0 and rows[i][0]:
+                inner.setdefault(outer, [0, 0, 0])[0] += rows[i][0]
+            # What an op has of its own lacks the ops inside it, also those in a range inside it.
+            while outer >= 0 and intervals[outer] is None:
+                outer = self.parents[outer]
+            around = intervals[outer] if outer >= 0 else None
+            if interval is not None and around is not None:
+                sums = inner.setdefault(outer, [0, 0, 0])
+                sums[1] += interval.duration if is_same_stream(interval, around) else 0
+                sums[2] += interval.nbytes
         return rows
 
 

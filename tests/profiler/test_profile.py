@@ -30,6 +30,8 @@ from shmtensor.profiler import (
     tensorboard_trace_handler,
 )
 from shmtensor.profiler.chrome_trace import trace_events
+from shmtensor.profiler.cuda_times import Interval
+from shmtensor.profiler.details import Note, Notes
 from shmtensor.profiler.read_events import (
     CHUNK_BYTES,
     EVENT,
@@ -211,6 +213,12 @@ def there(x: st.Tensor) -> st.Tensor:
     return x.exp()
 
 
+def test_a_class_among_the_operands_has_no_shape() -> None:
+    with profile(record_shapes=True) as prof:
+        st.ones(3).to(np.float64)
+    assert prof.events()[-1].input_shapes == [[3], []]
+
+
 def test_stacks(tmp_path: Path) -> None:
     x = st.ones(1 << 16)
     with profile(with_stack=True) as prof:
@@ -354,6 +362,24 @@ def test_threads_have_their_numbers() -> None:
         st.ones(3).exp()
     by_name = {event.name: event.thread for event in prof.events()}
     assert by_name["erfinv"] == numbers[0] != by_name["exp"] == threading.get_native_id()
+
+
+def test_times_on_a_gpu_without_the_ops_in_a_range_inside() -> None:
+    names = ("op", 0, 100), ("range", 10, 80), ("op", 20, 30), ("op", 60, 10)
+    kinds = native.PROFILE_KINDS
+    rows = [(start, ns, 0, 0, 0, kinds.index(kind), 0) for kind, start, ns in names]
+    noted: Notes = {}
+    for start, stream, ns, nbytes in ((0, 7, 50, 12), (20, 7, 20, 8), (60, 9, 5, 3)):
+        noted[1, start] = note = Note()
+        note.interval = interval = Interval(0, stream, first=1)
+        interval.duration, interval.nbytes = ns, nbytes
+    thread = ThreadEvents(Process(0, 1, "main"), 1, np.array(rows, EVENT), noted)
+    assert thread.device_figures() == [
+        (50, 30, 12, 1),  # the last op is on another stream
+        (25, 0, 0, 0),
+        (20, 20, 8, 8),
+        (5, 5, 3, 3),
+    ]
 
 
 def test_memory_of_an_op_without_the_ops_inside_it() -> None:
