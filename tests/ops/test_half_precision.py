@@ -206,3 +206,9 @@ def test_a_number_is_rounded_before_it_is_compared_in_place(half: Any, step: int
             expected = getattr(y, name)(number).to(half).tolist()
             assert getattr(y, name + "_")(number) is y
             assert y.tolist() == expected, (name, number)
+
+
+def test_the_gradient_of_a_mean_of_more_than_65504() -> None:
+    x = st.ones(70_000, dtype=st.float16, requires_grad=True)
+    x.mean().backward()
+    assert x.grad[0].item() == np.float16(1 / 70_000)

@@ -247,7 +247,7 @@ def mean(xp, x, /, dim=None, keepdim=False, *, dtype: dtype = None):
 
 mean.pullback(
     x=lambda ops, g, x_shape, dim, keepdim: expand_reduced(
-        ops, g / (reduced_size(x_shape, dim) or math.nan), x_shape, dim, keepdim
+        ops, ops.div(g, reduced_size(x_shape, dim) or math.nan), x_shape, dim, keepdim
     )
 )
 
