@@ -1811,7 +1811,8 @@ class Tensor(Methods):
         return self.new_tensor(*data, device=device)
 
     def __copy__(self) -> Tensor:
-        tensor = deepcopy_pickle.make_tensor(type(self), self.array, self.requires_grad, self.grad)
+        gradient = None if self.accumulate_grad is None else self.accumulate_grad.grad
+        tensor = deepcopy_pickle.make_tensor(type(self), self.array, self.requires_grad, gradient)
         if attributes := getattr(self, "__dict__", None):
             tensor.__dict__.update(attributes)
         return tensor

@@ -304,6 +304,28 @@ def test_log_odds_instead_of_probabilities() -> None:
     np.testing.assert_allclose(p.probs, st.softmax(logits, -1), rtol=1e-12)
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "mode"),
+    [
+        ("Gamma", (3.0, 0.5), 4.0),
+        ("InverseGamma", (3.0, 0.5), 0.125),
+        ("FisherSnedecor", (4.0, 6.0), 0.375),
+        ("NegativeBinomial", (3.0, 0.75), 6.0),
+        ("Beta", (3.0, 2.0), 2 / 3),
+        ("LogNormal", (1.0, 0.5), np.exp(0.75)),
+        ("Kumaraswamy", (2.0, 3.0), 0.2**0.5),
+    ],
+)
+def test_the_mode_is_the_most_probable_value(
+    name: str, arguments: tuple[float, float], mode: float
+) -> None:
+    p = getattr(distributions, name)(*arguments)
+    np.testing.assert_allclose(p.mode, mode, rtol=1e-5)
+    at_mode = p.log_prob(p.mode).item()
+    for near in (0.9, 1.1) if name not in DISCRETE else (1 / 2, 2):
+        assert p.log_prob(p.mode * near).item() < at_mode
+
+
 def test_modes_at_the_ends() -> None:
     shape = st.tensor([0.5, 1.0, 2.0])
     weibull = distributions.Weibull(1.0, shape)

@@ -266,3 +266,21 @@ def test_the_divergence_of_wishart_is_bregmans() -> None:
     x = p.sample((20000,))
     by_samples = (p.log_prob(x) - q.log_prob(x)).mean()
     np.testing.assert_allclose(kl_divergence(p, q), by_samples, rtol=0.05)
+
+
+def test_divergences_from_a_flat_density_are_entropies() -> None:
+    p = st.distributions.Beta(3.0, 2.5)
+    flat = st.distributions.Beta(1.0, 1.0)
+    value = st.distributions.kl_divergence(p, flat)
+    np.testing.assert_allclose(value, -p.entropy(), rtol=1e-4)
+    p = st.distributions.Dirichlet(st.tensor([3.0, 2.5, 0.7]))
+    flat = st.distributions.Dirichlet(st.ones(3))  # density 2
+    value = st.distributions.kl_divergence(p, flat)
+    np.testing.assert_allclose(value, -p.entropy() - np.log(2), rtol=1e-4)
+
+
+def test_the_divergence_of_poisson_is_its_formula() -> None:
+    value = st.distributions.kl_divergence(
+        st.distributions.Poisson(2.0), st.distributions.Poisson(5.0)
+    )
+    np.testing.assert_allclose(value, 2 * np.log(2 / 5) - 2 + 5, rtol=1e-5)

@@ -258,6 +258,38 @@ def test_numpys_name_of_keepdim() -> None:
     assert x.std(axis=1, keepdims=True).shape == (3, 1)
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x, i: x.max(i(1)).values,
+        lambda x, i: x.min(axis=i(1), keepdims=True).indices,
+        lambda x, i: x.all(i(1)),
+        lambda x, i: x.std(i(1)),
+        lambda x, i: x.norm(2, i(1)),
+        lambda x, i: x.roll(i(1), i(1)),
+        lambda x, i: x.flip(i(1)),
+        lambda x, i: x.squeeze(i(1)),
+        lambda x, i: x.movedim(i(1), i(0)),
+        lambda x, i: x.tile(i(2)),
+        lambda x, i: st.fft.fftn(x, dim=i(1)),
+        lambda x, i: st.linspace(0, 1, i(3)),
+        lambda x, i: functional.cosine_similarity(x, x, dim=i(0)),
+        lambda x, i: functional.max_pool1d(x, i(2)),
+        lambda x, i: functional.interpolate(x[None], size=i(2)),
+    ],
+)
+def test_dims_and_sizes_may_be_numpys_integers(call: Any) -> None:
+    y = st.tensor([[3.0, 1.0, 0.0], [2.0, 5.0, 4.0]], requires_grad=True)
+    assert repr(call(y, np.int64)) == repr(call(y, int))
+
+
+def test_a_wrong_numpy_integer_is_shown_as_an_int() -> None:
+    with pytest.raises(IndexError, match=r"out of range.* 7"):
+        x.max(np.int64(7))
+    with pytest.raises(TypeError, match="unexpected keyword argument"):
+        x.max(axis=np.int64(0), foo=np.int64(1))
+
+
 def test_losses_take_arrays() -> None:
     assert functional.mse_loss(x, np.zeros((3, 4), np.float32)).item() == 1
 

@@ -70,6 +70,13 @@ def test_copy_of_a_subclass_keeps_its_attributes() -> None:
     assert x.tag == 5
 
 
+def test_copy_of_a_result_does_not_warn_of_its_grad() -> None:
+    clone = copy.copy(st.ones(2, requires_grad=True) * 3)
+    assert clone.is_leaf
+    assert clone.grad is None
+    assert clone.tolist() == [3, 3]
+
+
 LIKE: dict[str, Any] = {
     "zeros_like": st.zeros_like,
     "ones_like": st.ones_like,

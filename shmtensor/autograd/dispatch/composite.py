@@ -11,7 +11,7 @@ from typing import Any
 from ... import native
 from ...ops.table.op_table import COMPOSITES, ROWS, Composite
 from .autocast_lists import NONE, modes_of, precisions_of
-from .explain_error import PUBLIC_NAMES, explain_missing_attribute
+from .explain_error import PUBLIC_NAMES, as_int, explain_missing_attribute, has_numpy_integers
 from .foreign_operands import refuse_foreign
 from .general_call import multiple_values, wrong_call
 from .numpy_messages import translate
@@ -72,7 +72,7 @@ def out(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
 def explain(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: Exception) -> Any:
     """Raises the error that the caller sees: it names this function, not one that it calls. A call
     that names its sizes, as `zeros(size=(2, 3))`, or has NumPy's names, as `x.max(axis=0)`, did not
-    fit either: its result.
+    fit either: its result. So is that of a call with NumPy's integers, with ints in their place.
 
     Raises:
         TypeError: an argument is missing, unknown, of another library, or not a tensor where one is
@@ -93,7 +93,10 @@ def explain(composite: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error
             return call_with_size(composite, expected, args, kwargs)
         if isinstance(error, AttributeError):
             explain_missing_attribute(composite.__name__, error, bound.arguments)
-    rename(error, composite, (*args, *kwargs.values()))
+    values = (*args, *kwargs.values())
+    if has_numpy_integers(values) and isinstance(error, (TypeError, ValueError)):
+        return composite(*map(as_int, args), **{n: as_int(x) for n, x in kwargs.items()})
+    rename(error, composite, values)
     raise error
 
 

@@ -5,7 +5,7 @@ nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -50,7 +50,8 @@ def nested_values(value: Any) -> Iterator[Any]:
 def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
     """Raises the error that the caller sees after a kernel's error.
 
-    Its text comes from the operands, not from NumPy's message.
+    Its text comes from the operands, not from NumPy's message. A kernel may not take integers of
+    NumPy among the attributes: then this is the result of the call with ints.
 
     Args:
         values: the op's arguments in the row's order.
@@ -58,6 +59,9 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
     row, form = op.rule.row, op.form
     n = len(row.inputs)
     inputs, attributes = values[:n], values[n:]
+    if has_numpy_integers(attributes) and not isinstance(error, (ShmTensorError, MemoryError)):
+        names = [a.name for a in row.attributes]
+        return op(*inputs, **dict(zip(names, map(as_int, attributes), strict=True)))
     name, shapes = op.event.lstrip("_"), shapes_of(inputs)
     name = PUBLIC_NAMES.get(name, name)
     if isinstance(error, (ShmTensorError, MemoryError)):
@@ -102,6 +106,15 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
             ) from None
         raise TypeError(described(name, row, error, shapes)) from None
     raise error
+
+
+def has_numpy_integers(values: Iterable[Any]) -> bool:
+    return any(isinstance(x, np.integer) for x in values)
+
+
+def as_int(value: Any) -> Any:
+    """An int in place of NumPy's integer; any other value."""
+    return int(value) if isinstance(value, np.integer) else value
 
 
 def rename(error: Exception, name: str, public: bool) -> None:

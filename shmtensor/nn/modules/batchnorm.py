@@ -51,7 +51,8 @@ class _NormBase(Module):
         bias: bool = True,
     ) -> None:
         super().__init__()
-        check_sizes(self, num_features=num_features)
+        if affine or track_running_stats:  # else it is not used
+            check_sizes(self, num_features=num_features)
         self.num_features = num_features
         self.eps = eps
         self.momentum = momentum

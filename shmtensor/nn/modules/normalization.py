@@ -13,7 +13,7 @@ from .. import functional as F
 from .. import init
 from ..parameter import Parameter
 from .module import Module
-from .utils import check_sizes
+from .utils import check_sizes, sizes_of
 
 __all__ = ["CrossMapLRN2d", "GroupNorm", "LayerNorm", "LocalResponseNorm", "RMSNorm"]
 
@@ -95,8 +95,7 @@ class LayerNorm(_Affine):
     ) -> None:
         super().__init__()
         check_sizes(self, normalized_shape=normalized_shape)
-        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
-        self.normalized_shape = tuple(sizes)
+        self.normalized_shape = sizes_of(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         self._make_affine(
@@ -161,8 +160,7 @@ class RMSNorm(Module):
     ) -> None:
         super().__init__()
         check_sizes(self, normalized_shape=normalized_shape)
-        sizes = (normalized_shape,) if isinstance(normalized_shape, int) else normalized_shape
-        self.normalized_shape = tuple(sizes)
+        self.normalized_shape = sizes_of(normalized_shape)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
         if elementwise_affine:

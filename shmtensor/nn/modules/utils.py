@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from numbers import Integral
 from typing import Any, TypeAlias
 
 __all__ = ["consume_prefix_in_state_dict_if_present"]
@@ -16,12 +17,17 @@ Ratios: TypeAlias = float | Sequence[float]
 def check_sizes(module: object, **sizes: Any) -> None:
     """Raises TypeError for sizes of a layer, or tuples of them, that are not whole numbers."""
     for name, value in sizes.items():
-        values = value if isinstance(value, (tuple, list)) else (value,)
+        values = value if isinstance(value, Sequence) and not isinstance(value, str) else (value,)
         if not all(hasattr(n, "__index__") for n in values):
             raise TypeError(
                 f"{type(module).__name__}: {name} must be an int: got {type(value).__name__}, "
                 f"{value!r:.80}"
             )
+
+
+def sizes_of(value: Any) -> tuple[int, ...]:
+    """The sizes that one int or several say."""
+    return (int(value),) if isinstance(value, Integral) else tuple(value)
 
 
 def _ntuple(n: int, name: str = "parse") -> Callable[[Any], tuple[Any, ...]]:

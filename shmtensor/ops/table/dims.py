@@ -34,7 +34,7 @@ def axes(x: Any, dim: int | Sequence[int] | None) -> Any:
 
 def axes_of_all_any(x: Any, dim: int | Sequence[int] | None) -> Any:
     """`axes` for `all` and `any`, where an empty list means no dimension."""
-    return () if dim is not None and dim.__class__ is not int and not dim else axes(x, dim)
+    return () if isinstance(dim, (tuple, list)) and not dim else axes(x, dim)
 
 
 def broadcast_shape(name: str, *shapes: Sequence[int]) -> Shape:

@@ -9,6 +9,13 @@ import shmtensor as st
 from shmtensor import nn
 
 
+def test_momentum_none_averages_all_batches() -> None:
+    layer = nn.BatchNorm1d(1, momentum=None)
+    for value in (1.0, 3.0, 8.0):
+        layer(st.full((2, 1), value))
+    assert layer.running_mean.tolist() == [4]
+
+
 def test_running_statistics_are_forgotten() -> None:
     layer = nn.BatchNorm1d(2)
     layer(st.randn(4, 2))

@@ -1,4 +1,4 @@
-"""Convolution layers against NumPy's windows, and what they refuse."""
+"""Convolution layers: padding, state, and what they refuse; values: tests/against_torch."""
 
 from __future__ import annotations
 
@@ -149,3 +149,15 @@ def test_subclass_may_change_the_weight_in_forward() -> None:
     m(st.ones(1, 2, 3, 3)).sum().backward()
     assert shapes == [(1, 3, 4, 4)]
     assert m.weight.grad is not None
+
+
+@pytest.mark.parametrize(
+    ("mode", "numpys"),
+    [("zeros", "constant"), ("reflect", "reflect"), ("replicate", "edge"), ("circular", "wrap")],
+)
+def test_padding_modes_are_numpys(mode: str, numpys: Any) -> None:
+    layer = nn.Conv1d(1, 1, 3, padding=2, padding_mode=mode, bias=False)
+    x = np.arange(1, 6, dtype=np.float32)
+    padded = np.pad(x, 2, mode=numpys)
+    expected = np.correlate(padded, layer.weight.detach().numpy()[0, 0])
+    np.testing.assert_allclose(layer(st.tensor(x[None, None])).detach()[0, 0], expected, rtol=1e-5)

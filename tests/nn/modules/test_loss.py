@@ -234,3 +234,12 @@ def test_linear_cross_entropy_is_that_of_its_logits() -> None:
 def test_targets_of_bce_are_probabilities() -> None:
     with pytest.raises(RuntimeError, match=r"target must lie in \[0, 1\]: 0.0 to 2.0"):
         nn.BCELoss()(st.tensor([0.5, 0.5]), st.tensor([0.0, 2.0]))
+
+
+def test_losses_pass_their_options_on() -> None:
+    loss = nn.GaussianNLLLoss(full=True)(st.tensor(X), st.tensor(Y), st.tensor(P))
+    expected = 0.5 * (np.log(P) + (X - Y) ** 2 / P + np.log(2 * np.pi))
+    np.testing.assert_allclose(loss.item(), expected.mean())
+    x = st.tensor([[0.1, 0.5, 0.9], [0.3, 0.2, 0.1]])
+    loss = nn.MultiMarginLoss(margin=2.0)(x, st.tensor([2, 0]))
+    assert loss.item() == pytest.approx((1.2 + 1.6 + 1.9 + 1.8) / 6)

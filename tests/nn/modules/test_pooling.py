@@ -1,4 +1,4 @@
-"""Pooling layers against NumPy's windows, and what they refuse."""
+"""Pooling layers: state, and what they refuse; values: tests/against_torch."""
 
 from __future__ import annotations
 
@@ -125,3 +125,10 @@ def test_places_outside_are_refused() -> None:
         m(x, indices, [4, 4, 4])
     with pytest.raises(RuntimeError, match=r"greater than zero: \(2, 2\), \(0, 0\)"):
         nn.MaxUnpool2d(2, 0)(x, indices)
+
+
+def test_pools_pass_their_options_on() -> None:
+    x = st.tensor([[1.0, 5.0, 2.0]])
+    assert nn.MaxPool1d(2, ceil_mode=True)(x).tolist() == [[5, 2]]
+    assert nn.AvgPool1d(2, ceil_mode=True, count_include_pad=False)(x).tolist() == [[3, 2]]
+    assert nn.AvgPool1d(2, padding=1, count_include_pad=False)(x).tolist() == [[1, 3.5]]

@@ -46,3 +46,10 @@ def test_wrong_arguments_are_refused() -> None:
     ):
         with pytest.raises(error, match=message):
             m(x)
+
+
+def test_bilinear_keeps_the_corners() -> None:
+    x = st.tensor([[[[0.0, 3.0], [6.0, 9.0]]]])
+    expected = [[0, 1, 2, 3], [2, 3, 4, 5], [4, 5, 6, 7], [6, 7, 8, 9]]
+    for layer in (nn.UpsamplingBilinear2d(4), nn.Upsample(4, mode="bilinear", align_corners=True)):
+        np.testing.assert_allclose(layer(x)[0, 0], expected, atol=1e-5)

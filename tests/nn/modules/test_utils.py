@@ -81,3 +81,10 @@ def test_sizes_may_be_numpys_numbers() -> None:
     two = np.int64(2)
     assert nn.Linear(two, two)(st.ones(1, 2)).shape == (1, 2)
     assert nn.Conv1d(two, two, two)(st.ones(1, 2, 3)).shape == (1, 2, 2)
+    for layer in (nn.LayerNorm(two), nn.RMSNorm(two), nn.LayerNorm(range(2, 3))):
+        assert layer.normalized_shape == (2,)
+    assert nn.TransformerEncoderLayer(two, two, two)(st.ones(2, 2)).shape == (2, 2)
+
+
+def test_a_size_that_is_not_used_may_be_none() -> None:
+    assert nn.BatchNorm1d(None, affine=False, track_running_stats=False)(st.ones(2, 2)).sum() == 0
