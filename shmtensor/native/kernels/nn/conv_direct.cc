@@ -13,8 +13,9 @@
 //   image --load_rows--> padded[channel][phase][z][y][x] --conv_tiles--> sums[row][z][y][x] --store_rows--> results
 //
 // where z, y, x run over the padded extent; the sums behind the last result of a row are computed and dropped. Images of
-// few pixels are copied as columns instead, side by side: columns[channel][tap][image][pixel]. Pieces depend on shapes
-// alone, and so do the results.
+// few pixels are copied side by side instead: padded[channel][phase][z][y][x][image]. A vector holds the same pixel of
+// several images, so short rows fill vectors, and sums leave out the taps that are outside the image. Pieces depend on
+// shapes alone, and so do the results.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -31,7 +32,6 @@ constexpr int64_t kPanel = 8;             // filters of a register tile
 constexpr int64_t kLane = 16;             // sums are computed in vectors of at most this many pixels
 constexpr int64_t kSlack = 8 * kLane;     // elements read or written behind a copy
 constexpr int64_t kSums = 1 << 16;         // elements of the results of a piece
-constexpr int64_t kMove = 10;             // see prefers_columns
 constexpr int64_t kCopy = 1 << 17;        // elements of a copy, so that it stays in the second-level cache
 constexpr int64_t kPixels = 1024;         // pixels of a sum over images
 constexpr int64_t kTasks = 8;             // a call is divided into as many, if it can be
@@ -288,107 +288,176 @@ void correlate(const Correlation& c, const Box& box, const T* source, const T* w
   });
 }
 
-// ---- images of few pixels, side by side
+// ---- images of few pixels: a pixel of all images of a run, and then its neighbour, lie side by side
 
-// Copies the pixels of each tap from the copy of a channel of some images: columns[tap][image][z][y][x], `pixels` elements
-// apart. Up to one vector behind a column is overwritten.
-template <class T>
-void pack_columns(const Correlation& c, const Box& box, const T* copy, const std::vector<ConvTap>& taps, int64_t images,
-                  T* columns, int64_t pixels) {
-  const int64_t* n = c.quotients;
-  const int64_t row = box.extent[2], plane = box.extent[1] * row;
-  const NnKernels<T>& kernels = nn_kernels<T>();
-  for (const ConvTap& tap : taps) {
-    if (n[0] == 1) {
-      kernels.pack_rows(copy + tap.x, box.extent[0] * plane, row, columns, images, n[1], n[2]);
-    } else {
-      for (int64_t i = 0; i < images; ++i)
-        kernels.pack_rows(copy + tap.x + i * box.extent[0] * plane, plane, row, columns + i * product(n), n[0], n[1], n[2]);
-    }
-    columns += pixels;
+// Two vectors of images, if that leaves several runs for threads.
+int64_t images_side_by_side(int64_t images) { return min(images, images < 4 * kLane ? kLane : 2 * kLane); }
+
+// Where the pixels of a run of images lie in a copy of one channel, whose taps are those of a box, and their sums.
+struct Interleaved {
+  int64_t run;                          // images
+  bool is_swept;                        // sums behind the rows are computed, too
+  int64_t channel, unread;              // elements of a channel's copy, and the place of pixels that no tap reads
+  int64_t line, lines, plane, sums;     // elements of a line of sums, lines of a plane, elements of a plane and of all
+  std::vector<int64_t> source, result;  // the place of each pixel; of each result, among the sums of all phases
+
+  Interleaved(const Correlation& c, const Box& box, int64_t images) : run(images) {
+    const int64_t *n = c.quotients, line_of_row = round_up(n[2] * run, kLane), swept = round_up(box.sums(n) * run, kLane);
+    is_swept = swept <= n[1] * line_of_row;
+    line = is_swept ? swept : line_of_row;
+    lines = is_swept ? 1 : n[1];
+    plane = line * lines;
+    sums = n[0] * plane;
+    unread = product(box.phases) * box.plane * run + kLane;
+    channel = plane_distance(unread + run);
   }
+  bool has_whole_vectors() const { return !is_swept && run % kLane == 0; }  // of each pixel
+
+  // Fills `source` and `result`; the sums of a phase are `distance` elements apart.
+  void place(const Correlation& c, const Box& box, int64_t distance) {
+    int64_t at[3];
+    for (int64_t p = 0; p < product(c.source); ++p) {
+      Correlation::split(p, c.source, at);
+      int64_t number = 0, pixel = 0;
+      bool is_read = true;
+      for (int i = 0; i < 3; ++i) {
+        const int64_t shift = at[i] - c.low[i], phase = shift < 0 ? -1 : box.plane_of(i, shift % c.in_step[i]);
+        is_read = is_read && phase >= 0 && phase < box.phases[i] && shift / c.in_step[i] < box.extent[i];
+        number = number * box.phases[i] + phase;
+        pixel = pixel * box.extent[i] + shift / c.in_step[i];
+      }
+      source.push_back(is_read ? (number * box.plane + pixel) * run : unread);
+    }
+    for (int64_t p = 0; p < product(c.result); ++p) {
+      Correlation::split(p, c.result, at);
+      int64_t phase = 0;
+      for (int i = 0; i < 3; ++i) {
+        phase = phase * c.out_step[i] + at[i] % c.out_step[i];
+        at[i] /= c.out_step[i];
+      }
+      const int64_t row = is_swept ? box.extent[2] * run : line;
+      result.push_back(phase * distance + at[0] * plane + at[1] * row + at[2] * run);
+    }
+  }
+};
+
+// Results side by side whose sums have the same taps, which are all inside the image: sums with zeros are left out.
+struct Stroke {
+  int64_t x, y, n;  // the first sum's place in the copy and among the sums, and their number
+  std::vector<ConvTap> taps;
+};
+
+// The values of q of one dimension for which a tap's pixel is inside the image.
+void inner_range(const Correlation& c, int i, int64_t shift, int64_t* start, int64_t* stop) {
+  *start = shift < 0 ? divide_up(-shift, c.in_step[i]) : 0;
+  *stop = min(c.quotients[i], c.source[i] > shift ? divide_up(c.source[i] - shift, c.in_step[i]) : 0);
+}
+
+std::vector<Stroke> strokes_of(const Correlation& c, const Box& box, const Interleaved& places, size_t phase) {
+  std::vector<Stroke> strokes;
+  const bool is_divided = places.has_whole_vectors() && c.rows >= kPanel;
+  const auto& list = c.taps[phase];
+  std::vector<int64_t> ends = {c.quotients[2]};
+  for (const PhaseTap& tap : list) {
+    int64_t start, stop;
+    inner_range(c, 2, tap.shift[2], &start, &stop);
+    ends.push_back(start);
+    ends.push_back(stop);
+  }
+  std::sort(ends.begin(), ends.end());
+  for (int64_t line = 0; line < c.quotients[0] * places.lines; ++line) {
+    const int64_t at[3] = {line / places.lines, line % places.lines, 0};
+    int64_t x = 0;
+    for (const int64_t end : ends) {
+      if (end <= x || end > c.quotients[2]) continue;
+      const int64_t stop = is_divided ? end : c.quotients[2];
+      Stroke stroke;
+      stroke.x = ((at[0] * box.extent[1] + at[1]) * box.extent[2] + x) * places.run;
+      stroke.y = line * places.line + x * places.run;
+      stroke.n = places.is_swept ? places.line : (stop - x) * places.run;
+      for (size_t t = 0; t < list.size(); ++t) {
+        bool is_inside = true;
+        for (int i = 0; i < (is_divided ? 3 : places.is_swept ? 1 : 2); ++i) {
+          int64_t first, last;
+          inner_range(c, i, list[t].shift[i], &first, &last);
+          const int64_t q = i == 2 ? x : at[i];
+          is_inside = is_inside && q >= first && q < last;
+        }
+        const ConvTap& tap = box.taps[phase][t];
+        if (is_inside) stroke.taps.push_back({tap.x * places.run, tap.w});
+      }
+      strokes.push_back(stroke);
+      x = stop;
+    }
+  }
+  return strokes;
 }
 
 template <class T>
-void correlate_columns(const Correlation& c, const T* source, const T* w, const T* bias, T* result) {
-  const int64_t n = product(c.quotients), run = min(c.images, max(1, 192 / n)), runs = divide_up(c.images, run);
-  const int64_t pixels = round_up(run * n, kLane), units = runs * c.groups, phases = product(c.out_step);
+void correlate_interleaved(const Correlation& c, const T* source, const T* w, const T* bias, T* result) {
+  const Box box(c, 1, INT64_MAX, 1);
+  const int64_t run = images_side_by_side(c.images), runs = divide_up(c.images, run), units = runs * c.groups;
+  Interleaved places(c, box, run);
+  const int64_t phases = product(c.out_step), sums = places.sums;
   const int64_t blocks = units < kTasks ? min(divide_up(kTasks, units), divide_up(c.rows, kPanel)) : 1;
-  const int64_t most = max(1, kSums / (phases * pixels * kPanel)) * kPanel;  // rows of results at a time
+  const int64_t most = max(1, kSums / (phases * sums * kPanel)) * kPanel;  // rows of results at a time
   const int64_t block = min(most, round_up(divide_up(c.rows, blocks), min(c.rows, kPanel)));
+  places.place(c, box, block * sums);
   const int64_t row_blocks = divide_up(c.rows, block), source_plane = product(c.source), result_plane = product(c.result);
-  const Box box(c, 1, INT64_MAX, run);
-  const int64_t some = even_part(c.channels, kCopy / (c.filter_taps * pixels));  // channels at a time
+  const int64_t some = even_part(c.channels, kCopy / places.channel);  // channels at a time
   const int64_t grain = 1 + kWork / max(c.work() / (units * row_blocks), 1);
-  std::vector<std::vector<ConvTap>> taps = box.taps;  // of the columns
-  for (auto& list : taps) {
-    for (size_t t = 0; t < list.size(); ++t) list[t].x = static_cast<int64_t>(t) * pixels;
-  }
+  std::vector<std::vector<Stroke>> strokes;
+  for (int64_t p = 0; p < phases; ++p) strokes.push_back(strokes_of(c, box, places, static_cast<size_t>(p)));
+  const NnKernels<T>& kernels = nn_kernels<T>();
   ranges(units * row_blocks, grain, [&](int64_t start, int64_t stop) {
-    T* copy = scratch.get<T>(some * box.channel + (some * c.filter_taps + block * phases) * pixels + 3 * kSlack);
-    T* columns = copy + some * box.channel + kSlack;
-    T* sums = columns + some * c.filter_taps * pixels + kSlack;
+    T* copy = scratch.get<T>(some * places.channel + phases * block * sums + 2 * kSlack);
+    T* to = copy + some * places.channel + kSlack;
+    memset(copy, 0, sizeof(T) * static_cast<size_t>(some * places.channel + kSlack));
     for (int64_t unit = start; unit < stop; ++unit) {
       const int64_t r0 = unit % row_blocks * block, rows = min(block, c.rows - r0), i = unit / row_blocks;
       const int64_t g = i % c.groups, first = i / c.groups * run, count = min(run, c.images - first);
-      const int64_t begin[3] = {0, 0, 0};
       for (int64_t c0 = 0; c0 < c.channels; c0 += some) {
         const int64_t m = min(some, c.channels - c0);
+        const T* image = source + ((first * c.groups + g) * c.channels + c0) * source_plane;
         for (int64_t j = 0; j < m; ++j) {
-          const T* image = source + ((first * c.groups + g) * c.channels + c0 + j) * source_plane;
-          copy_channel(c, box, image, c.groups * c.channels * source_plane, count, begin, copy + j * box.channel);
-        }
-        T* to = columns;
-        for (int64_t j = 0; j < m; ++j) {  // after all copies: loads wait for stores that are under way
-          for (const auto& list : box.taps) {
-            pack_columns(c, box, copy + j * box.channel, list, count, to, pixels);
-            to += static_cast<int64_t>(list.size()) * pixels;
-          }
+          kernels.interleave(image + j * source_plane, c.groups * c.channels * source_plane, count, places.source.data(),
+                             source_plane, copy + j * places.channel);
         }
         ConvTile<T> tile{};
-        tile.x = columns;
-        tile.x_channel = c.filter_taps * pixels;
+        tile.x_channel = places.channel;
         tile.channels = m;
         tile.w = w + g * c.w_group + r0 * c.w_row + c0 * c.w_channel;
         tile.w_row = c.w_row;
         tile.w_channel = c.w_channel;
-        tile.y = sums;
-        tile.y_row = pixels;
-        tile.n = count * n;
+        tile.y_row = sums;
         tile.add = c0 > 0;
-        for (const auto& list : taps) {
-          tile.tap = list.data();
-          tile.taps = static_cast<int64_t>(list.size());
-          nn_kernels<T>().conv_tiles(tile, rows);
-          tile.x += tile.taps * pixels;
-          tile.y += block * pixels;
-        }
-      }
-      for (int64_t j = 0; j < count; ++j) {
-        for (int64_t r = 0; r < rows; ++r) {
-          const int64_t row = g * c.rows + r0 + r;
-          T* out = result + ((first + j) * c.groups * c.rows + row) * result_plane;
-          for (int64_t p = 0; p < c.out_step[0] * c.out_step[1]; ++p) {
-            const int64_t pz = p / c.out_step[1], py = p % c.out_step[1];
-            const T* from = sums + (p * c.out_step[2] * block + r) * pixels + j * n;
-            const int64_t height = divide_up(c.result[1] - py, c.out_step[1]);
-            for (int64_t z = pz; z < c.result[0] && height > 0; z += c.out_step[0], from += c.quotients[1] * c.quotients[2])
-              nn_kernels<T>().store_rows(from, c.quotients[2], block * pixels, c.out_step[2],
-                                         out + (z * c.result[1] + py) * c.result[2], c.out_step[1] * c.result[2], height,
-                                         c.result[2], bias ? bias[row] : T(0));
+        for (int64_t p = 0; p < phases; ++p) {
+          for (const Stroke& stroke : strokes[static_cast<size_t>(p)]) {
+            tile.tap = stroke.taps.data();
+            tile.taps = static_cast<int64_t>(stroke.taps.size());
+            tile.n = stroke.n;
+            tile.x = copy + stroke.x;
+            tile.y = to + p * block * sums + stroke.y;
+            kernels.conv_tiles(tile, rows);
           }
         }
+      }
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t row = g * c.rows + r0 + r;
+        kernels.deinterleave(to + r * sums, places.result.data(), result_plane,
+                             result + (first * c.groups * c.rows + row) * result_plane, c.groups * c.rows * result_plane,
+                             count, bias ? bias[row] : T(0));
       }
     }
   });
 }
 
-// Are rows of results so short that most of the sums of a padded copy would be dropped? Moving a pixel to its columns takes
-// as long as the products with kMove filters.
-bool prefers_columns(const Correlation& c) {
-  const Box box(c, c.channels, INT64_MAX, 1);
-  const int64_t n = product(c.quotients), sums = box.size[0] * box.sum_plane();
-  return n <= 256 && n * (c.rows + kMove) < c.rows * sums;
+// Are rows of results so short that a padded copy of one image would compute more sums, to drop them?
+bool prefers_interleaved(const Correlation& c) {
+  const Box box(c, 1, INT64_MAX, 1);
+  const int64_t n = product(c.quotients), run = images_side_by_side(c.images);
+  const int64_t padded = run * box.size[0] * box.sum_plane();
+  return n <= 256 && product(c.source) <= 4096 && 8 * Interleaved(c, box, run).sums < 7 * padded;
 }
 
 }  // namespace
@@ -396,7 +465,7 @@ bool prefers_columns(const Correlation& c) {
 template <class T>
 void direct_conv(const Convolution& v, const T* source, const T* w, const T* bias, T* result, bool is_gradient) {
   const Correlation c(v, is_gradient);
-  if (prefers_columns(c)) return correlate_columns(c, source, w, bias, result);
+  if (prefers_interleaved(c)) return correlate_interleaved(c, source, w, bias, result);
   int64_t limit = kCopy;
   for (;;) {
     const Box box(c, c.channels, limit, 1);
@@ -409,16 +478,21 @@ void direct_conv(const Convolution& v, const T* source, const T* w, const T* bia
 template <class T>
 void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
   const Correlation c(v, false);
-  const bool has_columns = prefers_columns(c);
+  const bool is_interleaved = prefers_interleaved(c);
   const int64_t taps = v.taps(), x_plane = product(c.source), y_plane = product(c.result);
   // Some images at a time, if they are small; blocks of channels and of filters whose copies stay in the cache.
   const int64_t limit = kPixels * product(c.in_step) * (c.quotients[0] > 1 ? 4 : 1);  // planes share pixels with others
   const Box one(c, 1, limit, 1);
-  const int64_t boxes = has_columns ? 1 : one.count(c);
-  const int64_t part = has_columns ? y_plane : one.size[0] * one.sum_plane();  // of an image
-  const int64_t run = boxes > 1 ? 1 : min(c.images, max(1, kPixels / part));
-  const Box box(c, 1, boxes > 1 ? limit : INT64_MAX, run);
-  const int64_t y_row = plane_distance(run * part), x_channel = has_columns ? taps * y_row : box.channel;
+  const int64_t boxes = is_interleaved ? 1 : one.count(c);
+  const int64_t part = is_interleaved ? y_plane : one.size[0] * one.sum_plane();  // of an image
+  const int64_t most = max(1, is_interleaved ? kPixels / part / kLane * kLane : kPixels / part);
+  const int64_t run = boxes > 1 ? 1 : min(c.images, is_interleaved ? max(kLane, most) : most);
+  const Box box(c, 1, boxes > 1 ? limit : INT64_MAX, is_interleaved ? 1 : run);
+  Interleaved places(c, box, run);
+  if (is_interleaved) places.place(c, box, 0);
+  const bool by_tap = is_interleaved && c.channels >= kPanel;  // the columns of a tap, without its sums with zeros
+  const int64_t y_row = plane_distance(is_interleaved ? places.sums : run * part);
+  const int64_t x_channel = is_interleaved ? places.channel : box.channel;
   const int64_t c_block = even_part(c.channels, kCopy / x_channel), k_block = min(c.rows, round_up(kCopy / y_row, kPanel));
   const int64_t c_blocks = divide_up(c.channels, c_block), k_blocks = divide_up(c.rows, k_block);
   // A fixed number of sums over pieces of the images, added in order.
@@ -428,11 +502,15 @@ void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T
   std::vector<T> partials(static_cast<size_t>((sums - 1) * size));
   std::vector<int64_t> column;
   for (int64_t j = 0; j < c_block; ++j) {
-    for (int64_t t = 0; t < taps; ++t)
-      column.push_back(j * x_channel + (has_columns ? t * y_row : box.taps[0][static_cast<size_t>(t)].x));
+    if (by_tap) {
+      column.push_back(j * x_channel);
+    } else {
+      for (const ConvTap& tap : box.taps[0]) column.push_back(j * x_channel + tap.x * (is_interleaved ? run : 1));
+    }
   }
+  const NnKernels<T>& kernels = nn_kernels<T>();
   ranges(tasks * sums, 1 + kWork / max(c.work() / (tasks * sums), 1), [&](int64_t start, int64_t stop) {
-    T* copy = scratch.get<T>(c_block * x_channel + kSlack + max(k_block * y_row, box.channel + kSlack));
+    T* copy = scratch.get<T>(c_block * x_channel + kSlack + k_block * y_row);
     T* results = copy + c_block * x_channel + kSlack;
     memset(copy + c_block * x_channel, 0, sizeof(T) * kSlack);
     for (int64_t task = start; task < stop; ++task) {
@@ -451,51 +529,67 @@ void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T
         ConvWeightTile<T> tile{};
         tile.x = copy;
         tile.column = column.data();
-        tile.columns = channels * taps;
+        tile.columns = by_tap ? channels : channels * taps;
+        tile.w_column = by_tap ? taps : 1;
         tile.y_row = y_row;
         tile.w_row = w_row;
-        // The sums run over the planes of an image, or over images of one plane.
-        const bool has_planes = !has_columns && n[0] > 1;
-        tile.planes = has_columns ? 1 : has_planes ? n[0] : count;
-        tile.x_plane = box.extent[1] * box.extent[2] * (has_planes ? 1 : box.extent[0]);
-        tile.y_plane = has_planes ? box.sum_plane() : part;
-        tile.n = has_columns ? count * y_plane : box.sums(n);
+        // The sums run over the planes of an image, or over images of one plane; side by side, over lines of each tap.
+        const bool has_planes = n[0] > 1;
+        const int64_t row = box.extent[2], plane = box.extent[1] * row, end = round_up(box.sums(n), kLane);
+        tile.planes = has_planes ? n[0] : count;
+        tile.x_plane = is_interleaved ? row * run : has_planes ? plane : plane * box.extent[0];
+        tile.y_plane = is_interleaved ? places.line : has_planes ? box.sum_plane() : part;
+        tile.n = box.sums(n);
+        if (is_interleaved && (piece == s * pieces_of_sum || count < run))  // what lies between the pixels, or images
+          memset(copy, 0, sizeof(T) * static_cast<size_t>(results + filters * y_row - copy));
         for (int64_t j = 0; j < channels; ++j, image += x_plane) {
-          if (!has_columns) {
-            copy_channel(c, box, image, x_distance, count, begin, copy + j * x_channel);
-            continue;
+          T* channel = copy + j * x_channel;
+          if (is_interleaved) {
+            kernels.interleave(image, x_distance, count, places.source.data(), x_plane, channel);
+          } else {
+            copy_channel(c, box, image, x_distance, count, begin, channel);
           }
-          T* channel = results;  // the filters' copies follow later
-          copy_channel(c, box, image, x_distance, count, begin, channel);
-          pack_columns(c, box, channel, box.taps[0], count, copy + j * x_channel, y_row);
-          for (int64_t t = 0; t < taps; ++t)
-            memset(copy + j * x_channel + t * y_row + tile.n, 0, sizeof(T) * static_cast<size_t>(y_row - tile.n));
         }
         for (int64_t k = 0; k < filters; ++k, gradient += y_plane) {
           T* out = results + k * y_row;
-          if (has_columns) {
-            for (int64_t i = 0; i < count; ++i)
-              memcpy(out + i * y_plane, gradient + i * y_distance, sizeof(T) * static_cast<size_t>(y_plane));
-            memset(out + tile.n, 0, sizeof(T) * static_cast<size_t>(y_row - tile.n));
+          if (is_interleaved) {
+            kernels.interleave(gradient, y_distance, count, places.result.data(), y_plane, out);
             continue;
           }
-          const int64_t row = box.extent[2], end = round_up(tile.n, kLane);
           for (int64_t i = 0; i < count; ++i) {
             for (int64_t z = 0; z < n[0]; ++z) {
               const T* from = gradient + i * y_distance + ((begin[0] + z) * c.result[1] + begin[1]) * c.result[2] + begin[2];
-              T* plane = out + i * part + z * box.sum_plane();
-              nn_kernels<T>().load_rows(from, c.result[2], 1, plane, row, n[1] - 1, 0, n[2], row);
-              memcpy(plane + tile.n - n[2], from + (n[1] - 1) * c.result[2], sizeof(T) * static_cast<size_t>(n[2]));
-              memset(plane + tile.n, 0, sizeof(T) * static_cast<size_t>(end - tile.n));
+              T* to_plane = out + i * part + z * box.sum_plane();
+              kernels.load_rows(from, c.result[2], 1, to_plane, row, n[1] - 1, 0, n[2], row);
+              memcpy(to_plane + tile.n - n[2], from + (n[1] - 1) * c.result[2], sizeof(T) * static_cast<size_t>(n[2]));
+              memset(to_plane + tile.n, 0, sizeof(T) * static_cast<size_t>(end - tile.n));
             }
           }
         }
         const int64_t panel = even_part(filters, kPanel);
-        for (int64_t i = 0; i < (has_planes ? count : 1); ++i, tile.x += product(box.extent)) {
+        const auto add_tiles = [&](const T* from, const T* results_from, T* weights) {
+          tile.x = from;
           for (int64_t k = 0; k < filters; k += panel) {
-            tile.y = results + k * y_row + i * part;
-            tile.w = to + k * w_row;
-            nn_kernels<T>().conv_weight_tiles(tile, min(panel, filters - k));
+            tile.y = results_from + k * y_row;
+            tile.w = weights + k * w_row;
+            kernels.conv_weight_tiles(tile, min(panel, filters - k));
+          }
+        };
+        if (!is_interleaved) {
+          for (int64_t i = 0; i < (has_planes ? count : 1); ++i)
+            add_tiles(copy + i * plane * box.extent[0], results + i * part, to);
+          continue;
+        }
+        for (size_t t = 0; t < (by_tap ? c.taps[0].size() : 1); ++t) {
+          int64_t q[3] = {}, stop[3] = {c.quotients[0], places.lines, 1};
+          const int divided = !by_tap ? 0 : places.has_whole_vectors() ? 3 : places.is_swept ? 1 : 2;
+          for (int i = 0; i < divided; ++i) inner_range(c, i, c.taps[0][t].shift[i], q + i, stop + i);
+          tile.planes = stop[1] - q[1];
+          tile.n = divided == 3 ? (stop[2] - q[2]) * run : places.line;
+          const ConvTap tap = by_tap ? box.taps[0][t] : ConvTap{};
+          for (int64_t z = q[0]; z < stop[0]; ++z) {
+            add_tiles(copy + (tap.x + (z * box.extent[1] + q[1]) * row + q[2]) * run,
+                      results + z * places.plane + q[1] * places.line + q[2] * run, to + tap.w);
           }
         }
       }

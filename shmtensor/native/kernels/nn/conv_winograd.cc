@@ -192,6 +192,7 @@ void multiply_transposed(const T* a, const T* b, T* c, int64_t m, int64_t n, int
   tile.n = k;
   tile.w = c;
   tile.w_row = n;
+  tile.w_column = 1;
   nn_kernels<T>().conv_weight_tiles(tile, m);
 }
 

@@ -40,7 +40,7 @@ struct ConvTile {
   bool add;
 };
 
-// w[r][j] += the sum over planes and n pixels, rounded up to vectors, of y[r][p] x[column[j] + p].
+// w[r][j * w_column] += the sum over planes and n pixels, rounded up to vectors, of y[r][p] x[column[j] + p].
 template <class T>
 struct ConvWeightTile {
   const T* x;
@@ -50,7 +50,7 @@ struct ConvWeightTile {
   const T* y;
   int64_t y_row, y_plane, planes, n;
   T* w;
-  int64_t w_row;
+  int64_t w_row, w_column;
 };
 
 // grid_sample: images of `dims` (2 or 3) sizes and `channels` channels, each of `elements`; `points` are those of an image,
@@ -96,7 +96,8 @@ struct NnKernels {
   void (*conv_weight_tiles)(const ConvWeightTile<T>&, int64_t rows);
   void (*load_rows)(const T* x, int64_t x_row, int64_t step, T* out, int64_t out_row, int64_t rows, int64_t left, int64_t n,
                     int64_t width);
-  void (*pack_rows)(const T* x, int64_t x_plane, int64_t x_row, T* out, int64_t planes, int64_t rows, int64_t width);
+  void (*interleave)(const T* x, int64_t distance, int64_t images, const int64_t* place, int64_t pixels, T* out);
+  void (*deinterleave)(const T* x, const int64_t* place, int64_t pixels, T* y, int64_t distance, int64_t images, T bias);
   void (*store_rows)(const T* x, int64_t x_row, int64_t x_phase, int64_t phases, T* y, int64_t y_row, int64_t rows,
                      int64_t width, T bias);
 
