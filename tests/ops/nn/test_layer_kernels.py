@@ -381,7 +381,7 @@ def test_bits_do_not_depend_on_threads(threads: Any) -> None:
     y = np.ascontiguousarray(x[:, :, ::2, ::2])
     one = ((1, 1), (1, 1), (1, 1), 1)
     two = ((2, 2), (1, 1), (1, 1), 1)
-    pairs = []  # images and results: pieces of an image, side by side, planes, few tiles of many filters
+    pairs = []  # images and results: pieces of an image, side by side, planes, few tiles
     for shape, k, kernel, steps in (
         ((2, 3, 90, 80), 7, (5, 5), ((2, 2), (2, 2), (1, 1), 1)),
         ((40, 9, 4, 4), 64, (2, 2), ((1, 1), (0, 0), (1, 1), 1)),

@@ -529,7 +529,7 @@ void product_backward_weight(const Correlation& c, const T* x, const T* y, T* w)
         tile.n = filters;
         for (size_t t = 0; t < products.size(); ++t) {
           tile.y = totals + static_cast<int64_t>(t) * filters;
-          const int64_t length = static_cast<int64_t>(products[t].size()), part = max(1, even_part(length, kDepth));
+          const int64_t length = static_cast<int64_t>(products[t].size()), part = even_part(max(length, 1), kDepth);
           int64_t at = 0;
           do {  // once if there are no products
             tile.tap = products[t].data() + at;
