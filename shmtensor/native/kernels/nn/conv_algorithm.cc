@@ -5,15 +5,18 @@
 //   depthwise, 3 x 3, stride 1                           depthwise   a row of pixels is loaded once for nine taps
 //   3 x 3, stride 1, 16 channels and filters or more,    winograd    a quarter of the multiplications; with fewer
 //     16 tiles of 4 x 4 results or more in the batch,                channels or tiles transforms take longer than that
-//     at most 2^19 filters times channels                            saves, and more filters do not fit into the cache
+//     at most 2^19 filters times channels, and no sparse             saves, and more filters do not fit into the cache;
+//     tiles: up to 64 channels on 10 x 10, 32 on 7 x 7,              the last tiles of those are mostly zeros
+//     128 on 9 x 9, 256 on 5 x 5
 //   1 x 1, channels last in memory                       product     pixels are the rows of a matrix
 //   1 x 1, stride 1, but for 7 x 7 pixels and the like   product     of filters and one image; the gradient of the weight
 //                                                                    only with few weights and many images
-//   any other                                            direct      register tiles, conv_direct.cc: padded rows; columns
-//                                                                    of several images if their rows are short
+//   any other                                            direct      register tiles, conv_direct.cc: padded rows, or
+//                                                                    several images side by side if rows are short
 //
 // The gradient of the input with stride 1 is a convolution with rotated filters, so the same rows choose for it. That of the
-// weight needs 2048 filters times channels for winograd, because its two phases exchange their planes between the cores.
+// weight needs 2048 filters times channels for winograd, because its two phases exchange their planes between the cores, and
+// leaves more layers direct, up to 64 channels on 14 x 14 and 128 on 9 x 9, because no image is copied there.
 // docs/design/convolution.md has the times.
 #include <cstring>
 
@@ -239,6 +242,27 @@ void image_products_backward_weight(const Convolution& v, const T* x, const T* y
   add_in_order(partials, size, w);
 }
 
+// Are so few of the 144 products of a tile of 4 x 4 results with pixels inside the image that direct sums are faster? Narrow
+// layers have more transforms for each product. `most` is measured.
+bool has_sparse_tiles(const Convolution& v, int64_t most) {
+  int64_t products = 1, tiles = 1;
+  for (int i = 1; i < 3; ++i) {
+    int64_t inside = 0;
+    for (int64_t q = 0; q < v.out_size[i]; ++q) {
+      for (int64_t at = q - v.padding[i]; at < q - v.padding[i] + 3; ++at) inside += at >= 0 && at < v.size[i];
+    }
+    products *= inside;
+    tiles *= (v.out_size[i] + 3) / 4;
+  }
+  return products <= (most - (v.c < v.k ? v.c : v.k) / 4) * tiles;
+}
+
+bool prefers_winograd(const Convolution& v) { return is_winograd(v) && !has_sparse_tiles(v, 107); }
+
+bool prefers_winograd_of_weight(const Convolution& v) {
+  return is_winograd(v) && v.c * v.k >= 2048 && !has_sparse_tiles(v, 120);
+}
+
 }  // namespace
 
 template <class T>
@@ -250,7 +274,7 @@ void conv_forward(const Convolution& v, const T* x, const T* w, const T* bias, T
   }
   if (is_image_product(v)) return image_products(v, x, w, bias, y, false);
   if (is_depthwise(v)) return depthwise(v, x, w, bias, y, false);
-  if (is_winograd(v)) return winograd(v, x, w, bias, y, false);
+  if (prefers_winograd(v)) return winograd(v, x, w, bias, y, false);
   direct_conv(v, x, w, bias, y, false);
 }
 
@@ -270,7 +294,7 @@ void conv_backward_input(const Convolution& v, const T* y, const T* w, T* x) {
       v.out_size[1] == v.size[1] + 2 * v.padding[1] - 2 && v.out_size[2] == v.size[2] + 2 * v.padding[2] - 2;
   if (covers_all && rotated.padding[1] >= 0 && rotated.padding[2] >= 0) {
     if (is_depthwise(rotated)) return depthwise<T>(rotated, y, w, nullptr, x, true);
-    if (is_winograd(rotated)) return winograd<T>(rotated, y, w, nullptr, x, true);
+    if (prefers_winograd(rotated)) return winograd<T>(rotated, y, w, nullptr, x, true);
   }
   direct_conv<T>(v, y, w, nullptr, x, true);
 }
@@ -280,7 +304,7 @@ void conv_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
   if (is_product(v)) return product(y, true, x, false, w, v.k, v.c * v.taps(), v.n);
   if (is_image_product_of_weight(v)) return image_products_backward_weight(v, x, y, w);
   if (is_depthwise(v)) return depthwise_backward_weight(v, x, y, w);
-  if (is_winograd(v) && v.c * v.k >= 2048) return winograd_backward_weight(v, x, y, w);
+  if (prefers_winograd_of_weight(v)) return winograd_backward_weight(v, x, y, w);
   direct_conv_backward_weight(v, x, y, w);
 }
 

@@ -13,8 +13,9 @@
 //   image --load_rows--> padded[channel][phase][z][y][x] --conv_tiles--> sums[row][z][y][x] --store_rows--> results
 //
 // where z, y, x run over the padded extent; the sums behind the last result of a row are computed and dropped. Images of
-// few pixels are copied as columns instead, side by side: columns[channel][tap][image][pixel]. Pieces depend on shapes
-// alone, and so do the results.
+// few pixels are copied side by side instead: padded[channel][phase][z][y][x][image]. A vector holds the same pixel of
+// several images, so short rows fill vectors, and sums leave out the taps that are outside the image. Pieces depend on
+// shapes alone, and so do the results.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -31,12 +32,9 @@ constexpr int64_t kPanel = 8;             // filters of a register tile
 constexpr int64_t kLane = 16;             // sums are computed in vectors of at most this many pixels
 constexpr int64_t kSlack = 8 * kLane;     // elements read or written behind a copy
 constexpr int64_t kSums = 1 << 17;         // elements of the results of a piece
-constexpr int64_t kMove = 10;             // see prefers_columns
 constexpr int64_t kCopy = 1 << 17;        // elements of a copy, so that it stays in the second-level cache
 constexpr int64_t kPixels = 1024;         // pixels of a sum over images
-constexpr int64_t kRunPixels = 208;       // of images side by side
-constexpr int64_t kDepth = 256;            // pixels of a product of columns
-constexpr int64_t kColumnPixels = 1024;  // most pixels of an image whose columns are copied for the gradient of the weight
+constexpr int64_t kDepth = 256;            // results of a product for the gradient of the weight
 constexpr int64_t kTasks = 8;  // a call is divided into as many, if it can be
 constexpr int64_t kWork = 1 << 17;  // multiply-adds that are worth a task
 
@@ -291,114 +289,165 @@ void correlate(const Correlation& c, const Box& box, const T* source, const T* w
   });
 }
 
-// ---- images of few pixels, side by side
+// ---- images of few pixels: a pixel of all images of a run, and then its neighbour, lie side by side
 
-// Columns that several threads read, of the calling thread: new pages would cost more than packing.
-thread_local Scratch column_memory;
+// Two vectors of images, if that leaves several runs for threads.
+int64_t images_side_by_side(int64_t images) { return min(images, images < 4 * kLane ? kLane : 2 * kLane); }
 
-// Copies the pixels of each tap from the copy of a channel of some images: columns[tap][image][z][y][x], `pixels` elements
-// apart. Up to one vector behind a column is overwritten.
-template <class T>
-void pack_columns(const Correlation& c, const Box& box, const T* copy, const std::vector<ConvTap>& taps, int64_t images,
-                  T* columns, int64_t pixels) {
-  const int64_t* n = c.quotients;
-  const int64_t row = box.extent[2], plane = box.extent[1] * row;
-  const NnKernels<T>& kernels = nn_kernels<T>();
-  for (const ConvTap& tap : taps) {
-    if (n[0] == 1) {
-      kernels.pack_rows(copy + tap.x, box.extent[0] * plane, row, columns, images, n[1], n[2]);
-    } else {
-      for (int64_t i = 0; i < images; ++i)
-        kernels.pack_rows(copy + tap.x + i * box.extent[0] * plane, plane, row, columns + i * product(n), n[0], n[1], n[2]);
-    }
-    columns += pixels;
+// Where the pixels of a run of images lie in a copy of one channel, whose taps are those of a box, and their sums.
+struct Interleaved {
+  int64_t run;                          // images
+  bool is_swept;                        // sums behind the rows are computed, too
+  int64_t channel, unread;              // elements of a channel's copy, and the place of pixels that no tap reads
+  int64_t line, lines, plane, sums;     // elements of a line of sums, lines of a plane, elements of a plane and of all
+  std::vector<int64_t> source, result;  // the place of each pixel; of each result, among the sums of all phases
+
+  Interleaved(const Correlation& c, const Box& box, int64_t images) : run(images) {
+    const int64_t *n = c.quotients, line_of_row = round_up(n[2] * run, kLane), swept = round_up(box.sums(n) * run, kLane);
+    is_swept = swept <= n[1] * line_of_row;
+    line = is_swept ? swept : line_of_row;
+    lines = is_swept ? 1 : n[1];
+    plane = line * lines;
+    sums = n[0] * plane;
+    unread = product(box.phases) * box.plane * run + kLane;
+    channel = plane_distance(unread + run);
   }
+  bool has_whole_vectors() const { return !is_swept && run % kLane == 0; }  // of each pixel
+
+  // Fills `source` and `result`; the sums of a phase are `distance` elements apart.
+  void place(const Correlation& c, const Box& box, int64_t distance) {
+    int64_t at[3];
+    for (int64_t p = 0; p < product(c.source); ++p) {
+      Correlation::split(p, c.source, at);
+      int64_t number = 0, pixel = 0;
+      bool is_read = true;
+      for (int i = 0; i < 3; ++i) {
+        const int64_t shift = at[i] - c.low[i], phase = shift < 0 ? -1 : box.plane_of(i, shift % c.in_step[i]);
+        is_read = is_read && phase >= 0 && phase < box.phases[i] && shift / c.in_step[i] < box.extent[i];
+        number = number * box.phases[i] + phase;
+        pixel = pixel * box.extent[i] + shift / c.in_step[i];
+      }
+      source.push_back(is_read ? (number * box.plane + pixel) * run : unread);
+    }
+    for (int64_t p = 0; p < product(c.result); ++p) {
+      Correlation::split(p, c.result, at);
+      int64_t phase = 0;
+      for (int i = 0; i < 3; ++i) {
+        phase = phase * c.out_step[i] + at[i] % c.out_step[i];
+        at[i] /= c.out_step[i];
+      }
+      const int64_t row = is_swept ? box.extent[2] * run : line;
+      result.push_back(phase * distance + at[0] * plane + at[1] * row + at[2] * run);
+    }
+  }
+};
+
+// Results side by side whose sums have the same taps, which are all inside the image: sums with zeros are left out.
+struct Stroke {
+  int64_t x, y, n;  // the first sum's place in the copy and among the sums, and their number
+  std::vector<ConvTap> taps;
+};
+
+// The values of q of one dimension for which a tap's pixel is inside the image.
+void inner_range(const Correlation& c, int i, int64_t shift, int64_t* start, int64_t* stop) {
+  *start = shift < 0 ? divide_up(-shift, c.in_step[i]) : 0;
+  *stop = min(c.quotients[i], c.source[i] > shift ? divide_up(c.source[i] - shift, c.in_step[i]) : 0);
+}
+
+std::vector<Stroke> strokes_of(const Correlation& c, const Box& box, const Interleaved& places, size_t phase) {
+  std::vector<Stroke> strokes;
+  const bool is_divided = places.has_whole_vectors() && c.rows >= kPanel;
+  const auto& list = c.taps[phase];
+  std::vector<int64_t> ends = {c.quotients[2]};
+  for (const PhaseTap& tap : list) {
+    int64_t start, stop;
+    inner_range(c, 2, tap.shift[2], &start, &stop);
+    ends.push_back(start);
+    ends.push_back(stop);
+  }
+  std::sort(ends.begin(), ends.end());
+  for (int64_t line = 0; line < c.quotients[0] * places.lines; ++line) {
+    const int64_t at[3] = {line / places.lines, line % places.lines, 0};
+    int64_t x = 0;
+    for (const int64_t end : ends) {
+      if (end <= x || end > c.quotients[2]) continue;
+      const int64_t stop = is_divided ? end : c.quotients[2];
+      Stroke stroke;
+      stroke.x = ((at[0] * box.extent[1] + at[1]) * box.extent[2] + x) * places.run;
+      stroke.y = line * places.line + x * places.run;
+      stroke.n = places.is_swept ? places.line : (stop - x) * places.run;
+      for (size_t t = 0; t < list.size(); ++t) {
+        bool is_inside = true;
+        for (int i = 0; i < (is_divided ? 3 : places.is_swept ? 1 : 2); ++i) {
+          int64_t first, last;
+          inner_range(c, i, list[t].shift[i], &first, &last);
+          const int64_t q = i == 2 ? x : at[i];
+          is_inside = is_inside && q >= first && q < last;
+        }
+        const ConvTap& tap = box.taps[phase][t];
+        if (is_inside) stroke.taps.push_back({tap.x * places.run, tap.w});
+      }
+      strokes.push_back(stroke);
+      x = stop;
+    }
+  }
+  return strokes;
 }
 
 template <class T>
-void correlate_columns(const Correlation& c, const T* source, const T* w, const T* bias, T* result) {
-  // About 200 pixels in a run of images, and as many runs as tasks if there are nearly as many.
-  const int64_t n = product(c.quotients), least = divide_up(c.images, max(1, kRunPixels / n));
-  const int64_t run = divide_up(c.images, min(c.images, round_up(least, least > kTasks / 2 ? kTasks : 1)));
-  const int64_t runs = divide_up(c.images, run);
-  const int64_t pixels = round_up(run * n, kLane), units = runs * c.groups, phases = product(c.out_step);
+void correlate_interleaved(const Correlation& c, const T* source, const T* w, const T* bias, T* result) {
+  const Box box(c, 1, INT64_MAX, 1);
+  const int64_t run = images_side_by_side(c.images), runs = divide_up(c.images, run), units = runs * c.groups;
+  Interleaved places(c, box, run);
+  const int64_t phases = product(c.out_step), sums = places.sums;
   const int64_t blocks = units < kTasks ? min(divide_up(kTasks, units), divide_up(c.rows, kPanel)) : 1;
-  const int64_t most = max(1, kSums / (phases * pixels * kPanel)) * kPanel;  // rows of results at a time
+  const int64_t most = max(1, kSums / (phases * sums * kPanel)) * kPanel;  // rows of results at a time
   const int64_t block = min(most, round_up(divide_up(c.rows, blocks), min(c.rows, kPanel)));
+  places.place(c, box, block * sums);
   const int64_t row_blocks = divide_up(c.rows, block), source_plane = product(c.source), result_plane = product(c.result);
-  const Box box(c, 1, INT64_MAX, run);
-  // Channels at a time. Columns that several blocks of rows read are packed before, by all threads.
-  const bool is_shared = row_blocks > 1 && units < kTasks;
-  const int64_t share = is_shared ? divide_up(c.channels * units, kTasks) : c.channels;
-  const int64_t some = even_part(c.channels, min(share, kCopy / (c.filter_taps * pixels)));
-  const int64_t chunks = divide_up(c.channels, some), chunk_size = some * c.filter_taps * pixels + kSlack;
+  const int64_t some = even_part(c.channels, kCopy / places.channel);  // channels at a time
   const int64_t grain = 1 + kWork / max(c.work() / (units * row_blocks), 1);
-  std::vector<std::vector<ConvTap>> taps = box.taps;  // of the columns
-  for (auto& list : taps) {
-    for (size_t t = 0; t < list.size(); ++t) list[t].x = static_cast<int64_t>(t) * pixels;
-  }
-  // Packs the columns of a unit's channels [c0, c0 + m), [phase of the results][channel][tap].
-  const auto pack = [&](int64_t i, int64_t c0, int64_t m, T* copy, T* columns) {
-    const int64_t g = i % c.groups, first = i / c.groups * run, count = min(run, c.images - first), begin[3] = {0, 0, 0};
-    for (int64_t j = 0; j < m; ++j) {
-      const T* image = source + ((first * c.groups + g) * c.channels + c0 + j) * source_plane;
-      copy_channel(c, box, image, c.groups * c.channels * source_plane, count, begin, copy + j * box.channel);
-    }
-    for (const auto& list : box.taps) {  // after all copies: loads wait for stores that are under way
-      for (int64_t j = 0; j < m; ++j, columns += static_cast<int64_t>(list.size()) * pixels)
-        pack_columns(c, box, copy + j * box.channel, list, count, columns, pixels);
-    }
-  };
-  T* shared = nullptr;
-  if (is_shared) {
-    shared = column_memory.get<T>(units * chunks * chunk_size);
-    slices(units * chunks, [&](int64_t i) {
-      const int64_t c0 = i % chunks * some;
-      pack(i / chunks, c0, min(some, c.channels - c0), scratch.get<T>(some * box.channel + kSlack), shared + i * chunk_size);
-    });
-  }
+  std::vector<std::vector<Stroke>> strokes;
+  for (int64_t p = 0; p < phases; ++p) strokes.push_back(strokes_of(c, box, places, static_cast<size_t>(p)));
+  const NnKernels<T>& kernels = nn_kernels<T>();
   ranges(units * row_blocks, grain, [&](int64_t start, int64_t stop) {
-    T* sums = scratch.get<T>(block * phases * pixels + kSlack + (is_shared ? 0 : chunk_size + some * box.channel + kSlack));
-    T* memory = sums + block * phases * pixels + kSlack;
+    T* copy = scratch.get<T>(some * places.channel + phases * block * sums + 2 * kSlack);
+    T* to = copy + some * places.channel + kSlack;
+    memset(copy, 0, sizeof(T) * static_cast<size_t>(some * places.channel + kSlack));
     for (int64_t unit = start; unit < stop; ++unit) {
       const int64_t r0 = unit % row_blocks * block, rows = min(block, c.rows - r0), i = unit / row_blocks;
       const int64_t g = i % c.groups, first = i / c.groups * run, count = min(run, c.images - first);
       for (int64_t c0 = 0; c0 < c.channels; c0 += some) {
         const int64_t m = min(some, c.channels - c0);
-        if (!is_shared) pack(i, c0, m, memory + chunk_size, memory);
+        const T* image = source + ((first * c.groups + g) * c.channels + c0) * source_plane;
+        for (int64_t j = 0; j < m; ++j) {
+          kernels.interleave(image + j * source_plane, c.groups * c.channels * source_plane, count, places.source.data(),
+                             source_plane, copy + j * places.channel);
+        }
         ConvTile<T> tile{};
-        tile.x = is_shared ? shared + (i * chunks + c0 / some) * chunk_size : memory;
+        tile.x_channel = places.channel;
         tile.channels = m;
         tile.w = w + g * c.w_group + r0 * c.w_row + c0 * c.w_channel;
         tile.w_row = c.w_row;
         tile.w_channel = c.w_channel;
-        tile.y = sums;
-        tile.y_row = pixels;
-        tile.n = count * n;
+        tile.y_row = sums;
         tile.add = c0 > 0;
-        for (const auto& list : taps) {
-          tile.tap = list.data();
-          tile.taps = static_cast<int64_t>(list.size());
-          tile.x_channel = tile.taps * pixels;
-          nn_kernels<T>().conv_tiles(tile, rows);
-          tile.x += m * tile.taps * pixels;
-          tile.y += block * pixels;
-        }
-      }
-      for (int64_t j = 0; j < count; ++j) {
-        for (int64_t r = 0; r < rows; ++r) {
-          const int64_t row = g * c.rows + r0 + r;
-          T* out = result + ((first + j) * c.groups * c.rows + row) * result_plane;
-          for (int64_t p = 0; p < c.out_step[0] * c.out_step[1]; ++p) {
-            const int64_t pz = p / c.out_step[1], py = p % c.out_step[1];
-            const T* from = sums + (p * c.out_step[2] * block + r) * pixels + j * n;
-            const int64_t height = divide_up(c.result[1] - py, c.out_step[1]);
-            for (int64_t z = pz; z < c.result[0] && height > 0; z += c.out_step[0], from += c.quotients[1] * c.quotients[2])
-              nn_kernels<T>().store_rows(from, c.quotients[2], block * pixels, c.out_step[2],
-                                         out + (z * c.result[1] + py) * c.result[2], c.out_step[1] * c.result[2], height,
-                                         c.result[2], bias ? bias[row] : T(0));
+        for (int64_t p = 0; p < phases; ++p) {
+          for (const Stroke& stroke : strokes[static_cast<size_t>(p)]) {
+            tile.tap = stroke.taps.data();
+            tile.taps = static_cast<int64_t>(stroke.taps.size());
+            tile.n = stroke.n;
+            tile.x = copy + stroke.x;
+            tile.y = to + p * block * sums + stroke.y;
+            kernels.conv_tiles(tile, rows);
           }
         }
+      }
+      for (int64_t r = 0; r < rows; ++r) {
+        const int64_t row = g * c.rows + r0 + r;
+        kernels.deinterleave(to + r * sums, places.result.data(), result_plane,
+                             result + (first * c.groups * c.rows + row) * result_plane, c.groups * c.rows * result_plane,
+                             count, bias ? bias[row] : T(0));
       }
     }
   });
@@ -414,65 +463,85 @@ void add_in_order(const std::vector<T>& sums, int64_t size, T* w) {
   });
 }
 
-// The gradient of the weight as a product: vectors run over filters, its depth is the pixels of a run of images.
+// The gradient of the weight as a product: vectors run over filters, its depth is the results of a run of images. Pixels are
+// broadcast from a plain copy, whose images are not at a distance of a power of two; a tap has those inside the image alone.
 //
-//   sums[channel, tap][filter] += columns[channel, tap][pixel] gradients[pixel][filter]
+//   sums[channel][tap][filter] += image[channel][result + tap] gradients[result][filter]
 template <class T>
-void columns_backward_weight(const Correlation& c, const T* x, const T* y, T* w) {
+void product_backward_weight(const Correlation& c, const T* x, const T* y, T* w) {
   const NnKernels<T>& kernels = nn_kernels<T>();
   const int64_t taps = c.filter_taps, n = product(c.quotients), x_plane = product(c.source);
   const int64_t filters = round_up(c.rows, kLane), most = min(c.images, max(1, kDepth / n));
-  const int64_t channels_at_once = even_part(c.channels, kCopy / (taps * (plane_distance(most * n) + filters)));
-  const int64_t some = min(c.channels, round_up(channels_at_once, kPanel));
+  // Blocks of channels, and sums. Each block transposes all gradients; each sum is transposed, written and added.
+  int64_t blocks = divide_up(c.channels, max(kPanel, kCopy / (taps * filters + most * x_plane)));
+  while (c.groups * blocks < kTasks && blocks * blocks * c.images * n < 12 * c.channels * taps) blocks *= 2;
+  const int64_t some = min(c.channels, round_up(divide_up(c.channels, blocks), kPanel));
   const int64_t c_blocks = divide_up(c.channels, some), tasks = c.groups * c_blocks;
   // A fixed number of sums over pieces of the images, added in order, each of as many pieces.
   const int64_t wanted = round_up(divide_up(c.images, most), divide_up(kTasks, tasks));
   const int64_t run = divide_up(c.images, min(c.images, wanted)), pieces = divide_up(c.images, run);
   const int64_t pieces_of_sum = divide_up(pieces, divide_up(kTasks, tasks)), sums = divide_up(pieces, pieces_of_sum);
-  const int64_t y_row = plane_distance(run * n);
   const int64_t w_row = c.channels * taps, size = c.groups * c.rows * w_row;
   std::vector<T> partials(static_cast<size_t>((sums - 1) * size));
-  const Box box(c, 1, INT64_MAX, run);
-  const ConvTap tap = {0, 0};
+  std::vector<std::vector<ConvTap>> products;  // of each tap: the places of a result's gradients and of its pixel
+  for (const PhaseTap& tap : c.taps[0]) {
+    int64_t start[3], stop[3];
+    for (int i = 0; i < 3; ++i) inner_range(c, i, tap.shift[i], start + i, stop + i);
+    products.emplace_back();
+    for (int64_t z = start[0]; z < stop[0]; ++z) {
+      for (int64_t q = start[1]; q < stop[1]; ++q) {
+        const int64_t row =
+            ((z * c.in_step[0] + tap.shift[0]) * c.source[1] + q * c.in_step[1] + tap.shift[1]) * c.source[2];
+        for (int64_t p = start[2]; p < stop[2]; ++p)
+          products.back().push_back(
+              {((z * c.quotients[1] + q) * c.quotients[2] + p) * filters, row + p * c.in_step[2] + tap.shift[2]});
+      }
+    }
+  }
   ranges(tasks * sums, 1 + kWork / max(c.work() / (tasks * sums), 1), [&](int64_t start, int64_t stop) {
-    T* columns = scratch.get<T>(some * taps * (y_row + filters) + run * n * filters + box.channel + 3 * kSlack);
-    T* copy = columns + some * taps * y_row + kSlack;
-    T* gradients = copy + box.channel + kSlack;
-    T* totals = gradients + run * n * filters;
+    const int64_t line_size = round_up(some * taps, kLane);
+    T* totals =
+        scratch.get<T>(line_size * (filters + kLane) + run * (n * filters + plane_distance(some * x_plane)) + 2 * kSlack);
+    T* lines = totals + line_size * filters + kSlack;  // of one channel and tap in a vector's lane, then of one filter
+    T* gradients = lines + line_size * kLane;
+    T* image = gradients + run * n * filters + kSlack;
     for (int64_t task = start; task < stop; ++task) {
       const int64_t s = task % sums, c0 = task / sums % c_blocks * some, g = task / sums / c_blocks;
-      const int64_t channels = min(some, c.channels - c0), begin[3] = {0, 0, 0};
+      const int64_t channels = min(some, c.channels - c0), line = channels * taps, distance = round_up(line, kLane);
       for (int64_t piece = s * pieces_of_sum; piece < min(pieces, (s + 1) * pieces_of_sum); ++piece) {
         const int64_t first = piece * run, count = min(run, c.images - first);
-        const T* image = x + ((first * c.groups + g) * c.channels + c0) * x_plane;
-        for (int64_t j = 0; j < channels; ++j) {
-          copy_channel(c, box, image + j * x_plane, c.groups * c.channels * x_plane, count, begin, copy);
-          pack_columns(c, box, copy, box.taps[0], count, columns + j * taps * y_row, y_row);
-        }
         for (int64_t i = 0; i < count; ++i) {
-          const T* from = y + ((first + i) * c.groups + g) * c.rows * n;
+          const int64_t at = (first + i) * c.groups + g;
+          memcpy(image + i * plane_distance(channels * x_plane), x + (at * c.channels + c0) * x_plane,
+                 sizeof(T) * static_cast<size_t>(channels * x_plane));
+          const T* from = y + at * c.rows * n;
           for (int64_t k = 0; k < c.rows; k += kLane)
             kernels.transpose(from + k * n, n, min(kLane, c.rows - k), n, gradients + i * n * filters + k, filters, kLane);
         }
         ConvTile<T> tile{};
         tile.x = gradients;
-        tile.x_channel = filters;
-        tile.tap = &tap;
-        tile.taps = 1;
-        tile.channels = count * n;
-        tile.w = columns;
-        tile.w_row = y_row;
-        tile.w_channel = 1;
-        tile.y = totals;
-        tile.y_row = filters;
+        tile.x_channel = n * filters;
+        tile.channels = count;
+        tile.w = image;
+        tile.w_row = x_plane;
+        tile.w_channel = plane_distance(channels * x_plane);
+        tile.y_row = taps * filters;
         tile.n = filters;
-        tile.add = piece > s * pieces_of_sum;
-        kernels.conv_tiles(tile, channels * taps);
+        for (size_t t = 0; t < products.size(); ++t) {
+          tile.y = totals + static_cast<int64_t>(t) * filters;
+          const int64_t length = static_cast<int64_t>(products[t].size()), part = even_part(max(length, 1), kDepth);
+          int64_t at = 0;
+          do {  // once if there are no products
+            tile.tap = products[t].data() + at;
+            tile.taps = min(part, length - at);
+            tile.add = at > 0 || piece > s * pieces_of_sum;
+            kernels.conv_tiles(tile, channels);
+            at += part;
+          } while (at < length);
+        }
       }
       T* to = (s ? partials.data() + (s - 1) * size : w) + g * c.rows * w_row + c0 * taps;
-      T* lines = columns;  // of one channel and tap in a vector's lane, then of one filter
       for (int64_t k = 0; k < c.rows; k += kLane) {
-        const int64_t line = channels * taps, distance = round_up(line, kLane);
         for (int64_t j = 0; j < line; j += kLane)
           kernels.transpose(totals + j * filters + k, filters, min(kLane, line - j), kLane, lines + j, distance, kLane);
         for (int64_t r = 0; r < kLane && k + r < c.rows; ++r)
@@ -483,12 +552,17 @@ void columns_backward_weight(const Correlation& c, const T* x, const T* y, T* w)
   add_in_order(partials, size, w);
 }
 
-// Are rows of results so short that most of the sums of a padded copy would be dropped? Moving a pixel to its columns takes
-// as long as the products with kMove filters.
-bool prefers_columns(const Correlation& c) {
-  const Box box(c, c.channels, INT64_MAX, 1);
-  const int64_t n = product(c.quotients), sums = box.size[0] * box.sum_plane();
-  return n <= 256 && n * (c.rows + kMove) < c.rows * sums;
+// Are rows of results so short that a padded copy of one image would compute more sums, to drop them?
+bool prefers_interleaved(const Correlation& c) {
+  const Box box(c, 1, INT64_MAX, 1);
+  const int64_t n = product(c.quotients), run = images_side_by_side(c.images);
+  const int64_t padded = run * box.size[0] * box.sum_plane();
+  return n <= 256 && product(c.source) <= 4096 && 8 * Interleaved(c, box, run).sums <= 7 * padded;
+}
+
+// Few filters do not fill vectors, few channels not the rows of a tile.
+bool prefers_product(const Correlation& c) {
+  return c.channels > 2 && c.rows >= kLane && product(c.quotients) <= (c.rows < 2 * kLane ? 64 : 1024);
 }
 
 // Filters of one pixel read an image as one row.
@@ -505,7 +579,7 @@ Convolution in_one_row(Convolution v) {
 template <class T>
 void direct_conv(const Convolution& v, const T* source, const T* w, const T* bias, T* result, bool is_gradient) {
   const Correlation c(in_one_row(v), is_gradient);
-  if (prefers_columns(c)) return correlate_columns(c, source, w, bias, result);
+  if (prefers_interleaved(c)) return correlate_interleaved(c, source, w, bias, result);
   int64_t limit = kCopy;
   for (;;) {
     const Box box(c, c.channels, limit, 1);
@@ -518,8 +592,7 @@ void direct_conv(const Convolution& v, const T* source, const T* w, const T* bia
 template <class T>
 void direct_conv_backward_weight(const Convolution& v, const T* x, const T* y, T* w) {
   const Correlation c(in_one_row(v), false);
-  const bool is_small = product(c.quotients) <= kColumnPixels && c.rows >= 2 * kLane;
-  if (is_small || (prefers_columns(c) && c.rows >= kLane)) return columns_backward_weight(c, x, y, w);
+  if (prefers_product(c)) return product_backward_weight(c, x, y, w);
   const int64_t taps = v.taps(), x_plane = product(c.source), y_plane = product(c.result);
   // Some images at a time, if they are small; blocks of channels and of filters whose copies stay in the cache.
   const int64_t limit = kPixels * product(c.in_step) * (c.quotients[0] > 1 ? 4 : 1);  // planes share pixels with others

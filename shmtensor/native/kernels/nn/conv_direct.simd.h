@@ -228,13 +228,75 @@ void load_rows(const T* x, int64_t x_row, int64_t step, T* out, int64_t out_row,
   }
 }
 
-// Rows of `width` elements of some planes, side by side. Up to one vector behind the last is overwritten.
+// Transposes kLanes<T> vectors: each step interleaves the first half of the vectors with the second, by lanes.
 template <class T>
-void pack_rows(const T* x, int64_t x_plane, int64_t x_row, T* out, int64_t planes, int64_t rows, int64_t width) {
-  for (int64_t p = 0; p < planes; ++p, x += x_plane) {
-    const T* row = x;
-    for (int64_t r = 0; r < rows; ++r, row += x_row, out += width) {
-      for (int64_t i = 0; i < width; i += kLanes<T>) store<T>(out + i, load(row + i));
+INLINE void transpose_block(V<T>* x) {
+  constexpr int n = kLanes<T>;
+  typename Vec<T>::bits low, high;
+  for (int k = 0; k < n; ++k) low[k] = k % 2 * n + k / 2, high[k] = low[k] + n / 2;
+#pragma GCC unroll 4
+  for (int width = n; width > 1; width /= 2) {
+    V<T> y[n];
+#pragma GCC unroll 8
+    for (int i = 0; i < n / 2; ++i) {
+      y[2 * i] = __builtin_shuffle(x[i], x[i + n / 2], low);
+      y[2 * i + 1] = __builtin_shuffle(x[i], x[i + n / 2], high);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < n; ++i) x[i] = y[i];
+  }
+}
+
+// out[place[p] + i] = x[i * distance + p] for the pixels p of some images i.
+template <class T>
+void interleave(const T* x, int64_t distance, int64_t images, const int64_t* place, int64_t pixels, T* out) {
+  constexpr int64_t n = kLanes<T>;
+  for (int64_t i = 0; i < images; i += n, x += n * distance, out += n) {
+    const int64_t count = images - i < n ? images - i : n;
+    for (int64_t p = 0; p < pixels; p += n) {
+      if (pixels - p < n) {
+        for (int64_t k = 0; k < count; ++k) {
+          for (int64_t q = p; q < pixels; ++q) out[place[q] + k] = x[k * distance + q];
+        }
+        break;
+      }
+      V<T> block[n];
+#pragma GCC unroll 16
+      for (int k = 0; k < n; ++k) block[k] = k < count ? load(x + k * distance + p) : V<T>{};
+      transpose_block<T>(block);
+      if (count < n) {
+#pragma GCC unroll 16
+        for (int k = 0; k < n; ++k) store_part(out + place[p + k], block[k], count);
+      } else {
+#pragma GCC unroll 16
+        for (int k = 0; k < n; ++k) store<T>(out + place[p + k], block[k]);
+      }
+    }
+  }
+}
+
+// y[i * distance + p] = x[place[p] + i] + bias. Up to one vector behind the last image is read.
+template <class T>
+void deinterleave(const T* x, const int64_t* place, int64_t pixels, T* y, int64_t distance, int64_t images, T bias) {
+  constexpr int64_t n = kLanes<T>;
+  const V<T> b = broadcast(bias);
+  for (int64_t i = 0; i < images; i += n, y += n * distance, x += n) {
+    const int64_t count = images - i < n ? images - i : n;
+    for (int64_t p = 0; p < pixels; p += n) {
+      if (pixels - p < n) {
+        for (int64_t k = 0; k < count; ++k) {
+          for (int64_t q = p; q < pixels; ++q) y[k * distance + q] = x[place[q] + k] + bias;
+        }
+        break;
+      }
+      V<T> block[n];
+#pragma GCC unroll 16
+      for (int k = 0; k < n; ++k) block[k] = load(x + place[p + k]);
+      transpose_block<T>(block);
+#pragma GCC unroll 16
+      for (int k = 0; k < n; ++k) {
+        if (k < count) store<T>(y + k * distance + p, block[k] + b);
+      }
     }
   }
 }

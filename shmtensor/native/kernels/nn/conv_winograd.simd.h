@@ -176,26 +176,15 @@ void transform_output_adjoint(const T* y, T* m, int64_t n, int64_t y_plane, int6
 template <class T>
 void transpose(const T* x, int64_t x_row, int64_t rows, int64_t n, T* out, int64_t out_row, int64_t width) {
   constexpr int kN = kLanes<T>;
-  typename Vec<T>::bits low = {}, high = {};
-  for (int i = 0; i < kN; ++i) low[i] = i % 2 * kN + i / 2, high[i] = low[i] + kN / 2;
   for (int64_t i = 0; i < width; i += kN) {
     for (int64_t j = 0; j < n; j += kN) {
-      V<T> lines[kN], next[kN];
+      V<T> lines[kN];
       const int64_t columns = n - j < kN ? n - j : kN;
       for (int r = 0; r < kN; ++r) {
         const T* from = x + (i + r) * x_row + j;
         lines[r] = i + r >= rows ? V<T>{} : columns == kN ? load(from) : load_part(from, columns, T(0));
       }
-#pragma GCC unroll 4
-      for (int step = kN; step > 1; step /= 2) {
-#pragma GCC unroll 8
-        for (int r = 0; r < kN / 2; ++r) {
-          next[2 * r] = __builtin_shuffle(lines[r], lines[r + kN / 2], low);
-          next[2 * r + 1] = __builtin_shuffle(lines[r], lines[r + kN / 2], high);
-        }
-#pragma GCC unroll 16
-        for (int r = 0; r < kN; ++r) lines[r] = next[r];
-      }
+      transpose_block<T>(lines);
       for (int c = 0; c < columns; ++c) store<T>(out + (j + c) * out_row + i, lines[c]);
     }
   }

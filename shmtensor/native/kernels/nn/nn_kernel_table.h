@@ -96,7 +96,8 @@ struct NnKernels {
   void (*conv_weight_tiles)(const ConvWeightTile<T>&, int64_t rows);
   void (*load_rows)(const T* x, int64_t x_row, int64_t step, T* out, int64_t out_row, int64_t rows, int64_t left, int64_t n,
                     int64_t width);
-  void (*pack_rows)(const T* x, int64_t x_plane, int64_t x_row, T* out, int64_t planes, int64_t rows, int64_t width);
+  void (*interleave)(const T* x, int64_t distance, int64_t images, const int64_t* place, int64_t pixels, T* out);
+  void (*deinterleave)(const T* x, const int64_t* place, int64_t pixels, T* y, int64_t distance, int64_t images, T bias);
   void (*store_rows)(const T* x, int64_t x_row, int64_t x_phase, int64_t phases, T* y, int64_t y_row, int64_t rows,
                      int64_t width, T bias);
 
