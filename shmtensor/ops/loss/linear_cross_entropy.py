@@ -12,7 +12,7 @@ from ..table.constants import on_device
 from ..table.native_or_numpy import restore_half, upcast_half
 from ..table.op_table import composite, op
 from ..table.samples import ints
-from .cross_entropy import check_classes, check_reduction
+from .cross_entropy import check_classes, check_reduction, class_indices
 
 NAME = "linear_cross_entropy"
 CLASSES = 2048  # of a block of the weight's gradient under acc_policy="compact"
@@ -42,18 +42,35 @@ def _linear_cross_entropy(
         classes: the weight's gradient is computed for so many classes at a time.
         is_wide: whether the gradients of weight and bias are summed over the pieces in float64.
     """
-    losses, normalizers = np.empty(len(x), x.dtype), np.empty((len(x), 2), x.dtype)
+    losses, normalizers = xp.empty(len(x), x.dtype), xp.empty((len(x), 2), x.dtype)
     for part in pieces(len(x), rows):
-        logits = native.linear(x[part], weight, bias)
-        losses[part], normalizers[part] = native.cross_entropy(
-            logits, target[part], ignore_index, "none"
+        losses[part], normalizers[part] = losses_of_piece(
+            xp, x[part], weight, target[part], bias, ignore_index
         )
     if reduction == "none":
         return losses, normalizers
     total = losses.sum(dtype=np.float64)
     if reduction == "mean":
-        total = np.true_divide(total, (target != ignore_index).sum())
-    return np.asarray(total, x.dtype), normalizers
+        total = xp.true_divide(total, (target != ignore_index).sum())
+    return xp.asarray(total, x.dtype), normalizers
+
+
+def losses_of_piece(
+    xp: Any, x: Any, weight: Any, target: Any, bias: Any, ignore_index: int
+) -> tuple[Any, Any]:
+    """A loss for each row; and its largest logit and the logarithm of the sum of exp(x - that)."""
+    if xp is np:
+        logits = native.linear(x, weight, bias)
+        return native.cross_entropy(logits, target, ignore_index, "none")
+    logits = xp.matmul(x, weight.T)
+    if bias is not None:
+        logits += bias
+    safe, mask = class_indices(NAME, logits.shape, target, ignore_index)
+    top = logits.max(1, keepdims=True)
+    log_total = xp.log(xp.exp(logits - top).sum(1, keepdims=True))
+    chosen = xp.take_along_axis(logits, safe.reshape(-1, 1), 1) - top - log_total
+    losses = xp.where(mask.reshape(-1), -chosen[:, 0], 0)
+    return losses, xp.concatenate([top, log_total], 1)
 
 
 def gradients_of_pieces(

@@ -151,6 +151,7 @@ def _attention(xp, xs: list[Any], /, scale, is_causal, p, seed, offset):
         n = weights.shape[-1]
         shape = (*weights.shape[:-1], -(-n // 4) * 4)
         numbers = uniform(seed, offset, math.prod(shape), np.float32).reshape(shape)[..., :n]
+        numbers = xp.asarray(numbers)
         weights = xp.where(numbers >= np.float32(p), weights / (1 - p), 0)
     return xp.matmul(weights, value).astype(query.dtype), logsumexp[..., 0].astype(query.dtype)
 
