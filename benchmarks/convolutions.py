@@ -1,4 +1,5 @@
-"""The table of docs/design/convolution.md: `python -m benchmarks.convolutions [--only REGEX]`.
+"""The tables of docs/design/convolution.md:
+`python -m benchmarks.convolutions [--channels-last] [--only REGEX]`.
 
 Medians of forward, gradient of the input and gradient of the weight, each measured in turn with
 PyTorch's, as rows of Markdown:
@@ -6,6 +7,9 @@ PyTorch's, as rows of Markdown:
 ratio    the sum of our three times over the sum of PyTorch's
 share    direct multiply-adds of our slowest pass, over what the processor can do at all
 GB/s     the bytes of images, filters and results, each moved once, of that pass
+
+With --channels-last: a block of convolution, batch norm and ReLU forward and backward, in
+milliseconds: ours and PyTorch's of images in channels_last, and ours of contiguous ones.
 
 The C library keeps freed memory, so that PyTorch's results are on warm pages, as ours are.
 """
@@ -133,6 +137,48 @@ LAYERS = [
 ]
 
 
+BLOCKS = [
+    square("block 3 x 3, 64 to 64, 8 x 56^2", 8, 64, 56, 64, 3, padding=1),
+    square("block 3 x 3, 128 to 128, 8 x 28^2", 8, 128, 28, 128, 3, padding=1),
+    square("block 3 x 3, 256 to 256, 8 x 14^2", 8, 256, 14, 256, 3, padding=1),
+    square("block 3 x 3 stride 2, 64 to 128, 8 x 56^2", 8, 64, 56, 128, 3, stride=2, padding=1),
+    square("block 3 x 3, 3 to 32, 16 x 32^2", 16, 3, 32, 32, 3, padding=1),
+    square("block 1 x 1, 64 to 256, 8 x 56^2", 8, 64, 56, 256, 1),
+    square("block 1 x 1, 256 to 64, 8 x 56^2", 8, 256, 56, 64, 1),
+    square("block 1 x 1, 256 to 256, 8 x 14^2", 8, 256, 14, 256, 1),
+]
+
+
+def build_block(layer: Layer, form: str) -> Build:
+    """Convolution, batch norm and ReLU, forward and all gradients, in a memory format."""
+
+    def build(st: Any) -> Any:
+        c = layer.images[1]
+        convolution = st.nn.Conv2d(
+            c, layer.k, layer.kernel, layer.stride, layer.padding, bias=False
+        )
+        model = st.nn.Sequential(convolution, st.nn.BatchNorm2d(layer.k), st.nn.ReLU())
+        model.to(memory_format=getattr(st, form))
+        x = st.randn(*layer.images).to(memory_format=getattr(st, form)).requires_grad_(True)
+        leaves = [x, *model.parameters()]
+        g = st.randn(*model(x).shape).to(memory_format=getattr(st, form))
+        return lambda: st.autograd.grad(model(x), leaves, g)
+
+    return build
+
+
+def block_row(layer: Layer, repeats: int, seconds: float) -> str:
+    """The block's row of the table of channels_last."""
+    times = {}
+    for form in ("channels_last", "contiguous_format"):
+        case = Case(f"{layer.name}, {form}", compare(build_block(layer, form)))
+        result = measure(case, repeats, seconds)
+        times[form] = [statistics.median(result.seconds[who]) * 1e3 for who in (OURS, PYTORCH)]
+    (ours, theirs), (contiguous, _) = times["channels_last"], times["contiguous_format"]
+    cells = [f"{ours:.1f}", f"{contiguous:.1f}", f"{theirs:.1f}", f"{ours / theirs:.2f}"]
+    return f"| {layer.name} | {' | '.join(cells)} |"
+
+
 def row(layer: Layer, repeats: int, seconds: float, flops: float) -> str:
     """The layer's row of the table."""
     ours, theirs = [], []
@@ -154,14 +200,22 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--only", default="", metavar="REGEX", help="layers whose name matches")
     parser.add_argument("--repeats", type=int, default=9, help="turns of each library")
     parser.add_argument("--seconds", type=float, default=0.03, help="of a turn")
+    parser.add_argument("--channels-last", action="store_true", help="the table of blocks")
     options = parser.parse_args(arguments)
     libc = ctypes.CDLL(None)
     libc.mallopt(TRIM_THRESHOLD, 1 << 30)
     libc.mallopt(MMAP_THRESHOLD, 1 << 25)
+    if options.channels_last:
+        columns = ("layer, images", "ours", "ours, contiguous", "PyTorch, channels last", "ratio")
+        print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
+        for layer in BLOCKS:
+            if re.search(options.only, layer.name):
+                print(block_row(layer, options.repeats, options.seconds), flush=True)
+        return 0
     flops = ceilings(len(os.sched_getaffinity(0))).get("flops", 0.0)
     print(f"{flops / 1e9:.0f} GFLOP/s at most; microseconds, shmtensor / PyTorch\n")
-    columns = ("shape", *PASSES, "ratio", "share", "GB/s")
-    print(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|")
+    titles = ("shape", *PASSES, "ratio", "share", "GB/s")
+    print(f"| {' | '.join(titles)} |\n{'|---' * len(titles)}|")
     for layer in LAYERS:
         if re.search(options.only, layer.name):
             print(row(layer, options.repeats, options.seconds, flops), flush=True)
