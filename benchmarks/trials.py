@@ -192,6 +192,8 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
         Trial("uint8 to float32", (integers(256, *SIZE).astype(np.uint8), np.dtype(np.float32)),
               lambda t, x: x.float()),
     ],
+    "_sum_to_size": one("to a row", lambda: (floats(*SIZE), (1, SIZE[1])),
+        lambda t, x: x.sum_to_size(1, x.shape[1])),
     "_overwrite": one("matrix", lambda: (floats(*SIZE), floats(*SIZE)), lambda t, x, y: x.copy_(y)),
     "copy": one("matrix", lambda: (floats(*SIZE), floats(*SIZE)), lambda t, x, y: x.copy_(y)),
     "pow": lambda: [

@@ -108,13 +108,17 @@ def explain(op: Any, values: tuple[Any, ...], error: Exception) -> Any:
     raise error
 
 
+def is_numpy_integer(value: Any) -> bool:
+    return isinstance(value, np.integer) and not isinstance(value, np.timedelta64)
+
+
 def has_numpy_integers(values: Iterable[Any]) -> bool:
-    return any(isinstance(x, np.integer) for x in values)
+    return any(map(is_numpy_integer, values))
 
 
 def as_int(value: Any) -> Any:
     """An int in place of NumPy's integer; any other value."""
-    return int(value) if isinstance(value, np.integer) else value
+    return int(value) if is_numpy_integer(value) else value
 
 
 def rename(error: Exception, name: str, public: bool) -> None:
