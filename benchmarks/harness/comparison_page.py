@@ -211,8 +211,9 @@ def comparisons(runs: list[Run], machine_line: Any) -> tuple[list[str], dict[str
         "copies. The others have no tensors: with them a NumPy array is copied to memory that "
         "other processes see, and read from there: `multiprocessing.shared_memory` to a segment; "
         "joblib by `dump` to `/dev/shm`, and `load` with a mapping; ray by `put` and `get`; "
-        "mpi4py to a shared window. Its window has one rank here, for which Open MPI takes "
-        "private memory: that is the cost of a copy alone.",
+        "mpi4py to a shared window. Its window has one rank here. In another run, at load 33 "
+        "and real-time priority, it took 5.6 µs to 16 ms: there Open MPI took private memory for "
+        "the window, so that a copy alone was measured.",
         "",
         shown[2],
         "",
