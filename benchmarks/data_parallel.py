@@ -1,13 +1,19 @@
-"""Data-parallel training steps on two ranks."""
+"""Data-parallel training steps on two ranks.
+
+`python -m benchmarks.data_parallel` measures the step with two threads in each rank beside the step
+with one, in turn: what more threads than processors cost.
+"""
 
 from __future__ import annotations
 
 import importlib
+import statistics
+import sys
 from itertools import pairwise
 from typing import Any
 
 from .harness.case import Case, compare
-from .harness.ranks import rounds
+from .harness.ranks import Ranks, rounds
 
 
 def perceptron(st: Any, distributed: Any, widths: tuple[int, ...], batch: int) -> Any:
@@ -68,3 +74,41 @@ CASES = [
     ),
     Case("data-parallel step/10 M, 2 ranks", compare(train_layers, 1448, 32), 0.45, slow=True),
 ]
+
+# Widths, rows of a rank, and steps of a turn.
+WITH_THREADS = [
+    ((64, 128, 10), 32, 800),
+    ((784, 512, 256, 10), 64, 200),
+    ((784, 512, 256, 10), 512, 60),
+    ((1024, 1024, 1024, 1024), 512, 20),
+]
+
+
+def perceptron_with_threads(
+    st: Any, distributed: Any, n_threads: int, widths: tuple[int, ...], batch: int
+) -> Any:
+    """In a rank: the step of `perceptron`, with so many threads."""
+    st.set_num_threads(n_threads)
+    return perceptron(st, distributed, widths, batch)
+
+
+def main() -> int:
+    """Prints a line for each network: both times, and the median ratio of eleven turns."""
+    groups = {n_threads: Ranks("shmtensor", 2) for n_threads in (1, 2)}
+    for widths, batch, steps in WITH_THREADS:
+        for n_threads, ranks in groups.items():
+            arguments = (n_threads, widths, batch)
+            ranks.order(("benchmarks.data_parallel:perceptron_with_threads", arguments))
+            ranks.order(steps // 4)
+        turns = [[groups[n].order(steps) for n in (1, 2)] for _ in range(11)]
+        one, two = (statistics.median(times) * 1e6 for times in zip(*turns, strict=True))
+        ratio = statistics.median(b / a for a, b in turns)
+        name = "-".join(map(str, widths))
+        print(f"{name}, {batch} rows: {one:.0f} us, two threads {two:.0f} us, {ratio:.2f}")
+    for ranks in groups.values():
+        ranks.close()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
