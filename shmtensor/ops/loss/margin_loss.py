@@ -100,13 +100,13 @@ def multi_margin_loss(
     # The margin is added to the score of a row, not to its C elements.
     terms = ops.add(x, ops.rsub(ops._gather(x, indices, 1), margin))
     is_true = ops.eq(indices, constant(np.arange(c), indices))
-    terms = ops._where_other(ops.logical_or(is_true, ops.le(terms, 0)), terms, 0.0)
+    is_left_out = ops.logical_or(is_true, ops.le(terms, 0))
     terms = terms if p == 1 else ops.square(terms)
     if weight is not None:
         terms = ops.mul(
             terms, ops.reshape(ops._index_select(weight, ops.reshape(indices, (-1,)), 0), (n, 1))
         )
-    losses = ops.div(ops.sum(terms, 1), c)
+    losses = ops.div(ops.sum(ops._where_other(is_left_out, terms, 0.0), 1), c)
     return apply_reduction(ops, losses if input.ndim == 2 else ops.reshape(losses, ()), reduction)
 
 

@@ -164,6 +164,12 @@ def test_multi_margin_of_equal_scores_and_nan() -> None:
     assert x.grad[0].tolist() == [0.0, 0.0, 0.0]
 
 
+def test_multi_margin_with_an_infinite_weight_leaves_the_true_class_out() -> None:
+    x, weight = st.tensor([[0.0, 3.0]]), st.tensor([1.0, math.inf])
+    for p in (1, 2):
+        assert F.multi_margin_loss(x, st.tensor([1]), p=p, weight=weight).item() == 0.0
+
+
 def test_distances_of_vectors() -> None:
     a, b, c = (st.tensor(v) for v in (X, Y, P))
     sign = st.tensor([1, -1, 1, -1])
