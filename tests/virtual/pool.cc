@@ -1,5 +1,5 @@
 // The thread pool under ThreadSanitizer: several callers at once, each with a job on its stack that is gone when
-// pool_run returns, while workers stop and start and other threads take their CPUs in the middle of a slice.
+// pool_run returns, while workers stop, start and leave and other threads take their CPUs in the middle of a slice.
 //
 // usage: pool SECONDS SEED      exit 0, 1: a result is wrong, 66: a data race
 #include <sched.h>
@@ -58,9 +58,10 @@ int main(int, char** arguments) {
   for (int i = 0; i < 2; ++i) threads.emplace_back(call, random());
   for (int i = 0; i < 2; ++i) threads.emplace_back(take_a_cpu, i);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(seconds);
-  while (std::chrono::steady_clock::now() < end) {
+  for (int round = 0; std::chrono::steady_clock::now() < end; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     pool_set_threads(2 + random() % 4);
+    if (round % 8 == 0) pool_count_groups(round % 16 ? -1 : 1);  // in a group, workers leave and come back
   }
   is_over = true;
   for (auto& thread : threads) thread.join();

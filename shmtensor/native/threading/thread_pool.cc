@@ -25,6 +25,16 @@
 // sleeps. The worker finishes its slice there, wakes the caller and sleeps, too; if it spun, the caller would have to
 // wait for its CPU. Then the worker gets its mask back.
 //
+// Note [A CPU that another rank needs]
+// The ranks of a process group wait for each other in every collective. If they have more threads than there are CPUs, a
+// worker of one, which computes or spins, takes the CPU from the caller of another, and all wait for that one: with two
+// threads in each of two ranks on two CPUs, a step of 120 us took 3 times as long. So in a process that is in a group of
+// several ranks, a worker looks every kLook how long it and the caller have waited for a CPU while they could run (the
+// kernel counts that). If one of them did for a twentieth of its time, the worker leaves the pool for kLeave, and at each
+// following look that finds the same for twice as long, up to kLeaveMost. (With a fifth, a rank whose worker had left
+// waited for the other rank's worker, which did not notice.) When the other ranks sleep, workers stay. Without a group
+// nobody waits for who lost the CPU, and half a CPU is better than none.
+//
 // Note [Where the last job ended]
 // Each thread gets one run of slices, and takes slices from other runs when its run is empty: in consecutive jobs a
 // thread works on the same part of memory, which is in its caches and which no other CPU has written. Every second job
@@ -39,6 +49,7 @@
 // sleeping.)
 #include "threading/thread_pool.h"
 
+#include <fcntl.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -49,6 +60,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <cinttypes>
 #include <climits>
 #include <cstdio>
 #include <cstdlib>
@@ -62,6 +74,11 @@ constexpr int64_t kSpin = 30'000;  // ns a worker spins for the next job before 
 constexpr int64_t kCallerSpin = 15'000;  // ns the caller spins for the workers before it looks whether they run
 constexpr int64_t kCallerSleep = 500'000;  // ns it sleeps before it looks again
 constexpr int64_t kSpinLong = 200'000;  // the same, if the previous wait was shorter than this
+// Note [A CPU that another rank needs]
+constexpr int64_t kLook = 3'000'000;  // ns between two looks of a worker
+constexpr int64_t kEnough = 500'000;  // ns for which a thread wanted a CPU before its share is judged
+constexpr int64_t kLeave = 20'000'000;  // ns a worker leaves the pool at first
+constexpr int64_t kLeaveMost = 320'000'000;
 constexpr uint32_t kClosed = 1u << 31;
 
 struct Worker {
@@ -84,7 +101,10 @@ struct alignas(64) Run {
 struct Pool {
   alignas(64) std::atomic<uint32_t> bell{0};
   std::atomic<uint32_t> sleepers{0};
-  std::atomic<bool> stop{false};
+  std::atomic<uint32_t> stop{0};  // workers end; those that have left sleep on it
+  std::atomic<int> left{0};       // workers that have left: Note [A CPU that another rank needs]
+  std::atomic<int> groups{0};     // process groups of several ranks that this process is in
+  std::atomic<int> caller{0};     // thread id of the last caller
   alignas(64) std::atomic<uint32_t> gate{kClosed};  // closed bit, number of workers that entered
   alignas(64) std::atomic<uint32_t> finished{0};
   std::atomic<uint32_t> waiting{0};  // the caller sleeps on `finished`
@@ -111,6 +131,13 @@ int64_t read_clock(clockid_t clock) {
 }
 
 int64_t now() { return read_clock(CLOCK_MONOTONIC); }
+
+thread_local int known_tid = 0;  // of this thread, once asked for
+
+int own_tid() {
+  if (known_tid == 0) known_tid = static_cast<int>(syscall(SYS_gettid));
+  return known_tid;
+}
 
 void cpu_pause() {
 #if defined(__x86_64__)
@@ -159,6 +186,74 @@ bool wait_for_bell(uint32_t last_bell, int64_t spin, Worker* worker) {
   return now() - start < kSpinLong;
 }
 
+// How long a thread of this process has run, and waited for a CPU while it could run.
+struct CpuTimes {
+  int64_t run = 0, waited = 0;  // ns
+};
+
+// False if the kernel does not count them.
+bool read_cpu_times(int tid, CpuTimes* times) {
+  char path[64], text[96];
+  snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", tid);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const ssize_t n = read(fd, text, sizeof text - 1);
+  close(fd);
+  if (n <= 0) return false;
+  text[n] = '\0';
+  return sscanf(text, "%" SCNd64 " %" SCNd64, &times->run, &times->waited) == 2;
+}
+
+// Of one worker: Note [A CPU that another rank needs].
+class Attendance {
+ public:
+  explicit Attendance(int tid) : worker_(tid) {}
+
+  // Called between two jobs; returns after the time for which the worker leaves the pool.
+  void look() {
+    if (pool.groups.load(std::memory_order_relaxed) == 0) return;
+    const int64_t t = now();
+    if (t < next_look_) return;
+    next_look_ = t + kLook;
+    const bool is_in_demand = has_waited(worker_, &worker_times_) | has_waited(caller(), &caller_times_);
+    if (!is_in_demand) {
+      leave_ = leave_ / 2 > kLeave ? leave_ / 2 : kLeave;
+      return;
+    }
+    pool.left.fetch_add(1, std::memory_order_relaxed);
+    const timespec timeout = {0, static_cast<long>(leave_)};
+    if (pool.stop.load() == 0) futex_wait(&pool.stop, 0, &timeout);
+    pool.left.fetch_sub(1, std::memory_order_relaxed);
+    leave_ = leave_ * 2 < kLeaveMost ? leave_ * 2 : kLeaveMost;
+    next_look_ = now() + kLook;
+    read_cpu_times(worker_, &worker_times_);
+    read_cpu_times(caller_, &caller_times_);
+  }
+
+ private:
+  int caller() {
+    const int tid = pool.caller.load(std::memory_order_relaxed);
+    if (tid != caller_) {
+      caller_ = tid;
+      read_cpu_times(tid, &caller_times_);
+    }
+    return tid;
+  }
+
+  // Whether the thread has waited for a twentieth of the time since the last look in which it wanted a CPU.
+  static bool has_waited(int tid, CpuTimes* last) {
+    CpuTimes times;
+    if (!read_cpu_times(tid, &times)) return false;
+    const int64_t run = times.run - last->run, waited = times.waited - last->waited;
+    *last = times;
+    return run + waited > kEnough && 20 * waited > run + waited;
+  }
+
+  int worker_, caller_ = 0;
+  CpuTimes worker_times_, caller_times_;
+  int64_t next_look_ = 0, leave_ = kLeave;
+};
+
 // Runs slices of run first_run, then of the other runs.
 void run_slices(int first_run) {
   const Slice slice = pool.slice;
@@ -190,13 +285,15 @@ bool enter_gate() {
 
 void* worker_main(void* argument) {
   auto* worker = static_cast<Worker*>(argument);
-  worker->tid.store(static_cast<int>(syscall(SYS_gettid)), std::memory_order_release);
+  worker->tid.store(own_tid(), std::memory_order_release);
   pthread_setname_np(pthread_self(), "shmtensor");
   in_slice = true;
   uint32_t last_bell = pool.bell.load() - 1;  // so that it runs the job for which this worker was started
   bool was_busy = false;  // the last wait was short: Note [How long a worker spins]
   bool has_callers_cpu = false;
+  Attendance attendance(own_tid());
   for (;;) {
+    attendance.look();
     worker->cpu.store(sched_getcpu(), std::memory_order_relaxed);
     const int64_t spin = has_callers_cpu ? 0 : was_busy ? kSpinLong : kSpin;
     if (pool.bell.load() == last_bell) was_busy = wait_for_bell(last_bell, spin, worker);
@@ -222,11 +319,11 @@ bool allowed_cpus_except(int cpu, cpu_set_t* set) {
 }
 
 // Called with `busy` locked, before the bell: Note [A worker on the caller's CPU].
-void move_workers_off_cpu(int n) {
+void move_workers_off_cpu() {
   const int current_cpu = sched_getcpu();
   cpu_set_t set;
   bool has_mask = false;
-  for (int i = 0; i < n; ++i) {
+  for (int i = 0; i < pool.started; ++i) {
     Worker& worker = pool.workers[i];
     const bool may_wait_here = pool.has_missing_workers && worker.excluded_cpu != current_cpu;
     if (worker.cpu.load(std::memory_order_relaxed) != current_cpu && !may_wait_here) continue;
@@ -318,7 +415,8 @@ void start_workers(int n) {
 // where Python counts threads after a fork: wait for that as well.
 void stop_workers() {
   if (pool.started == 0) return;
-  pool.stop.store(true);
+  pool.stop.store(1);
+  futex_wake(&pool.stop, INT_MAX);
   pool.bell.fetch_add(1);
   futex_wake(&pool.bell, INT_MAX);
   for (int i = 0; i < pool.started; ++i) {
@@ -330,7 +428,7 @@ void stop_workers() {
     }
   }
   pool.started = 0;
-  pool.stop.store(false);
+  pool.stop.store(0);
 }
 
 void acquire_busy() {
@@ -347,6 +445,11 @@ void before_fork() {
 
 void after_fork() {
   if (!in_slice) release_busy();
+}
+
+void after_fork_in_child() {
+  known_tid = 0;
+  after_fork();
 }
 
 int cgroup_cpus() {
@@ -400,13 +503,16 @@ void pool_share(long n) {
   pool_set_threads(share < 1 ? 1 : static_cast<int>(share));
 }
 
+void pool_count_groups(int change) { pool.groups.fetch_add(change, std::memory_order_relaxed); }
+
 void pool_run(Slice slice, void* context, int64_t n) {
-  int threads = pool_threads();
+  const int threads = pool_threads() - pool.left.load(std::memory_order_relaxed);
   if (n < 2 || threads < 2 || in_slice || pool.busy.exchange(1, std::memory_order_acquire)) {
     for (int64_t i = 0; i < n; ++i) slice(context, i);
     return;
   }
   in_slice = true;
+  if (pool.groups.load(std::memory_order_relaxed)) pool.caller.store(own_tid(), std::memory_order_relaxed);
   int worker_count = static_cast<int>(n < threads ? n - 1 : threads - 1);
   pool.slice = slice;
   pool.context = context;
@@ -422,7 +528,7 @@ void pool_run(Slice slice, void* context, int64_t n) {
   pool.finished.store(0, std::memory_order_relaxed);
   pool.waiting.store(0, std::memory_order_relaxed);
   pool.lacks_memory.store(false, std::memory_order_relaxed);
-  move_workers_off_cpu(worker_count < pool.started ? worker_count : pool.started);
+  move_workers_off_cpu();
   pool.gate.store(0, std::memory_order_release);
   pool.bell.fetch_add(1);
   if (pool.started < worker_count) start_workers(worker_count);
@@ -437,6 +543,6 @@ void pool_run(Slice slice, void* context, int64_t n) {
   if (lacks_memory) throw std::bad_alloc();
 }
 
-void pool_install() { pthread_atfork(before_fork, after_fork, after_fork); }
+void pool_install() { pthread_atfork(before_fork, after_fork, after_fork_in_child); }
 
 }  // namespace shmtensor

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import shmtensor as st
 from shmtensor import native
 from tests.environment import environment
 
@@ -230,6 +231,43 @@ def test_a_worker_whose_cpu_is_taken_finishes_on_the_callers() -> None:
         other.kill()
         other.wait()
         os.sched_setaffinity(0, allowed)
+
+
+def run_time_of(tid: int) -> int:
+    """Nanoseconds for which a thread has run."""
+    return int(read_of(tid, "schedstat").split()[0])
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two CPUs")
+def test_in_a_group_a_worker_leaves_a_cpu_that_another_process_needs() -> None:
+    """And comes back when that has ended. One that computed or spun would have run within 15 ms."""
+    allowed = os.sched_getaffinity(0)
+    here, there = sorted(allowed)[:2]
+    group = native.Group(st.zeros(native.group_nbytes(2), dtype=st.uint8).numpy(), 0, 2)
+    worker = the_worker()
+    os.sched_setaffinity(worker, {there})
+    os.sched_setaffinity(0, {here})
+    endless = f"import os\nos.sched_setaffinity(0, {{{there}}})\nwhile True: pass"
+    other = subprocess.Popen([sys.executable, "-c", endless])
+    out = X.copy()
+    deadline = time.monotonic() + 60
+    try:
+        is_idle = False
+        while not is_idle:
+            assert time.monotonic() < deadline
+            before, end = run_time_of(worker), time.monotonic() + 0.015
+            while time.monotonic() < end:
+                ADD(X, X, out=out)
+            is_idle = run_time_of(worker) == before
+    finally:
+        other.kill()
+        other.wait()
+        os.sched_setaffinity(0, allowed)
+    before = run_time_of(worker)
+    while run_time_of(worker) - before < 10_000_000:
+        assert time.monotonic() < deadline
+        ADD(X, X, out=out)
+    del group
 
 
 def has_real_time_scheduling() -> bool:

@@ -5,6 +5,7 @@
 #include "ipc/process_group/group.h"
 #include "methods.h"
 #include "profiler/events.h"
+#include "threading/thread_pool.h"
 
 namespace shmtensor::group {
 
@@ -357,11 +358,13 @@ PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject*) {
     return nullptr;
   }
   self->group = group;
+  if (world > 1) pool_count_groups(1);
   return reinterpret_cast<PyObject*>(self);
 }
 
 void destroy(PyObject* object) {
   auto* self = reinterpret_cast<GroupObject*>(object);
+  if (self->group && self->group->world() > 1) pool_count_groups(-1);
   if (self->group && self->group->is_own()) self->group->leave();
   delete self->group;
   if (self->block.obj) PyBuffer_Release(&self->block);
