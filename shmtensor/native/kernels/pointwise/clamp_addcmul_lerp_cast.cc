@@ -10,6 +10,7 @@
 #include "kernels/shape/contiguous.h"
 #include "threading/thread_pool.h"
 #include "kernels/dtypes.h"
+#include "kernels/pointwise/incoming_gradient.h"
 #include "kernels/prepared_arguments.h"
 
 namespace shmtensor {
@@ -252,15 +253,25 @@ PyObject* cube(PyObject*, PyObject* x) {
 PyObject* masked_scale(PyObject*, PyObject* const* args, Py_ssize_t n) {
   if (!takes("masked_scale", n, 3)) return nullptr;
   double scale;
-  if (!same_shape_and_dtype(args, 1) || !PyArray_CheckExact(args[1]) || !parse_double(args[2], &scale)) Py_RETURN_NONE;
-  PyArrayObject* mask = as_array(args[1]);
-  if (PyArray_TYPE(mask) != NPY_BOOL || !PyArray_ISCARRAY_RO(mask) || !PyArray_SAMESHAPE(mask, as_array(args[0])))
+  if (!PyArray_CheckExact(args[0]) || !PyArray_CheckExact(args[1]) || !parse_double(args[2], &scale)) Py_RETURN_NONE;
+  PyArrayObject *x = as_array(args[0]), *mask = as_array(args[1]);
+  const int type = PyArray_TYPE(x);
+  if ((type != NPY_FLOAT && type != NPY_DOUBLE) || PyArray_TYPE(mask) != NPY_BOOL || !PyArray_ISCARRAY_RO(mask) ||
+      !PyArray_SAMESHAPE(mask, x))
     Py_RETURN_NONE;
-  return run_elementwise(args, 1, nullptr, [&](auto* out, int64_t start, int64_t count) {
-    using T = std::remove_pointer_t<decltype(out)>;
-    kernels<T>().masked_scale(data_at(args[0], start, out), data<uint8_t>(mask) + start, out + start, count,
-                              static_cast<T>(scale));
-  });
+  IncomingGradient g;
+  Ref out(g.read(x, type) ? new_array(PyArray_NDIM(x), PyArray_DIMS(x), type) : nullptr);
+  if (!out) return nullptr;
+  const int64_t size = PyArray_SIZE(x);
+  const auto compute = [&](auto zero) {
+    using T = decltype(zero);
+    Unlocked unlocked(size > kUnlock);
+    g.ranges<T>(size, kGrain, [&](const T* from, int64_t start, int64_t stop) {
+      kernels<T>().masked_scale(from, data<uint8_t>(mask) + start, data<T>(out) + start, stop - start, static_cast<T>(scale));
+    });
+  };
+  type == NPY_FLOAT ? compute(float()) : compute(double());
+  return out.release();
 }
 
 // lerp(x, end, weight, out=None): x + weight * (end - x), with one weight or one for each element

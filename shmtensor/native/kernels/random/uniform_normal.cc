@@ -115,8 +115,8 @@ void fill_random(PyArrayObject* out, uint64_t seed, uint64_t offset, const Trans
       words(w, 1, seed, offset + 16 * static_cast<uint64_t>(b));
       to_unit_interval(w, u);
       transform(u);
-      const int64_t at = b * kPerBlock<T>;
-      for (int64_t i = 0; i < kPerBlock<T> && at + i < n; ++i) to[at + i] = u[i];
+      const int64_t at = b * kPerBlock<T>, m = n - at < kPerBlock<T> ? n - at : kPerBlock<T>;
+      memcpy(to + at, u, static_cast<size_t>(m) * sizeof(T));
     }
   });
 }
