@@ -35,11 +35,12 @@
 // waited for the other rank's worker, which did not notice.) When the other ranks sleep, workers stay. Without a group
 // nobody waits for who lost the CPU, and half a CPU is better than none.
 //
-// Note [Where the last job ended]
-// Each thread gets one run of slices, and takes slices from other runs when its run is empty: in consecutive jobs a
-// thread works on the same part of memory, which is in its caches and which no other CPU has written. Every second job
-// processes the runs backwards: it starts where the last job ended, with data that is still in the cache. Neither
-// changes what a slice computes.
+// Note [Who computes which slice]
+// Each thread gets one run of slices, which it takes from its first to its last, and takes the last slices of other runs
+// when its own is empty: in consecutive jobs a thread works on the same part of memory, which is in its caches and which
+// no other CPU has written. Where CPUs have no cache in common, three operations on 131,072 numbers take 2.8 times as long
+// if every second job goes through the runs backwards, so that others' first slices are taken. It does not change what a
+// slice computes.
 //
 // Note [How long a worker spins]
 // Waking a sleeping thread takes 20 to 60 us if its CPU was halted: as long as a product with a matrix of a million
@@ -70,6 +71,7 @@ namespace shmtensor {
 namespace {
 
 constexpr int kMaxThreads = 256;
+constexpr int64_t kMaxSlices = INT32_MAX;  // more run inline
 constexpr int64_t kSpin = 30'000;  // ns a worker spins for the next job before it sleeps
 constexpr int64_t kCallerSpin = 15'000;  // ns the caller spins for the workers before it looks whether they run
 constexpr int64_t kCallerSleep = 500'000;  // ns it sleeps before it looks again
@@ -92,10 +94,35 @@ struct Worker {
   int excluded_cpu;             // the caller's CPU, when the caller last removed it from the mask; -1: never
 };
 
-// The slices [next, stop) of one thread; the others take from it when their runs are empty.
-struct alignas(64) Run {
-  std::atomic<int64_t> next{0};
-  int64_t stop = 0;
+// The slices of one thread: Note [Who computes which slice].
+class alignas(64) Run {
+ public:
+  void set(int64_t first, int64_t end) {
+    first_ = first;
+    state_.store(static_cast<uint64_t>(end - first) << 32, std::memory_order_relaxed);
+  }
+  // The slice taken by the run's thread; -1: none is left.
+  int64_t take_first() {
+    const uint64_t old = state_.fetch_add(1, std::memory_order_relaxed);
+    return is_empty(old) ? -1 : first_ + next(old);
+  }
+  // The same by another thread.
+  int64_t take_last() {
+    uint64_t old = state_.load(std::memory_order_relaxed);
+    while (!is_empty(old)) {
+      if (state_.compare_exchange_weak(old, old - (uint64_t{1} << 32), std::memory_order_relaxed))
+        return first_ + stop(old) - 1;
+    }
+    return -1;
+  }
+
+ private:
+  static int64_t next(uint64_t state) { return static_cast<int64_t>(state & 0xffffffffu); }
+  static int64_t stop(uint64_t state) { return static_cast<int64_t>(state >> 32); }
+  static bool is_empty(uint64_t state) { return next(state) >= stop(state); }
+
+  std::atomic<uint64_t> state_{0};  // stop << 32 | next, relative to first_; the slices [next, stop) are left
+  int64_t first_ = 0;
 };
 
 struct Pool {
@@ -112,9 +139,7 @@ struct Pool {
   Run runs[kMaxThreads];
   Slice slice = nullptr;
   void* context = nullptr;
-  int64_t n = 0;
-  int parts = 1;           // runs of this job
-  bool backwards = false;  // Note [Where the last job ended]
+  int parts = 1;  // runs of this job
   alignas(64) std::atomic<int> busy{0};  // the lock of the caller; the fork handler takes it, too
   Worker workers[kMaxThreads];
   int started = 0;
@@ -254,20 +279,18 @@ class Attendance {
   int64_t next_look_ = 0, leave_ = kLeave;
 };
 
-// Runs slices of run first_run, then of the other runs.
+// Runs the slices of run first_run, then the last ones of other runs.
 void run_slices(int first_run) {
   const Slice slice = pool.slice;
   void* const context = pool.context;
-  const int64_t last = pool.n - 1;
   const int parts = pool.parts;
-  const bool backwards = pool.backwards;
   for (int k = 0; k < parts; ++k) {
     Run& run = pool.runs[(first_run + k) % parts];
     for (;;) {
-      const int64_t i = run.next.fetch_add(1, std::memory_order_relaxed);
-      if (i >= run.stop) break;
+      const int64_t i = k == 0 ? run.take_first() : run.take_last();
+      if (i < 0) break;
       try {
-        slice(context, backwards ? last - i : i);
+        slice(context, i);
       } catch (const std::bad_alloc&) {
         pool.lacks_memory.store(true, std::memory_order_relaxed);
       }
@@ -507,7 +530,7 @@ void pool_count_groups(int change) { pool.groups.fetch_add(change, std::memory_o
 
 void pool_run(Slice slice, void* context, int64_t n) {
   const int threads = pool_threads() - pool.left.load(std::memory_order_relaxed);
-  if (n < 2 || threads < 2 || in_slice || pool.busy.exchange(1, std::memory_order_acquire)) {
+  if (n < 2 || n > kMaxSlices || threads < 2 || in_slice || pool.busy.exchange(1, std::memory_order_acquire)) {
     for (int64_t i = 0; i < n; ++i) slice(context, i);
     return;
   }
@@ -516,15 +539,8 @@ void pool_run(Slice slice, void* context, int64_t n) {
   int worker_count = static_cast<int>(n < threads ? n - 1 : threads - 1);
   pool.slice = slice;
   pool.context = context;
-  pool.n = n;
   pool.parts = worker_count + 1;
-  pool.backwards = !pool.backwards;
-  for (int64_t k = 0; k <= worker_count; ++k) {
-    // Backwards the same thread counts the same slices from the other end.
-    const int64_t at = pool.backwards ? worker_count - k : k;
-    pool.runs[k].next.store(n * at / (worker_count + 1), std::memory_order_relaxed);
-    pool.runs[k].stop = n * (at + 1) / (worker_count + 1);
-  }
+  for (int64_t k = 0; k < pool.parts; ++k) pool.runs[k].set(n * k / pool.parts, n * (k + 1) / pool.parts);
   pool.finished.store(0, std::memory_order_relaxed);
   pool.waiting.store(0, std::memory_order_relaxed);
   pool.lacks_memory.store(false, std::memory_order_relaxed);
