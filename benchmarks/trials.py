@@ -421,6 +421,10 @@ TRIALS: dict[str, Callable[[], list[Trial]]] = {
 # Views: they cost a call, whatever the size.
 SMALL = {
     "_view": ((floats(3, 4), (4, 3)), lambda t, x: x.view(4, 3)),
+    "reshape": (
+        (floats(8, 4, 8, 784).swapaxes(1, 2), (8, 32, 784)),
+        lambda t, x: x.reshape(8, 32, 784),
+    ),
     "squeeze": ((floats(3, 1, 4), None), lambda t, x: x.squeeze()),
     "unsqueeze": ((floats(3, 4), 1), lambda t, x: x.unsqueeze(1)),
     "expand": ((floats(3, 1), (3, 4)), lambda t, x: x.expand(3, 4)),

@@ -55,6 +55,7 @@ PyMethodDef functions[] = {
            "as_strided(x, shape, strides, offset): a view of x's memory, in bytes; the caller checks the bounds."),
     method("assign", assign, "assign(x, index, values): x[index] = values."),
     method("reshape_view", reshape_view, "reshape_view(x, shape): a view in another shape, or None."),
+    method("reshape", reshape, "reshape(x, shape): a view in another shape, else a copy; None in rare or wrong cases."),
     method("flatten", flatten, "flatten(x, start_dim, end_dim): a view, or None."),
     method("squeeze", squeeze, "squeeze(x, dim): a view, or None."),
     method("unsqueeze", unsqueeze, "unsqueeze(x, dim): a view, or None."),

@@ -35,6 +35,60 @@ PyObject* contiguous_view(PyArrayObject* x, int nd, const npy_intp* dims) {
   return view(x, nd, dims, nullptr, PyArray_BYTES(x));
 }
 
+// The strides of x's elements in another shape of as many; false if there are none. From the last dimension on, each new
+// one must divide what is left of a run of elements at equal distances.
+bool strides_of(PyArrayObject* x, int nd, const npy_intp* dims, npy_intp* strides) {
+  npy_intp left = 1, stride = PyArray_ITEMSIZE(x);
+  int i = PyArray_NDIM(x) - 1;
+  for (int d = nd - 1; d >= 0; --d) {
+    if (left == 1 && dims[d] > 1) {
+      for (; PyArray_DIM(x, i) == 1; --i) continue;
+      left = PyArray_DIM(x, i);
+      stride = PyArray_STRIDE(x, i);
+      for (--i; i >= 0 && (PyArray_DIM(x, i) == 1 || PyArray_STRIDE(x, i) == stride * left); --i) left *= PyArray_DIM(x, i);
+    }
+    if (left % dims[d]) return false;
+    strides[d] = stride;
+    stride *= dims[d];
+    left /= dims[d];
+  }
+  return true;
+}
+
+// x in another shape of as many elements, of which there are some: a view, or null if its strides allow none.
+PyObject* view_in_shape(PyArrayObject* x, int nd, const npy_intp* dims) {
+  if (PyArray_IS_C_CONTIGUOUS(x)) return contiguous_view(x, nd, dims);
+  npy_intp strides[NPY_MAXDIMS];
+  return strides_of(x, nd, dims, strides) ? view(x, nd, dims, strides, PyArray_BYTES(x)) : nullptr;
+}
+
+// The same, or a copy.
+PyObject* in_shape(PyArrayObject* x, int nd, const npy_intp* dims) {
+  PyObject* out = view_in_shape(x, nd, dims);
+  if (out || PyErr_Occurred()) return out;
+  const Ref copy = contiguous_copy(x);
+  return copy ? contiguous_view(copy.array(), nd, dims) : nullptr;
+}
+
+// Reads sizes of as many elements as x has, one of which may be -1; false for others, and if there is no element.
+bool read_sizes(PyArrayObject* x, PyObject* sizes, int* nd, npy_intp* dims) {
+  if (!is_sizes(sizes) || PyTuple_GET_SIZE(sizes) > NPY_MAXDIMS) return false;
+  *nd = static_cast<int>(PyTuple_GET_SIZE(sizes));
+  npy_intp known = 1, inferred = -1;
+  for (int i = 0; i < *nd; ++i) {
+    if (!read_integer(PyTuple_GET_ITEM(sizes, i), &dims[i])) return false;
+    if (dims[i] == -1 && inferred < 0) {
+      inferred = i;
+    } else if (dims[i] <= 0 || __builtin_mul_overflow(known, dims[i], &known)) {
+      return false;
+    }
+  }
+  const npy_intp size = PyArray_SIZE(x);
+  if (size == 0 || size % known) return false;
+  if (inferred >= 0) dims[inferred] = size / known;
+  return inferred >= 0 || known == size;
+}
+
 }  // namespace
 
 PyObject* view(PyArrayObject* x, int nd, const npy_intp* dims, const npy_intp* strides, char* at) {
@@ -50,31 +104,25 @@ PyObject* view(PyArrayObject* x, int nd, const npy_intp* dims, const npy_intp* s
 
 PyObject* reshape_view(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = array_argument(args, n, 2);
-  if (!x || !is_sizes(args[1]) || !PyArray_IS_C_CONTIGUOUS(x)) Py_RETURN_NONE;
-  const Py_ssize_t nd = PyTuple_GET_SIZE(args[1]);
-  if (nd > NPY_MAXDIMS) Py_RETURN_NONE;
-  npy_intp dims[NPY_MAXDIMS], known = 1, inferred = -1;
-  for (Py_ssize_t i = 0; i < nd; ++i) {
-    if (!read_integer(PyTuple_GET_ITEM(args[1], i), &dims[i])) Py_RETURN_NONE;
-    if (dims[i] == -1 && inferred < 0) {
-      inferred = i;
-    } else if (dims[i] <= 0 || __builtin_mul_overflow(known, dims[i], &known)) {
-      Py_RETURN_NONE;
-    }
-  }
-  const npy_intp size = PyArray_SIZE(x);
-  if (inferred >= 0) {
-    if (size % known) Py_RETURN_NONE;
-    dims[inferred] = size / known;
-  } else if (known != size) {
-    Py_RETURN_NONE;
-  }
-  return contiguous_view(x, static_cast<int>(nd), dims);
+  int nd;
+  npy_intp dims[NPY_MAXDIMS];
+  if (!x || !read_sizes(x, args[1], &nd, dims)) Py_RETURN_NONE;
+  PyObject* out = view_in_shape(x, nd, dims);
+  if (!out && !PyErr_Occurred()) Py_RETURN_NONE;
+  return out;
+}
+
+PyObject* reshape(PyObject*, PyObject* const* args, Py_ssize_t n) {
+  PyArrayObject* x = array_argument(args, n, 2);
+  int nd;
+  npy_intp dims[NPY_MAXDIMS];
+  if (!x || !read_sizes(x, args[1], &nd, dims)) Py_RETURN_NONE;
+  return in_shape(x, nd, dims);
 }
 
 PyObject* flatten(PyObject*, PyObject* const* args, Py_ssize_t n) {
   PyArrayObject* x = array_argument(args, n, 3);
-  if (!x || !PyArray_IS_C_CONTIGUOUS(x)) Py_RETURN_NONE;
+  if (!x || PyArray_SIZE(x) == 0) Py_RETURN_NONE;
   const int nd = PyArray_NDIM(x), start = normalize_dim(args[1], nd), end = normalize_dim(args[2], nd);
   if (start < 0 || end < start) Py_RETURN_NONE;
   npy_intp dims[NPY_MAXDIMS];
@@ -87,7 +135,7 @@ PyObject* flatten(PyObject*, PyObject* const* args, Py_ssize_t n) {
       dims[m++] = size;
     }
   }
-  return contiguous_view(x, m, dims);
+  return in_shape(x, m, dims);
 }
 
 PyObject* squeeze(PyObject*, PyObject* const* args, Py_ssize_t n) {

@@ -14,7 +14,8 @@ PyObject* index_view(PyArrayObject* x, PyObject* index);
 // Each returns None in rare or wrong cases, which the fallback handles or refuses.
 PyObject* basic(PyObject*, PyObject* const* args, Py_ssize_t n);      // (index, ...): the index, or None
 PyObject* assign(PyObject*, PyObject* const* args, Py_ssize_t n);      // x[index] = values, of arrays
-PyObject* reshape_view(PyObject*, PyObject* const* args, Py_ssize_t n);     // (x, shape)
+PyObject* reshape_view(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x, shape): a view
+PyObject* reshape(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, shape): a view, else a copy
 PyObject* flatten(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, start_dim, end_dim)
 PyObject* squeeze(PyObject*, PyObject* const* args, Py_ssize_t n);    // (x, dim)
 PyObject* unsqueeze(PyObject*, PyObject* const* args, Py_ssize_t n);  // (x, dim)

@@ -28,6 +28,7 @@ view_op = functools.partial(op, complex_gradients=True, view=True)
 
 
 @view_op(
+    native=native.reshape,
     samples=[((3, 4), (4, 3)), ((3, 4), (2, -1)), ((), (1, 1)), ((0, 3), (3, 0))],
     vmap="shaped shape",
 )

@@ -267,7 +267,8 @@ PyObject* masked_scale(PyObject*, PyObject* const* args, Py_ssize_t n) {
     using T = decltype(zero);
     Unlocked unlocked(size > kUnlock);
     g.ranges<T>(size, kGrain, [&](const T* from, int64_t start, int64_t stop) {
-      kernels<T>().masked_scale(from, data<uint8_t>(mask) + start, data<T>(out) + start, stop - start, static_cast<T>(scale));
+      kernels<T>().masked_scale(from, data<uint8_t>(mask) + start, data<T>(out) + start, stop - start,
+                                static_cast<T>(scale));
     });
   };
   type == NPY_FLOAT ? compute(float()) : compute(double());
