@@ -69,10 +69,12 @@ def losses() -> Results:
 
 
 def recurrent(kind: str, gates: int) -> Results:
-    n, sizes = 130, np.array([40, 40, 30])
-    c, bias = normal(40, n) if gates == 4 else None, normal(3 * n) if gates == 3 else None
-    x, h, w = normal(110, gates * n), normal(40, n), normal(gates * n, n) / 4
-    return lambda: native.rnn_layer(kind, x, h, c, w, bias, None, sizes, False)
+    sizes, calls = np.array([40, 40, 30]), []
+    for n in (130, 128):  # products by BLAS, and in tiles
+        c, bias = normal(40, n) if gates == 4 else None, normal(3 * n) if gates == 3 else None
+        x, h, w = normal(110, gates * n), normal(40, n), normal(gates * n, n) / 4
+        calls.append((kind, x, h, c, w, bias, None, sizes, False))
+    return lambda: [array for call in calls for array in native.rnn_layer(*call)]
 
 
 def attention(heads: int) -> Results:

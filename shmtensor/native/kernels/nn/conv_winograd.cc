@@ -104,26 +104,6 @@ void zero_tail(T* planes, int n, int64_t plane, int64_t tile_count) {
     memset(planes + p * plane + tile_count, 0, sizeof(T) * static_cast<size_t>(plane - tile_count));
 }
 
-// c (m x n) = a (m x k) b (k x n), plus c with `add`; n a multiple of 16. The distances of a's rows and columns are given.
-template <class T>
-void multiply(const T* a, int64_t a_row, int64_t a_column, const T* b, T* c, int64_t m, int64_t n, int64_t k, bool add) {
-  const ConvTap tap = {0, 0};
-  ConvTile<T> tile{};
-  tile.x = b;
-  tile.x_channel = n;
-  tile.tap = &tap;
-  tile.taps = 1;
-  tile.channels = k;
-  tile.w = a;
-  tile.w_row = a_row;
-  tile.w_channel = a_column;
-  tile.y = c;
-  tile.y_row = n;
-  tile.n = n;
-  tile.add = add;
-  nn_kernels<T>().conv_tiles(tile, m);
-}
-
 }  // namespace
 
 bool is_winograd(const Convolution& v) {
@@ -188,7 +168,7 @@ void winograd(const Convolution& v, const T* x, const T* w, const T* bias, T* y,
         const int64_t lane = (k0 + k) % kGroup;
         some = filters - k < kGroup - lane ? filters - k : kGroup - lane;
         const T* from = u + ((k0 + k) / kGroup - panel) * u_size + p * filter_plane(v) + lane;
-        multiply(from, 1, kGroup, vs + p * (v.c * n + kGap), ms + p * m_plane + k * n, some, n, v.c, false);
+        multiply_tiles(from, 1, kGroup, vs + p * (v.c * n + kGap), ms + p * m_plane + k * n, some, n, v.c, false);
       }
     }
     for (int64_t k = 0; k < filters; ++k) {
@@ -290,15 +270,15 @@ void winograd_backward_weight(const Convolution& v, const T* x, const T* y, T* w
         T* sums = scratch.get<T>(36 * u_plane);
         const int64_t k = panel * kGroup, filters = v.k - k < kGroup ? v.k - k : kGroup;
         for (int p = 0; p < 36; ++p)
-          multiply(ms + p * m_plane + k * n, n, 1, vs + p * v_plane, sums + p * u_plane, filters, columns, tile_count,
-                   false);
+          multiply_tiles(ms + p * m_plane + k * n, n, 1, vs + p * v_plane, sums + p * u_plane, filters, columns, tile_count,
+                         false);
         for (int64_t r = 0; r < filters; ++r)
           kernels_.transform_filters_adjoint(sums + r * columns, u_plane, v.c, w + (k + r) * v.c * 9);
       });
       return;
     }
     slices(36, [&](int64_t p) {
-      multiply(ms + p * m_plane, n, 1, vs + p * v_plane, u + p * u_plane, v.k, columns, tile_count, first > 0);
+      multiply_tiles(ms + p * m_plane, n, 1, vs + p * v_plane, u + p * u_plane, v.k, columns, tile_count, first > 0);
     });
   }
   ranges(v.k, 1 + 4096 / v.c, [&](int64_t k, int64_t stop) {

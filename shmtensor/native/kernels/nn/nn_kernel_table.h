@@ -145,4 +145,26 @@ struct NnKernels {
 template <class T>
 const NnKernels<T>& nn_kernels();
 
+// c (m x n) = a (m x k) b (k x n) in register tiles, plus c with `add`; n a multiple of 16. The distances of a's rows and
+// columns are given. Where a has few rows, BLAS takes longer to copy b than to multiply.
+template <class T>
+void multiply_tiles(const T* a, int64_t a_row, int64_t a_column, const T* b, T* c, int64_t m, int64_t n, int64_t k,
+                    bool add) {
+  const ConvTap tap = {0, 0};
+  ConvTile<T> tile{};
+  tile.x = b;
+  tile.x_channel = n;
+  tile.tap = &tap;
+  tile.taps = 1;
+  tile.channels = k;
+  tile.w = a;
+  tile.w_row = a_row;
+  tile.w_channel = a_column;
+  tile.y = c;
+  tile.y_row = n;
+  tile.n = n;
+  tile.add = add;
+  nn_kernels<T>().conv_tiles(tile, m);
+}
+
 }  // namespace shmtensor

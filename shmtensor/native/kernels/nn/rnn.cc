@@ -8,6 +8,10 @@
 // gates' gradient and multiplies it by the weight to get the gradient of the previous states. The caller computes the
 // weights' gradients by products over all steps.
 //
+// Sequences do not depend on each other. While the weight stays in the caches, a thread takes some of them through all
+// steps, and multiplies in register tiles; else each product is BLAS's, on all threads. The choice and the blocks depend on
+// the shape alone.
+//
 // In the reverse direction a sequence starts at its last step: its previous state is the initial one there, while the
 // previous state of the other sequences is that of step t + 1 (for_sequence_groups).
 #include <vector>
@@ -23,6 +27,10 @@ namespace {
 
 constexpr int64_t kUnlock = 4096;  // elements of gates, of all steps
 constexpr int64_t kGrain = 8192;   // elements of gates per slice
+constexpr int64_t kLane = 16;      // widths of products in register tiles are multiples of this
+constexpr int64_t kRows = 8;       // of a register tile
+constexpr int64_t kBlocks = 8;     // of sequences, at most
+constexpr int64_t kCachedWeight = 1 << 20;  // elements; fitted up to 512 features of an LSTM
 
 enum class Kind { kLstm, kGru, kTanh, kRelu };
 
@@ -50,6 +58,16 @@ struct Shape {
   bool has_projection() const { return h != n; }
   int64_t grain() const { return kGrain / gates() + 1; }
   int64_t step(int64_t i) const { return reverse ? steps - 1 - i : i; }  // the i-th step in the direction of the layer
+  bool uses_tiles() const {
+    return !has_projection() && gates() % kLane == 0 && h % kLane == 0 && gates() * h <= kCachedWeight;
+  }
+  // f(first, last) for blocks of sequences.
+  template <class F>
+  void for_blocks(F f) const {
+    if (!uses_tiles()) return f(int64_t(0), batch);
+    const int64_t even = (batch + kBlocks - 1) / kBlocks;
+    ranges(batch, even < kRows ? kRows : even, f);
+  }
 
   // sizes never increase, and sum to `rows`; the states have `batch` rows.
   bool read(PyObject* sizes_array) {
@@ -68,13 +86,19 @@ struct Shape {
     return steps && sum == rows && sizes[0] == batch;
   }
 
-  // f(first sequence, number of sequences, row of their previous states, or -1 for the initial states).
+  // f(first sequence, number of sequences, row of their previous states, or -1 for the initial states), of the sequences
+  // [begin, end) alone.
   template <class F>
-  void for_sequence_groups(int64_t t, F f) const {
-    if (!reverse) return f(int64_t(0), sizes[t], t ? starts[t - 1] : -1);
+  void for_sequence_groups(int64_t t, int64_t begin, int64_t end, F f) const {
+    const auto group = [&](int64_t first, int64_t last, int64_t row) {
+      if (first < begin) first = begin;
+      if (last > end) last = end;
+      if (first < last) f(first, last - first, row);
+    };
+    if (!reverse) return group(0, sizes[t], t ? starts[t - 1] : -1);
     const int64_t continuing = t + 1 < steps ? sizes[t + 1] : 0;
-    if (continuing) f(int64_t(0), continuing, starts[t + 1]);
-    if (continuing < sizes[t]) f(continuing, sizes[t] - continuing, int64_t(-1));
+    if (continuing) group(0, continuing, starts[t + 1]);
+    group(continuing, sizes[t], -1);
   }
 };
 
@@ -93,27 +117,35 @@ void multiply(const T* a, const T* b, T* c, int64_t m, int64_t n, int64_t k, boo
 template <class T>
 struct Forward {
   const T *x, *h, *c, *w, *b, *w_hr;
-  // h_product: a step's h times w; unprojected_h: a step's h before projection
-  T *out, *cells, *gates, *h_product, *unprojected_h;
+  // h_product: a step's h times w; unprojected_h: a step's h before projection; transposed_w: for tiles, else null
+  T *out, *cells, *gates, *h_product, *unprojected_h, *transposed_w;
 
   void run(const Shape& s) const {
-    for (int64_t i = 0; i < s.steps; ++i) {
-      const int64_t t = s.step(i);
-      s.for_sequence_groups(t, [&](int64_t first, int64_t count, int64_t row) {
-        run_group(s, s.starts[t] + first, count, previous_state(h, out, first, row, s.h),
-                  s.kind == Kind::kLstm ? previous_state(c, cells, first, row, s.n) : nullptr);
-      });
-    }
+    if (transposed_w) nn_kernels<T>().transpose(w, s.h, s.gates(), s.h, transposed_w, s.gates(), s.gates());
+    s.for_blocks([&](int64_t begin, int64_t end) {
+      for (int64_t i = 0; i < s.steps; ++i) {
+        const int64_t t = s.step(i);
+        s.for_sequence_groups(t, begin, end, [&](int64_t first, int64_t count, int64_t row) {
+          run_group(s, s.starts[t] + first, first, count, previous_state(h, out, first, row, s.h),
+                    s.kind == Kind::kLstm ? previous_state(c, cells, first, row, s.n) : nullptr);
+        });
+      }
+    });
   }
 
  private:
-  // h_before, c_before: the previous states of the group's sequences.
-  void run_group(const Shape& s, int64_t first_row, int64_t count, const T* h_before, const T* c_before) const {
+  // first: the group's first sequence; h_before, c_before: the previous states of its sequences.
+  void run_group(const Shape& s, int64_t first_row, int64_t first, int64_t count, const T* h_before,
+                 const T* c_before) const {
     const NnKernels<T>& kernels = nn_kernels<T>();
     const int64_t n = s.n, width = s.gates();
     T* y = w_hr ? unprojected_h : out + first_row * n;
-    T* sums = s.kind == Kind::kGru ? h_product : s.kind == Kind::kLstm ? gates + first_row * width : y;
-    multiply(h_before, w, sums, count, width, s.h, true, T(0));
+    T* sums = s.kind == Kind::kGru ? h_product + first * width : s.kind == Kind::kLstm ? gates + first_row * width : y;
+    if (transposed_w) {
+      multiply_tiles(h_before, s.h, 1, transposed_w, sums, count, width, s.h, false);
+    } else {
+      multiply(h_before, w, sums, count, width, s.h, true, T(0));
+    }
     ranges(count, s.grain(), [&](int64_t start, int64_t stop) {
       for (int64_t r = start; r < stop; ++r) {
         const T* row = x + (first_row + r) * width;
@@ -140,25 +172,38 @@ struct Backward {
   T *grad_h_steps, *unprojected_h;  // the gradient of each step's h, and of a step's h before projection
 
   void run(const Shape& s) const {
-    for (int64_t i = s.steps - 1; i >= 0; --i) {
-      const int64_t t = s.step(i), first_row = s.starts[t], count = s.sizes[t], width = s.gates();
-      T* dh = grad_h_steps + (w_hr ? first_row * s.h : 0);
-      for (int64_t j = 0; j < count * s.h; ++j) dh[j] = g_out[first_row * s.h + j] + grad_h[j];
-      if (s.kind == Kind::kLstm) {
-        for (int64_t j = 0; j < count * s.n; ++j) grad_c[j] += g_cells[first_row * s.n + j];
-      }
-      if (w_hr) multiply(dh, w_hr, unprojected_h, count, s.n, s.h, false, T(0));
-      s.for_sequence_groups(t, [&](int64_t first, int64_t n, int64_t row) {
-        run_group(s, first_row + first, first, n, (w_hr ? unprojected_h : dh) + first * s.n,
-                  previous_state(h, out, first, row, s.h),
-                  s.kind == Kind::kLstm ? previous_state(c, cells, first, row, s.n) : nullptr);
-      });
-      const T* grad_gates = (s.kind == Kind::kGru ? grad_h_product : grad_x) + first_row * width;
-      multiply(grad_gates, w, grad_h, count, s.h, width, false, s.kind == Kind::kGru ? T(1) : T(0));
-    }
+    s.for_blocks([&](int64_t begin, int64_t end) {
+      for (int64_t i = s.steps - 1; i >= 0; --i)
+        run_step(s, s.step(i), begin, s.sizes[s.step(i)] < end ? s.sizes[s.step(i)] : end);
+    });
   }
 
  private:
+  // Of the sequences [begin, end), which are in step t.
+  void run_step(const Shape& s, int64_t t, int64_t begin, int64_t end) const {
+    if (begin >= end) return;
+    const int64_t first_row = s.starts[t], width = s.gates(), count = end - begin;
+    T* dh = grad_h_steps + (w_hr ? first_row * s.h : 0);
+    for (int64_t j = begin * s.h; j < end * s.h; ++j) dh[j] = g_out[first_row * s.h + j] + grad_h[j];
+    if (s.kind == Kind::kLstm) {
+      for (int64_t j = begin * s.n; j < end * s.n; ++j) grad_c[j] += g_cells[first_row * s.n + j];
+    }
+    if (w_hr) multiply(dh, w_hr, unprojected_h, count, s.n, s.h, false, T(0));
+    s.for_sequence_groups(t, begin, end, [&](int64_t first, int64_t n, int64_t row) {
+      run_group(s, first_row + first, first, n, (w_hr ? unprojected_h : dh) + first * s.n,
+                previous_state(h, out, first, row, s.h),
+                s.kind == Kind::kLstm ? previous_state(c, cells, first, row, s.n) : nullptr);
+    });
+    const T* grad_gates = (s.kind == Kind::kGru ? grad_h_product : grad_x) + (first_row + begin) * width;
+    T* to = grad_h + begin * s.h;
+    const bool is_gru = s.kind == Kind::kGru;  // whose gates have added to it
+    if (s.uses_tiles()) {
+      multiply_tiles(grad_gates, width, 1, w, to, count, s.h, width, is_gru);
+    } else {
+      multiply(grad_gates, w, to, count, s.h, width, false, T(is_gru ? 1 : 0));
+    }
+  }
+
   // first: the group's first sequence; dh: the gradient of its h.
   void run_group(const Shape& s, int64_t first_row, int64_t first, int64_t count, const T* dh, const T* h_before,
                  const T* c_before) const {
@@ -239,6 +284,7 @@ PyObject* rnn_layer(PyObject*, PyObject* const* args, Py_ssize_t count) {
     using T = decltype(zero);
     std::vector<T> h_product(s.kind == Kind::kGru ? s.batch * s.gates() : 0), zero_bias;
     std::vector<T> unprojected_h(s.has_projection() ? s.batch * s.n : 0);
+    std::vector<T> transposed_w(s.uses_tiles() ? s.gates() * s.h + kLane : 0);
     if (s.kind == Kind::kGru && !b.array) zero_bias.resize(s.gates());
     Unlocked unlocked(s.rows * s.gates() > kUnlock);
     Forward<T>{x.as<T>(),
@@ -251,7 +297,8 @@ PyObject* rnn_layer(PyObject*, PyObject* const* args, Py_ssize_t count) {
                data<T>(cells),
                data<T>(gates),
                h_product.data(),
-               unprojected_h.data()}
+               unprojected_h.data(),
+               s.uses_tiles() ? transposed_w.data() : nullptr}
         .run(s);
   };
   type == NPY_FLOAT ? compute(float()) : compute(double());

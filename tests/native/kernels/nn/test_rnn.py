@@ -74,8 +74,8 @@ CASES = [(kind, 0) for kind in GATES] + [("lstm", 3)]
 @pytest.mark.parametrize(("kind", "projected"), CASES)
 def test_all_steps_are_the_loop(kind: str, projected: int, reverse: bool, dtype: Any) -> None:
     near = 2e-5 if dtype == np.float32 else 1e-12
-    for sizes in ([1], [4, 4, 4], [5, 3, 3, 1]):
-        for n in (4, 7, 16, 37):
+    for sizes in ([1], [4, 4, 4], [5, 3, 3, 1], [21, 17, 17, 8, 1]):
+        for n in (4, 7, 16, 37, 48):
             xs = operands(kind, sizes, n, dtype, projected)
             out, cells, _ = forward(kind, xs, sizes, reverse)
             expected, inner = loop(kind, xs, sizes, reverse)
@@ -84,11 +84,14 @@ def test_all_steps_are_the_loop(kind: str, projected: int, reverse: bool, dtype:
                 np.testing.assert_allclose(cells, inner, near, near)
 
 
+# Sequences one after the other, and in blocks with products in register tiles.
+@pytest.mark.parametrize(("sizes", "n"), [([3, 2, 2, 1], 5), ([19, 17, 8, 1], 16)])
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize(("kind", "projected"), CASES)
-def test_gradients_are_those_of_differences(kind: str, projected: int, reverse: bool) -> None:
-    sizes = [3, 2, 2, 1]
-    xs = operands(kind, sizes, 5, np.float64, projected)
+def test_gradients_are_those_of_differences(
+    kind: str, projected: int, reverse: bool, sizes: list[int], n: int
+) -> None:
+    xs = operands(kind, sizes, n, np.float64, projected)
     _, h, c, w, _, w_hr = xs
     out, cells, gates = forward(kind, xs, sizes, reverse)
     random = np.random.default_rng(1)
