@@ -7,7 +7,8 @@
 namespace shmtensor {
 namespace {
 
-constexpr npy_intp kMinRow = 32;  // elements of a row that is worth a separate loop
+// Elements of a row that is worth a separate call of NumPy's loop; an iteration of ours; one in which an operand is a scalar.
+constexpr npy_intp kMinRow = 32, kMinRowOfKernel = 16, kMinRowByScalar = 8;
 
 // Elements per slice: depends on n alone, so results do not depend on the number of threads.
 npy_intp grain_for(npy_intp n, npy_intp threshold) {
@@ -56,13 +57,14 @@ bool run_tiled(const Loop& l, char* const* args, const StridedLoop& w) {
 bool run_rows(const Loop& l, char* const* args, const StridedLoop& w) {
   const int last = w.nd - 1, outer_dim = last - 1;
   const npy_intp inner = w.dims[last];
-  if (!l.rows || inner < kMinRow || w.strides[2][last] != l.itemsize[2]) return false;
+  if (!l.rows || inner < kMinRowByScalar || w.strides[2][last] != l.itemsize[2]) return false;
   RowOperand in[2];
   for (int a = 0; a < 2; ++a) {
     in[a].row = w.strides[a][outer_dim];
     in[a].is_vector = w.strides[a][last] != 0;
     if (in[a].is_vector && w.strides[a][last] != l.itemsize[a]) return false;
   }
+  if (inner < kMinRowOfKernel && in[0].is_vector && in[1].is_vector) return false;
   npy_intp outer = 1;
   for (int i = 0; i < last; ++i) outer *= w.dims[i];
   auto rows = [&](int64_t start, int64_t stop) {
