@@ -2,7 +2,7 @@
 //
 //              keys   | j0 .. j0 + kKeys |                 forward: a slice is a block of queries of one head; it keeps
 //     queries         |------------------|                 the largest score and the sum of each row over the blocks of
-//     i0 .. + kQueries|  scores, weights | ...             keys so far, and scales its results when the largest grows.
+//     i0 .. + queries |  scores, weights | ...             keys so far, and scales its results when the largest grows.
 //
 // Saved is one number a query: the logarithm of the sum of its exponentials, +inf if it may attend to no key. From it
 // the backward computes the weights again. A slice there is a head of keys with all its queries, in a fixed order; if
@@ -18,6 +18,7 @@
 #include "kernels/arguments.h"
 #include "kernels/buffer.h"
 #include "kernels/linalg/openblas.h"
+#include "kernels/nn/nn_kernel_table.h"
 #include "kernels/operand.h"
 #include "simd/kernel_table.h"
 #include "threading/scratch.h"
@@ -27,6 +28,8 @@ namespace shmtensor {
 namespace {
 
 constexpr int64_t kQueries = 128, kKeys = 256;  // of a block: its scores take 128 KB of float32
+constexpr int64_t kCausalQueries = 64;          // a narrower block reaches fewer keys after its first query
+constexpr int64_t kLane = 16;                   // rows of products in register tiles are multiples of this
 constexpr int64_t kManyHeads = 16;              // from this number on a head is a slice of the backward
 
 // Matrices in a batch: contiguous rows, `row` elements apart; `starts`: where the matrix of each head of queries begins.
@@ -117,7 +120,8 @@ struct Attention {
     seed = PyLong_AsUnsignedLongLongMask(args[7]), offset = PyLong_AsUnsignedLongLongMask(args[8]);
     return !PyErr_Occurred() && p >= 0 && p < 1;
   }
-  int64_t query_blocks() const { return (query.rows + kQueries - 1) / kQueries; }
+  int64_t queries() const { return is_causal ? kCausalQueries : kQueries; }  // of a block
+  int64_t query_blocks() const { return (query.rows + queries() - 1) / queries(); }
   int64_t key_blocks() const { return (key.rows + kKeys - 1) / kKeys; }
   int64_t kv_heads() const { return count / group; }
 };
@@ -151,6 +155,15 @@ struct Compute {
     blas_gemm(Gemm<T>{a.query.at<T>(b.head, b.i0), a.key.at<T>(b.head, b.j0), s, b.m, b.n, a.query.columns, a.query.row,
                       a.key.row, b.n, false, true, T(0)});
   }
+  // c (m x n, dense) = x (m x k, or transposed) y (k x n), plus c with `add`.
+  static void multiply(const T* x, int64_t x_row, bool transposed, const T* y, int64_t y_row, T* c, int64_t m, int64_t n,
+                       int64_t k, bool add) {
+    if (n % kLane == 0) {
+      multiply_tiles(x, transposed ? 1 : x_row, transposed ? x_row : 1, y, y_row, c, n, m, n, k, add);
+    } else {
+      blas_gemm(Gemm<T>{x, y, c, m, n, k, x_row, y_row, n, transposed, false, T(add)});
+    }
+  }
   // Row r of the block, scaled and masked; the largest score.
   T mask_scores(const Block& b, int64_t r, T* row) const {
     const T* bias = a.has_bias ? a.mask.at<T>(b.head, b.i0 + r) + b.j0 : nullptr;
@@ -167,7 +180,7 @@ struct Compute {
   }
 
   void forward(int64_t head, int64_t i0, T* out, T* logsumexp) const {
-    const int64_t m = std::min(kQueries, a.query.rows - i0), width = a.value.columns;
+    const int64_t m = std::min(a.queries(), a.query.rows - i0), width = a.value.columns;
     T* s = scratch.get<T>(m * kKeys + 2 * m);
     T *max = s + m * kKeys, *sum = max + m;
     uint8_t kept[kKeys];
@@ -189,7 +202,7 @@ struct Compute {
         for (int64_t k = 0; j0 && factor != T(1) && k < width; ++k) out[r * width + k] *= factor;
         if (a.p > 0) drop(b, r, row, row, kept);
       }
-      blas_gemm(Gemm<T>{s, a.value.at<T>(head, j0), out, m, width, b.n, b.n, a.value.row, width, false, false, T(j0 > 0)});
+      multiply(s, b.n, false, a.value.at<T>(head, j0), a.value.row, out, m, width, b.n, j0 > 0);
     }
     for (int64_t r = 0; r < m; ++r) {
       logsumexp[head * a.query.rows + i0 + r] = sum[r] == 0 ? T(HUGE_VAL) : max[r] + std::log(sum[r]);
@@ -230,22 +243,20 @@ struct Compute {
       if (a.p > 0) memcpy(row, dropped, static_cast<size_t>(n) * sizeof(T));
     }
     if (for_keys) {
-      blas_gemm(Gemm<T>{p, x.g + first * width, x.value + first_key * width, b.n, width, b.m, b.n, width, width, true, false,
-                        T(1)});
-      blas_gemm(Gemm<T>{dp, a.query.at<T>(b.head, b.i0), x.key + first_key * depth, b.n, depth, b.m, b.n, a.query.row, depth,
-                        true, false, T(1)});
+      multiply(p, b.n, true, x.g + first * width, width, x.value + first_key * width, b.n, width, b.m, true);
+      multiply(dp, b.n, true, a.query.at<T>(b.head, b.i0), a.query.row, x.key + first_key * depth, b.n, depth, b.m, true);
     }
-    if (for_queries)
-      blas_gemm(Gemm<T>{dp, a.key.at<T>(b.head, b.j0), x.query + first * depth, b.m, depth, b.n, b.n, a.key.row, depth,
-                        false, false, T(1)});
+    if (for_queries) {
+      multiply(dp, b.n, false, a.key.at<T>(b.head, b.j0), a.key.row, x.query + first * depth, b.m, depth, b.n, true);
+    }
   }
 
   // f(block) for the blocks of a head with keys from j0 on or queries from i0 on; -1: all.
   template <class F>
   void for_blocks(int64_t head, int64_t only_i0, int64_t only_j0, F f) const {
     for (int64_t j0 = std::max<int64_t>(only_j0, 0); j0 < a.key.rows; j0 += kKeys) {
-      for (int64_t i0 = std::max<int64_t>(only_i0, 0); i0 < a.query.rows; i0 += kQueries) {
-        f(Block{head, i0, std::min(kQueries, a.query.rows - i0), j0, std::min(kKeys, a.key.rows - j0)});
+      for (int64_t i0 = std::max<int64_t>(only_i0, 0); i0 < a.query.rows; i0 += a.queries()) {
+        f(Block{head, i0, std::min(a.queries(), a.query.rows - i0), j0, std::min(kKeys, a.key.rows - j0)});
         if (only_i0 >= 0) break;
       }
       if (only_j0 >= 0) break;
@@ -273,7 +284,7 @@ struct Compute {
         for_blocks(head, -1, j0, [&](const Block& b) { backward(b, x, false, true); });
     });
     slices(a.count * a.query_blocks(), [&](int64_t i) {
-      for_blocks(i / a.query_blocks(), i % a.query_blocks() * kQueries, -1,
+      for_blocks(i / a.query_blocks(), i % a.query_blocks() * a.queries(), -1,
                  [&](const Block& b) { backward(b, x, true, false); });
     });
   }
@@ -301,7 +312,7 @@ PyObject* attention(PyObject*, PyObject* const* args, Py_ssize_t count) {
     const Compute<T> kernel(a);
     Unlocked unlocked;
     slices(a.count * a.query_blocks(), [&](int64_t i) {
-      kernel.forward(i / a.query_blocks(), i % a.query_blocks() * kQueries, data<T>(out), data<T>(logsumexp));
+      kernel.forward(i / a.query_blocks(), i % a.query_blocks() * a.queries(), data<T>(out), data<T>(logsumexp));
     });
   };
   a.type == NPY_FLOAT ? compute(float()) : compute(double());

@@ -168,7 +168,7 @@ void winograd(const Convolution& v, const T* x, const T* w, const T* bias, T* y,
         const int64_t lane = (k0 + k) % kGroup;
         some = filters - k < kGroup - lane ? filters - k : kGroup - lane;
         const T* from = u + ((k0 + k) / kGroup - panel) * u_size + p * filter_plane(v) + lane;
-        multiply_tiles(from, 1, kGroup, vs + p * (v.c * n + kGap), ms + p * m_plane + k * n, some, n, v.c, false);
+        multiply_tiles(from, 1, kGroup, vs + p * (v.c * n + kGap), n, ms + p * m_plane + k * n, n, some, n, v.c, false);
       }
     }
     for (int64_t k = 0; k < filters; ++k) {
@@ -270,15 +270,16 @@ void winograd_backward_weight(const Convolution& v, const T* x, const T* y, T* w
         T* sums = scratch.get<T>(36 * u_plane);
         const int64_t k = panel * kGroup, filters = v.k - k < kGroup ? v.k - k : kGroup;
         for (int p = 0; p < 36; ++p)
-          multiply_tiles(ms + p * m_plane + k * n, n, 1, vs + p * v_plane, sums + p * u_plane, filters, columns, tile_count,
-                         false);
+          multiply_tiles(ms + p * m_plane + k * n, n, 1, vs + p * v_plane, columns, sums + p * u_plane, columns, filters,
+                         columns, tile_count, false);
         for (int64_t r = 0; r < filters; ++r)
           kernels_.transform_filters_adjoint(sums + r * columns, u_plane, v.c, w + (k + r) * v.c * 9);
       });
       return;
     }
     slices(36, [&](int64_t p) {
-      multiply_tiles(ms + p * m_plane, n, 1, vs + p * v_plane, u + p * u_plane, v.k, columns, tile_count, first > 0);
+      multiply_tiles(ms + p * m_plane, n, 1, vs + p * v_plane, columns, u + p * u_plane, columns, v.k, columns, tile_count,
+                     first > 0);
     });
   }
   ranges(v.k, 1 + 4096 / v.c, [&](int64_t k, int64_t stop) {

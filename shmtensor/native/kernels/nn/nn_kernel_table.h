@@ -145,15 +145,15 @@ struct NnKernels {
 template <class T>
 const NnKernels<T>& nn_kernels();
 
-// c (m x n) = a (m x k) b (k x n) in register tiles, plus c with `add`; n a multiple of 16. The distances of a's rows and
-// columns are given. Where a has few rows, BLAS takes longer to copy b than to multiply.
+// c (m x n) = a (m x k) b (k x n) in register tiles, plus c with `add`; n a multiple of 16. The distances of all rows are
+// given, and of a's columns. Where a has few rows, BLAS takes longer to copy b than to multiply.
 template <class T>
-void multiply_tiles(const T* a, int64_t a_row, int64_t a_column, const T* b, T* c, int64_t m, int64_t n, int64_t k,
-                    bool add) {
+void multiply_tiles(const T* a, int64_t a_row, int64_t a_column, const T* b, int64_t b_row, T* c, int64_t c_row, int64_t m,
+                    int64_t n, int64_t k, bool add) {
   const ConvTap tap = {0, 0};
   ConvTile<T> tile{};
   tile.x = b;
-  tile.x_channel = n;
+  tile.x_channel = b_row;
   tile.tap = &tap;
   tile.taps = 1;
   tile.channels = k;
@@ -161,7 +161,7 @@ void multiply_tiles(const T* a, int64_t a_row, int64_t a_column, const T* b, T* 
   tile.w_row = a_row;
   tile.w_channel = a_column;
   tile.y = c;
-  tile.y_row = n;
+  tile.y_row = c_row;
   tile.n = n;
   tile.add = add;
   nn_kernels<T>().conv_tiles(tile, m);

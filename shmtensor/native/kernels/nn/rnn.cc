@@ -142,7 +142,7 @@ struct Forward {
     T* y = w_hr ? unprojected_h : out + first_row * n;
     T* sums = s.kind == Kind::kGru ? h_product + first * width : s.kind == Kind::kLstm ? gates + first_row * width : y;
     if (transposed_w) {
-      multiply_tiles(h_before, s.h, 1, transposed_w, sums, count, width, s.h, false);
+      multiply_tiles(h_before, s.h, 1, transposed_w, width, sums, width, count, width, s.h, false);
     } else {
       multiply(h_before, w, sums, count, width, s.h, true, T(0));
     }
@@ -198,7 +198,7 @@ struct Backward {
     T* to = grad_h + begin * s.h;
     const bool is_gru = s.kind == Kind::kGru;  // whose gates have added to it
     if (s.uses_tiles()) {
-      multiply_tiles(grad_gates, width, 1, w, to, count, s.h, width, is_gru);
+      multiply_tiles(grad_gates, width, 1, w, s.h, to, s.h, count, s.h, width, is_gru);
     } else {
       multiply(grad_gates, w, to, count, s.h, width, false, T(is_gru ? 1 : 0));
     }
