@@ -78,17 +78,21 @@ def recurrent(kind: str, gates: int) -> Results:
 
 
 def attention(heads: int) -> Results:
-    query, key, value = normal(heads, 300, 16), normal(heads, 520, 16), normal(heads, 520, 24)
-    mask, options = RNG.random((300, 520)) < 0.7, (0.3, False, 0.2, 3, 0)
+    query, key, mask = normal(heads, 300, 16), normal(heads, 520, 16), RNG.random((300, 520)) < 0.7
 
-    def both() -> list[Any]:
-        out, logsumexp = native.attention(query, key, value, mask, *options) or ()
-        gradients = native.attention_backward(
-            out, out, logsumexp, query, key, value, mask, *options
-        )
-        return [out, logsumexp, *(gradients or ())]
+    def all_results() -> list[Any]:
+        results: list[Any] = []
+        for value, is_causal in values:  # products by BLAS, and in tiles
+            options = (0.3, is_causal, 0.2, 3, 0)
+            out, logsumexp = native.attention(query, key, value, mask, *options) or ()
+            gradients = native.attention_backward(
+                out, out, logsumexp, query, key, value, mask, *options
+            )
+            results += [out, logsumexp, *(gradients or ())]
+        return results
 
-    return both
+    values = [(normal(heads, 520, 24), False), (normal(heads, 520, 32), True)]
+    return all_results
 
 
 def products() -> Results:

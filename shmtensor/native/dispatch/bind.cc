@@ -56,7 +56,7 @@ PyMethodDef functions[] = {
     method("assign", assign, "assign(x, index, values): x[index] = values."),
     method("reshape_view", reshape_view, "reshape_view(x, shape): a view in another shape, or None."),
     method("reshape", reshape, "reshape(x, shape): a view in another shape, else a copy; None in rare or wrong cases."),
-    method("flatten", flatten, "flatten(x, start_dim, end_dim): a view, or None."),
+    method("flatten", flatten, "flatten(x, start_dim, end_dim): a view, else a copy; None in rare or wrong cases."),
     method("squeeze", squeeze, "squeeze(x, dim): a view, or None."),
     method("unsqueeze", unsqueeze, "unsqueeze(x, dim): a view, or None."),
     method("diagonal", diagonal, "diagonal(x, offset, dim1, dim2): a view, or None."),

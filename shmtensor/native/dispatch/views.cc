@@ -2,6 +2,7 @@
 #include "dispatch/views.h"
 
 #include "kernels/arguments.h"
+#include "kernels/shape/contiguous.h"
 #include "dispatch/autograd_node.h"
 
 namespace shmtensor {
@@ -66,7 +67,8 @@ PyObject* view_in_shape(PyArrayObject* x, int nd, const npy_intp* dims) {
 PyObject* in_shape(PyArrayObject* x, int nd, const npy_intp* dims) {
   PyObject* out = view_in_shape(x, nd, dims);
   if (out || PyErr_Occurred()) return out;
-  const Ref copy = contiguous_copy(x);
+  PyObject* const argument = reinterpret_cast<PyObject*>(x);
+  const Ref copy(contiguous(nullptr, &argument, 1));
   return copy ? contiguous_view(copy.array(), nd, dims) : nullptr;
 }
 

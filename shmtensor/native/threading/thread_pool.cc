@@ -4,10 +4,11 @@
 // `gate` publishes the job: the caller writes the job's fields, then stores the open gate (release); a worker enters by
 // a compare-exchange (acquire) and so sees them. `finished` is incremented with release and read with acquire: the
 // caller sees all that the slices wrote. A worker reads the fields only between entering and finishing, and the caller
-// changes them only when every worker that entered has finished. `bell` and `sleepers` are sequentially consistent:
-// either the worker sees the new bell before it sleeps, or the caller sees a sleeper and wakes it. A worker's `cpu`,
-// `is_in_job` and `has_callers_cpu` are hints that publish nothing: relaxed. They are the worker's, not the job's: a
-// worker may write them after the caller has returned.
+// changes them only when every worker that entered has finished; so the words of the runs are relaxed. `bell`,
+// `sleepers` and `stop` are sequentially consistent: either the worker sees the new bell before it sleeps, or the caller
+// sees a sleeper and wakes it. A worker's `cpu`, `is_in_job` and `has_callers_cpu`, and the pool's `left`, `groups` and
+// `caller` are hints that publish nothing: relaxed. Those of a worker are not the job's: it may write them after the
+// caller has returned.
 //
 // Note [A worker on the caller's CPU]
 // The kernel tends to wake a thread on the CPU of the thread that wakes it. With few CPUs the worker then waits for the
@@ -28,19 +29,20 @@
 // Note [A CPU that another rank needs]
 // The ranks of a process group wait for each other in every collective. If they have more threads than there are CPUs, a
 // worker of one, which computes or spins, takes the CPU from the caller of another, and all wait for that one: with two
-// threads in each of two ranks on two CPUs, a step of 120 us took 3 times as long. So in a process that is in a group of
-// several ranks, a worker looks every kLook how long it and the caller have waited for a CPU while they could run (the
-// kernel counts that). If one of them did for a twentieth of its time, the worker leaves the pool for kLeave, and at each
-// following look that finds the same for twice as long, up to kLeaveMost. (With a fifth, a rank whose worker had left
-// waited for the other rank's worker, which did not notice.) When the other ranks sleep, workers stay. Without a group
-// nobody waits for who lost the CPU, and half a CPU is better than none.
+// threads in each of two ranks on two CPUs, a step of 120 us took 3 times as long. So in a process that is in a
+// shared-memory group of several ranks, a worker looks every kLook how long it and the caller have waited for a CPU (the
+// kernel counts that). If one of them did for a twentieth of the time in which it could have run, the worker leaves the
+// pool for kLeave, and at each following look that finds the same for twice as long, up to kLeaveMost; a look that does
+// not halves the time. (With a fifth, a rank whose worker had left waited for the other rank's worker, which did not
+// notice.) When the other ranks sleep, workers stay. Without a group nobody waits for the caller that lost its CPU, and
+// half a CPU is better than none.
 //
 // Note [Who computes which slice]
-// Each thread gets one run of slices, which it takes from its first to its last, and takes the last slices of other runs
-// when its own is empty: in consecutive jobs a thread works on the same part of memory, which is in its caches and which
-// no other CPU has written. Where CPUs have no cache in common, three operations on 131,072 numbers take 2.8 times as long
-// if every second job goes through the runs backwards, so that others' first slices are taken. It does not change what a
-// slice computes.
+// A thread begins with one run of slices, which it takes from its first to its last, and takes the last slices of other
+// runs when that is empty: in consecutive jobs with as many runs a thread works on the same part of memory, which is in its
+// caches and which no other CPU has written. Where CPUs have no cache in common, three operations on 131,072 numbers take
+// 2.8 times as long if every second job goes through the runs backwards, so that others' first slices are taken. It does
+// not change what a slice computes. (With fewer runs than threads several may begin with the same one.)
 //
 // Note [How long a worker spins]
 // Waking a sleeping thread takes 20 to 60 us if its CPU was halted: as long as a product with a matrix of a million
@@ -73,9 +75,9 @@ namespace {
 constexpr int kMaxThreads = 256;
 constexpr int64_t kMaxSlices = INT32_MAX;  // more run inline
 constexpr int64_t kSpin = 30'000;  // ns a worker spins for the next job before it sleeps
+constexpr int64_t kSpinLong = 200'000;  // the same, if the previous wait was shorter than this
 constexpr int64_t kCallerSpin = 15'000;  // ns the caller spins for the workers before it looks whether they run
 constexpr int64_t kCallerSleep = 500'000;  // ns it sleeps before it looks again
-constexpr int64_t kSpinLong = 200'000;  // the same, if the previous wait was shorter than this
 // Note [A CPU that another rank needs]
 constexpr int64_t kLook = 3'000'000;  // ns between two looks of a worker
 constexpr int64_t kEnough = 500'000;  // ns for which a thread wanted a CPU before its share is judged
@@ -101,12 +103,12 @@ class alignas(64) Run {
     first_ = first;
     state_.store(static_cast<uint64_t>(end - first) << 32, std::memory_order_relaxed);
   }
-  // The slice taken by the run's thread; -1: none is left.
+  // The slice taken by a thread that begins with this run; -1: none is left.
   int64_t take_first() {
     const uint64_t old = state_.fetch_add(1, std::memory_order_relaxed);
     return is_empty(old) ? -1 : first_ + next(old);
   }
-  // The same by another thread.
+  // The same by any other thread.
   int64_t take_last() {
     uint64_t old = state_.load(std::memory_order_relaxed);
     while (!is_empty(old)) {
@@ -236,7 +238,11 @@ class Attendance {
 
   // Called between two jobs; returns after the time for which the worker leaves the pool.
   void look() {
-    if (pool.groups.load(std::memory_order_relaxed) == 0) return;
+    if (pool.groups.load(std::memory_order_relaxed) == 0) {
+      next_look_ = 0;
+      return;
+    }
+    if (next_look_ == 0) return begin();
     const int64_t t = now();
     if (t < next_look_) return;
     next_look_ = t + kLook;
@@ -247,15 +253,19 @@ class Attendance {
     }
     pool.left.fetch_add(1, std::memory_order_relaxed);
     const timespec timeout = {0, static_cast<long>(leave_)};
-    if (pool.stop.load() == 0) futex_wait(&pool.stop, 0, &timeout);
+    futex_wait(&pool.stop, 0, &timeout);
     pool.left.fetch_sub(1, std::memory_order_relaxed);
     leave_ = leave_ * 2 < kLeaveMost ? leave_ * 2 : kLeaveMost;
+    begin();
+  }
+
+ private:
+  // The next look judges what is used from now on.
+  void begin() {
     next_look_ = now() + kLook;
     read_cpu_times(worker_, &worker_times_);
     read_cpu_times(caller_, &caller_times_);
   }
-
- private:
   int caller() {
     const int tid = pool.caller.load(std::memory_order_relaxed);
     if (tid != caller_) {
@@ -276,7 +286,7 @@ class Attendance {
 
   int worker_, caller_ = 0;
   CpuTimes worker_times_, caller_times_;
-  int64_t next_look_ = 0, leave_ = kLeave;
+  int64_t next_look_ = 0, leave_ = kLeave;  // 0: not in a group
 };
 
 // Runs the slices of run first_run, then the last ones of other runs.

@@ -31,7 +31,8 @@ void pool_set_threads(int n);  // workers are stopped; they start again on deman
 void pool_share(long n);       // this process is one of n that compute at once
 int pool_default_threads();    // SHMTENSOR_NUM_THREADS, OMP_NUM_THREADS, else the CPUs we may use
 
-// This process joins (1) or leaves (-1) a process group of several ranks: thread_pool.cc, Note [A CPU that another rank needs].
+// This process joins (1) or leaves (-1) a process group of several ranks: thread_pool.cc, Note [A CPU that another rank
+// needs].
 void pool_count_groups(int change);
 
 // Registers the fork handlers; called once, at import.

@@ -16,6 +16,7 @@ struct GroupObject {  // the Python object
   Group* group;
   Py_buffer block;
   PyObject* others;  // the blocks that keep the memberships in further domains
+  bool is_counted;   // by the thread pool, until it leaves
 };
 
 Group& group_of(PyObject* self) { return *reinterpret_cast<GroupObject*>(self)->group; }
@@ -285,7 +286,13 @@ PyObject* method_message(PyObject* self, Arguments a, Py_ssize_t n) {
              [&] { return Sends ? group.send(call, x.data, peer, timeout) : group.receive(call, x.data, peer, timeout); });
 }
 
+void stop_counting(GroupObject* self) {
+  if (self->is_counted) pool_count_groups(-1);
+  self->is_counted = false;
+}
+
 PyObject* method_leave(PyObject* self, PyObject*) {
+  stop_counting(reinterpret_cast<GroupObject*>(self));
   group_of(self).leave();
   Py_RETURN_NONE;
 }
@@ -358,13 +365,14 @@ PyObject* make(PyTypeObject* type, PyObject* arguments, PyObject*) {
     return nullptr;
   }
   self->group = group;
-  if (world > 1) pool_count_groups(1);
+  self->is_counted = world > 1;
+  if (self->is_counted) pool_count_groups(1);
   return reinterpret_cast<PyObject*>(self);
 }
 
 void destroy(PyObject* object) {
   auto* self = reinterpret_cast<GroupObject*>(object);
-  if (self->group && self->group->world() > 1) pool_count_groups(-1);
+  stop_counting(self);
   if (self->group && self->group->is_own()) self->group->leave();
   delete self->group;
   if (self->block.obj) PyBuffer_Release(&self->block);

@@ -29,7 +29,6 @@ namespace {
 
 constexpr int64_t kQueries = 128, kKeys = 256;  // of a block: its scores take 128 KB of float32
 constexpr int64_t kCausalQueries = 64;          // a narrower block reaches fewer keys after its first query
-constexpr int64_t kLane = 16;                   // rows of products in register tiles are multiples of this
 constexpr int64_t kManyHeads = 16;              // from this number on a head is a slice of the backward
 
 // Matrices in a batch: contiguous rows, `row` elements apart; `starts`: where the matrix of each head of queries begins.
@@ -158,7 +157,7 @@ struct Compute {
   // c (m x n, dense) = x (m x k, or transposed) y (k x n), plus c with `add`.
   static void multiply(const T* x, int64_t x_row, bool transposed, const T* y, int64_t y_row, T* c, int64_t m, int64_t n,
                        int64_t k, bool add) {
-    if (n % kLane == 0) {
+    if (n % kTileWidth == 0) {
       multiply_tiles(x, transposed ? 1 : x_row, transposed ? x_row : 1, y, y_row, c, n, m, n, k, add);
     } else {
       blas_gemm(Gemm<T>{x, y, c, m, n, k, x_row, y_row, n, transposed, false, T(add)});

@@ -145,8 +145,10 @@ struct NnKernels {
 template <class T>
 const NnKernels<T>& nn_kernels();
 
-// c (m x n) = a (m x k) b (k x n) in register tiles, plus c with `add`; n a multiple of 16. The distances of all rows are
-// given, and of a's columns. Where a has few rows, BLAS takes longer to copy b than to multiply.
+constexpr int64_t kTileWidth = 16;  // the width of a product in register tiles is a multiple of this
+
+// c (m x n) = a (m x k) b (k x n) in register tiles, plus c with `add`; k is not 0. The distances of all rows are given, and
+// of a's columns. Where a has few rows, BLAS takes longer to copy b than to multiply.
 template <class T>
 void multiply_tiles(const T* a, int64_t a_row, int64_t a_column, const T* b, int64_t b_row, T* c, int64_t c_row, int64_t m,
                     int64_t n, int64_t k, bool add) {

@@ -8,15 +8,16 @@
 // gates' gradient and multiplies it by the weight to get the gradient of the previous states. The caller computes the
 // weights' gradients by products over all steps.
 //
-// Sequences do not depend on each other. While the weight stays in the caches, a thread takes some of them through all
-// steps, and multiplies in register tiles; else each product is BLAS's, on all threads. The choice and the blocks depend on
-// the shape alone.
+// Sequences do not depend on each other. While the weight stays in the caches, a thread takes eight or more of them through
+// all steps, and multiplies in register tiles, for which sizes must be multiples of 16 and there is no projection; else each
+// product is BLAS's, on all threads. The choice and the blocks depend on the shape alone.
 //
 // In the reverse direction a sequence starts at its last step: its previous state is the initial one there, while the
 // previous state of the other sequences is that of step t + 1 (for_sequence_groups).
 #include <vector>
 
 #include "kernels/arguments.h"
+#include "kernels/buffer.h"
 #include "kernels/linalg/openblas.h"
 #include "kernels/nn/nn_kernel_table.h"
 #include "kernels/operand.h"
@@ -26,10 +27,10 @@ namespace shmtensor {
 namespace {
 
 constexpr int64_t kUnlock = 4096;  // elements of gates, of all steps
-constexpr int64_t kGrain = 8192;   // elements of gates per slice
-constexpr int64_t kLane = 16;      // widths of products in register tiles are multiples of this
-constexpr int64_t kRows = 8;       // of a register tile
-constexpr int64_t kBlocks = 8;     // of sequences, at most
+constexpr int64_t kGrain = 8192;  // elements of gates per slice
+constexpr int64_t kRows = 8;  // of a register tile
+constexpr int64_t kBlocks = 32;  // of sequences, at most
+constexpr int64_t kMinSteps = 4, kMinBatch = 4;  // for which the weight is transposed; BLAS copies none for less than 4 rows
 constexpr int64_t kCachedWeight = 1 << 20;  // elements; fitted up to 512 features of an LSTM
 
 enum class Kind { kLstm, kGru, kTanh, kRelu };
@@ -59,14 +60,15 @@ struct Shape {
   int64_t grain() const { return kGrain / gates() + 1; }
   int64_t step(int64_t i) const { return reverse ? steps - 1 - i : i; }  // the i-th step in the direction of the layer
   bool uses_tiles() const {
-    return !has_projection() && gates() % kLane == 0 && h % kLane == 0 && gates() * h <= kCachedWeight;
+    return !has_projection() && gates() % kTileWidth == 0 && h % kTileWidth == 0 && gates() * h <= kCachedWeight &&
+           steps >= kMinSteps && batch >= kMinBatch;
   }
   // f(first, last) for blocks of sequences.
   template <class F>
   void for_blocks(F f) const {
     if (!uses_tiles()) return f(int64_t(0), batch);
     const int64_t even = (batch + kBlocks - 1) / kBlocks;
-    ranges(batch, even < kRows ? kRows : even, f);
+    ranges(batch, (even + kRows - 1) / kRows * kRows, f);
   }
 
   // sizes never increase, and sum to `rows`; the states have `batch` rows.
@@ -284,7 +286,7 @@ PyObject* rnn_layer(PyObject*, PyObject* const* args, Py_ssize_t count) {
     using T = decltype(zero);
     std::vector<T> h_product(s.kind == Kind::kGru ? s.batch * s.gates() : 0), zero_bias;
     std::vector<T> unprojected_h(s.has_projection() ? s.batch * s.n : 0);
-    std::vector<T> transposed_w(s.uses_tiles() ? s.gates() * s.h + kLane : 0);
+    const Buffer<T> transposed_w(s.uses_tiles() ? s.gates() * s.h : 0);
     if (s.kind == Kind::kGru && !b.array) zero_bias.resize(s.gates());
     Unlocked unlocked(s.rows * s.gates() > kUnlock);
     Forward<T>{x.as<T>(),
@@ -298,7 +300,7 @@ PyObject* rnn_layer(PyObject*, PyObject* const* args, Py_ssize_t count) {
                data<T>(gates),
                h_product.data(),
                unprojected_h.data(),
-               s.uses_tiles() ? transposed_w.data() : nullptr}
+               transposed_w.get()}
         .run(s);
   };
   type == NPY_FLOAT ? compute(float()) : compute(double());

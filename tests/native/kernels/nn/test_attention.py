@@ -1,5 +1,5 @@
 """The kernel of scaled_dot_product_attention against the row's NumPy form, over the borders of its
-blocks of 128 queries and 256 keys.
+blocks of 128 queries (64 if causal) and 256 keys.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ SHAPES = {
     "groups": ((2, 4), 2, 140, 260, 8, 5),
     "one query": ((3, 2), 2, 1, 300, 8, 8),
     "one head": ((), 0, 150, 301, 7, 9),
+    "tiles": ((1, 2), 2, 130, 517, 16, 48),
+    "tiles of many heads": ((3, 6), 6, 65, 300, 32, 16),
 }
 
 

@@ -198,6 +198,16 @@ def test_scaled_cubed_and_kept(shape: tuple[int, ...], dtype: str) -> None:
     np.testing.assert_array_equal(native.masked_scale(x, mask, 0.75), want, strict=True)
 
 
+@each("dtype", ["f4", "f8"])
+def test_masked_of_expanded_and_transposed_numbers(dtype: str) -> None:
+    """As a gradient of a sum, of a row and of a transposed tensor is."""
+    mask = RNG.random((70, 90)) < 0.5
+    for x in (np.ones(()), RNG.normal(size=90), RNG.normal(size=(90, 70)).T):
+        wide = np.broadcast_to(x.astype(dtype), mask.shape)
+        want = np.where(mask, wide * wide.dtype.type(0.75), wide.dtype.type(0))
+        np.testing.assert_array_equal(native.masked_scale(wide, mask, 0.75), want, strict=True)
+
+
 def test_scaled_cubed_and_masked_decline_rare_cases() -> None:
     x = np.ones((3, 4), "f4")
     assert native.add_alpha(x, x[0], 2.0) is None

@@ -52,3 +52,20 @@ def test_sizes_that_do_not_fit_are_left_to_numpy() -> None:
         assert native.reshape(x, shape) is None
         assert native.reshape_view(x, shape) is None
     assert native.reshape(np.ones((0, 3)), (3, 0)) is None
+
+
+def test_flatten_views_or_copies() -> None:
+    x = np.arange(24.0).reshape(2, 3, 4)
+    for y, start, end in ((x, 0, -1), (x[::-1], 1, 2), (x.T, 0, 1), (x.swapaxes(0, 1), 0, 2)):
+        first, last = start % 3, end % 3
+        shape = (*y.shape[:first], -1, *y.shape[last + 1 :])
+        out = native.flatten(y, start, end)
+        assert out is not None
+        np.testing.assert_array_equal(out, y.reshape(shape), strict=True)
+        assert np.may_share_memory(out, x) == np.may_share_memory(y.reshape(shape), x)
+
+
+def test_other_dtypes_keep_their_values() -> None:
+    for dtype in ("M8[s]", "U3", "O", ">f4", "c16"):
+        x = np.arange(12).astype("i8").astype(dtype).reshape(3, 4).T
+        np.testing.assert_array_equal(native.reshape(x, (12,)), x.reshape(12))
